@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// atomic.h - atomic operations with the memory order in the name.
+//
+// Every atomic access of the library goes through these names, so that `git grep` finds all of one
+// kind. There is no sequentially consistent operation: no protocol here needs a total order.
+// Deliberately absent: locks (os/lock.h) and double-word operations.
+#ifndef MI_BASE_ATOMIC_H
+#define MI_BASE_ATOMIC_H
+
+#include <stdatomic.h>
+
+#include "check.h"
+
+#define mi_atomic(type) _Atomic(type)
+
+#define mi_atomic_load_relaxed(p) atomic_load_explicit(p, memory_order_relaxed)
+#define mi_atomic_load_acquire(p) atomic_load_explicit(p, memory_order_acquire)
+#define mi_atomic_store_relaxed(p, x) atomic_store_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_store_release(p, x) atomic_store_explicit(p, x, memory_order_release)
+#define mi_atomic_swap_acquire(p, x) atomic_exchange_explicit(p, x, memory_order_acquire)
+#define mi_atomic_swap_release(p, x) atomic_exchange_explicit(p, x, memory_order_release)
+#define mi_atomic_swap_acq_rel(p, x) atomic_exchange_explicit(p, x, memory_order_acq_rel)
+#define mi_atomic_or_release(p, x) atomic_fetch_or_explicit(p, x, memory_order_release)
+#define mi_atomic_or_relaxed(p, x) atomic_fetch_or_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_and_relaxed(p, x) atomic_fetch_and_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_add_relaxed(p, x) atomic_fetch_add_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_sub_relaxed(p, x) atomic_fetch_sub_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_cas_weak_relaxed(p, expected, desired)                                           \
+  atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_relaxed,                \
+                                        memory_order_relaxed)
+#define mi_atomic_cas_weak_acquire(p, expected, desired)                                           \
+  atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_acquire,                \
+                                        memory_order_relaxed)
+#define mi_atomic_cas_weak_release(p, expected, desired)                                           \
+  atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_release,                \
+                                        memory_order_relaxed)
+#define mi_atomic_cas_weak_acq_rel(p, expected, desired)                                           \
+  atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_acq_rel,                \
+                                        memory_order_acquire)
+#define mi_atomic_cas_strong_acquire(p, expected, desired)                                         \
+  atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
+                                          memory_order_relaxed)
+#define mi_atomic_cas_strong_acq_rel(p, expected, desired)                                         \
+  atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acq_rel,              \
+                                          memory_order_acquire)
+
+#endif

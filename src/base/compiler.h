@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// compiler.h - what differs between compilers and instruction sets, hidden behind one name each.
+//
+// This is the first header of the lowest layer (`base`): it knows nothing of allocation and
+// includes only the C library's freestanding headers. Compiler and ISA tests live here and nowhere
+// else; operating-system tests live in `src/os`.
+#ifndef MI_BASE_COMPILER_H
+#define MI_BASE_COMPILER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define mi_likely(x) __builtin_expect(!!(x), 1)
+#define mi_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define mi_attr_noinline __attribute__((noinline))
+#define mi_attr_inline __attribute__((always_inline)) inline
+#define mi_attr_cold __attribute__((cold, noinline))
+#define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
+#define mi_attr_weak __attribute__((weak))
+#define mi_attr_unused __attribute__((unused))
+#define mi_attr_aligned(n) __attribute__((aligned(n)))
+#define mi_attr_initial_exec __attribute__((tls_model("initial-exec")))
+
+// Cross-file functions and objects. In the single-translation-unit build they are static, so that
+// the compiler sees every use; in the unit-test build every file is compiled alone.
+#if defined(MI_SINGLE_TU)
+#define MI_INTERNAL static mi_attr_unused
+#define MI_INTERNAL_DATA static mi_attr_unused
+#define MI_INTERNAL_DATA_DECL static mi_attr_unused
+#else
+#define MI_INTERNAL __attribute__((visibility("hidden")))
+#define MI_INTERNAL_DATA __attribute__((visibility("hidden")))
+#define MI_INTERNAL_DATA_DECL extern __attribute__((visibility("hidden")))
+#endif
+
+// Make the compiler forget where a value came from (no code). Keeps an address in the form base +
+// index, which an instruction can hold, instead of a sum computed beforehand.
+#define mi_hide(x) __asm__("" : "+r"(x))
+
+// A slow half of a fast path: never inlined, placed away from hot code.
+#define MI_SLOW MI_INTERNAL mi_attr_noinline
+
+#define mi_static_assert(e, text) _Static_assert(e, text)
+
+#if !defined(__has_feature)
+#define __has_feature(x) 0
+#endif
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// config.h - every build macro, read once and turned into constants, with their cross-checks.
+//
+//   MI_DEBUG   0 release; 1 cheap assertions; 2 more; 3 whole-structure walks.
+//   MI_TINY    small constants, so that every rare path runs in a short test.
+//
+// Code elsewhere uses the constants below with plain `if`; it does not test these macros.
+#ifndef MI_BASE_CONFIG_H
+#define MI_BASE_CONFIG_H
+
+#include "compiler.h"
+
+#if !defined(MI_DEBUG)
+#define MI_DEBUG 0
+#endif
+
+#if defined(MI_TINY) && MI_TINY
+#define MI_IS_TINY 1
+#else
+#define MI_IS_TINY 0
+#endif
+
+#define MI_KIB ((size_t)1024)
+#define MI_MIB (MI_KIB * MI_KIB)
+#define MI_GIB (MI_MIB * MI_KIB)
+
+// A slice is the unit in which arenas hand out memory; a window is the range of addresses that
+// shares one table of page descriptors; a chunk is what one huge OS page backs.
+#if MI_IS_TINY
+#define MI_SLICE_SHIFT 12
+#define MI_WINDOW_SHIFT 24
+#define MI_ARENA_RESERVE_DEFAULT_KIB 1024
+#define MI_ARENA_MIN_SIZE (256 * MI_KIB)
+#define MI_CARVE_MAX_BYTES ((size_t)512)
+#define MI_CARVE_MIN_BLOCKS 1
+#else
+#define MI_SLICE_SHIFT 16
+#define MI_WINDOW_SHIFT 30
+#define MI_ARENA_RESERVE_DEFAULT_KIB (1024 * 1024)
+#define MI_ARENA_MIN_SIZE (4 * MI_MIB)
+#define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
+#define MI_CARVE_MIN_BLOCKS 1
+#endif
+
+// Addresses of user space that a window table covers (x86-64 and aarch64 Linux hand out at most
+// this many bits unless asked for more).
+#if defined(__aarch64__)
+#define MI_ADDRESS_BITS 48
+#else
+#define MI_ADDRESS_BITS 47
+#endif
+
+#define MI_SLICE_SIZE ((size_t)1 << MI_SLICE_SHIFT)
+#define MI_WINDOW_SIZE ((size_t)1 << MI_WINDOW_SHIFT)
+#define MI_WINDOW_SLICES ((size_t)1 << (MI_WINDOW_SHIFT - MI_SLICE_SHIFT))
+#define MI_WINDOW_COUNT ((size_t)1 << (MI_ADDRESS_BITS - MI_WINDOW_SHIFT))
+#define MI_CHUNK_SLICES ((size_t)32)
+
+// Sizes up to here are found through the theap's byte table (see sizeclass.h).
+#define MI_SMALL_MAX ((size_t)1024)
+// Largest block that shares a page with others: half a chunk of four.
+#define MI_CLASS_MAX (MI_SLICE_SIZE * 8)
+#define MI_CLASS_MAX_LOG2 (MI_SLICE_SHIFT + 3)
+
+// Requests above this fail before any other work (C leaves larger objects without a ptrdiff_t).
+#define MI_REQUEST_MAX ((size_t)PTRDIFF_MAX - MI_WINDOW_SIZE)
+
+mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
+mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
+mi_static_assert(MI_CLASS_MAX <= MI_CHUNK_SLICES * MI_SLICE_SIZE / 4, "four blocks fit a page");
+
+#endif

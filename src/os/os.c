@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+// os.c - the one ladder that chooses the implementation of os.h.
+//
+// Each implementation defines every function of os.h and lock.h in the order of the headers.
+// The unit tests do not compile this file: they bring test/lib/os_fake.c.
+#if defined(__linux__)
+#include "os_linux.c"
+#else
+#error "This version supports Linux only. A port starts with os/os.h."
+#endif

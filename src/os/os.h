@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// os.h - the contract between the allocator and an operating system.
+//
+// Mechanism only: no options, no messages, no retries, no policy. This folder is the only place
+// (with `src/override`) where operating-system macros may appear. An implementation is one file,
+// chosen in os.c; the unit tests bring their own (test/lib/os_fake.c), with other page sizes,
+// failing calls and a clock of its own.
+//
+// Rules for every function: callable before libc is initialised and after `exit`; never allocates;
+// preserves `errno` (so that `free` does). A function that can fail returns an errno value, 0 for
+// success, or NULL / false as said.
+//
+// A port writes these functions, os/tls.h and os/lock.h, nothing else.
+#ifndef MI_OS_OS_H
+#define MI_OS_OS_H
+
+#include "../base/atomic.h"
+#include "../base/bits.h"
+
+typedef struct mi_os_info_s {
+  size_t page_size; // bytes; a power of two, read at run time
+  size_t address_bits; // user addresses are below 2^address_bits
+  bool has_overcommit; // reserved read-write memory is not charged until touched
+  bool has_address_limit; // the address space of this process is limited (ulimit -v)
+  size_t address_limit; // bytes, when limited
+  bool is_setuid; // runs with raised privileges: ignore the environment
+} mi_os_info_t;
+
+typedef enum mi_os_access_e {
+  MI_OS_NO_ACCESS, // reserve addresses only
+  MI_OS_READ_WRITE, // usable at once; reads as zero
+} mi_os_access_t;
+
+// Fill in `info`. Called once, before any other function.
+MI_INTERNAL void mi_os_init(mi_os_info_t* info);
+
+// Map `size` bytes of private zero memory whose address is a multiple of `alignment` (a power of
+// two, at least the page size). `hint` is where the memory should go if that is free, or NULL.
+// NULL when the system refuses. `size` is a multiple of the page size.
+MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access);
+
+// Give back a mapping or part of one. Returns 0 or an errno value (a split may need a new map
+// entry).
+MI_INTERNAL int mi_os_unmap(void* start, size_t size);
+
+// Make reserved memory usable / unusable. After commit of memory that was never used or was
+// decommitted it reads as zero.
+MI_INTERNAL int mi_os_commit(void* start, size_t size);
+MI_INTERNAL int mi_os_decommit(void* start, size_t size);
+
+// Drop the contents at once: the memory stays usable, reads as zero, and no longer counts as
+// resident.
+MI_INTERNAL int mi_os_purge(void* start, size_t size);
+
+// Let the system take the memory when it is short (cheaper, but it still counts as resident).
+MI_INTERNAL int mi_os_reset(void* start, size_t size);
+
+// Fault the range in with one call. A failure has no effect.
+MI_INTERNAL int mi_os_populate(void* start, size_t size);
+
+// Allow or forbid huge pages in a range. A hint; failure has no effect.
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted);
+
+// Move the contents of [from, from+size) to [to, to+size) by remapping; both are read-write
+// mappings. Afterwards `from` is still mapped and reads as zero. Not 0 when not supported: nothing
+// changed.
+MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
+
+// Replace whatever is mapped there by fresh zero memory that can merge with its neighbours.
+MI_INTERNAL int mi_os_remap(void* start, size_t size);
+
+// Milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).
+MI_INTERNAL uint64_t mi_os_now_ms(void);
+
+// Some unpredictable bits, without blocking; possibly weak.
+MI_INTERNAL uint64_t mi_os_random(void);
+
+// True when the process has only ever had one thread that matters. May say false too early, never
+// true too late: the creation of a thread orders this read.
+MI_INTERNAL bool mi_os_is_single_threaded(void);
+
+// Value of environment variable `name` (compared without case), or NULL.
+MI_INTERNAL const char* mi_os_environment(const char* name);
+
+// Write to the standard error stream, without buffering.
+MI_INTERNAL void mi_os_write_error(const char* text, size_t length);
+
+// Call `on_exit` with `value` when the calling thread ends, once for each non-NULL value set.
+// The first call of a process makes the key. False when the system has no key left.
+MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value);
+MI_INTERNAL void mi_os_thread_key_done(void);
+
+// Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
+MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+typedef struct mi_os_usage_s {
+  size_t elapsed_ms, user_ms, system_ms; // since the process started (elapsed: since first call)
+  size_t rss, rss_peak; // bytes
+  size_t page_faults; // major faults
+} mi_os_usage_t;
+
+// What the kernel says about this process.
+MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
+
+// Number of NUMA nodes, at least 1.
+MI_INTERNAL size_t mi_os_numa_nodes(void);
+
+// The end of the process, with `text` on the standard error stream.
+MI_INTERNAL _Noreturn void mi_os_abort(const char* text);
+
+#endif

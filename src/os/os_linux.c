@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+// os_linux.c - the contract of os.h on Linux, with glibc or musl.
+//
+// System calls go through libc's wrappers; errno is saved and restored around each (O1).
+// O1  no function changes errno.
+// O2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../base/text.h"
+#include "lock.h"
+#include "os.h"
+
+extern char** environ;
+
+// Set by glibc (2.32 and later) before the first thread is created; NULL elsewhere.
+extern char __libc_single_threaded mi_attr_weak;
+
+#if !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23
+#endif
+#if !defined(MREMAP_DONTUNMAP)
+#define MREMAP_DONTUNMAP 4
+#endif
+
+#define MI_OS_FILE_MAX 256
+
+// Reads the start of a small file; returns the length, 0 on any error. `buffer` is terminated.
+static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
+  const int saved_errno = errno;
+  size_t length = 0;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    const ssize_t got = read(fd, buffer, capacity - 1);
+    if (got > 0) length = (size_t)got;
+    close(fd);
+  }
+  buffer[length] = 0;
+  errno = saved_errno;
+  return length;
+}
+
+MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
+  const int saved_errno = errno;
+  char buffer[MI_OS_FILE_MAX];
+  info->page_size = (size_t)getauxval(AT_PAGESZ);
+  if (info->page_size == 0) info->page_size = 4096;
+  info->address_bits = MI_ADDRESS_BITS;
+  // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc assume the usual.
+  const size_t length = mi_os_read_file("/proc/sys/vm/overcommit_memory", buffer, sizeof(buffer));
+  info->has_overcommit = (length == 0 || buffer[0] != '2');
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    info->has_address_limit = true;
+    info->address_limit = (size_t)limit.rlim_cur;
+  }
+  info->is_setuid = getauxval(AT_SECURE) != 0;
+  errno = saved_errno;
+}
+
+static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
+  const int protection = access == MI_OS_READ_WRITE ? PROT_READ | PROT_WRITE : PROT_NONE;
+  void* const p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
+  const int saved_errno = errno;
+  uint8_t* p = mi_os_map_anywhere(hint, size, access);
+  if (p != NULL && (uintptr_t)p % alignment != 0) {
+    // Map more than needed and cut off both ends. The kernel keeps this one mapping.
+    munmap(p, size);
+    p = mi_os_map_anywhere(NULL, size + alignment, access);
+    if (p != NULL) {
+      uint8_t* const start = (uint8_t*)mi_bits_align_up((uintptr_t)p, alignment);
+      if (start > p) munmap(p, (size_t)(start - p));
+      munmap(start + size, (size_t)((p + size + alignment) - (start + size)));
+      p = start;
+    }
+  }
+  errno = saved_errno;
+  return p;
+}
+
+// The result of a system call as an errno value, with errno put back.
+static int mi_os_result(int rc, int saved_errno) {
+  const int err = rc == 0 ? 0 : (errno != 0 ? errno : EINVAL);
+  errno = saved_errno;
+  return err;
+}
+
+MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
+  const int saved_errno = errno;
+  return mi_os_result(munmap(start, size), saved_errno);
+}
+
+MI_INTERNAL int mi_os_commit(void* start, size_t size) {
+  const int saved_errno = errno;
+  return mi_os_result(mprotect(start, size, PROT_READ | PROT_WRITE), saved_errno);
+}
+
+MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
+  const int saved_errno = errno;
+  // A fresh inaccessible mapping gives back both the memory and its charge against the limit.
+  void* const p =
+      mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+static int mi_os_advise(void* start, size_t size, int advice) {
+  const int saved_errno = errno;
+  return mi_os_result(madvise(start, size, advice), saved_errno);
+}
+
+MI_INTERNAL int mi_os_purge(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_DONTNEED);
+}
+
+MI_INTERNAL int mi_os_reset(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_FREE);
+}
+
+MI_INTERNAL int mi_os_populate(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_POPULATE_WRITE);
+}
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
+  return mi_os_advise(start, size, is_wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+static int mi_os_move_mapping(void* from, void* to, size_t size) {
+  const int saved_errno = errno;
+  void* const p = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+// Kernels before 5.7 refuse the flag, user-mode emulators ignore it and unmap: try it once on two
+// pages.
+static bool mi_os_can_move(void) {
+  // 0 not tried, 1 yes, 2 no. Relaxed: all threads find the same answer.
+  static mi_atomic(uint32_t) answer;
+  if (mi_atomic_load_relaxed(&answer) == 0) {
+    const size_t page_size = (size_t)getauxval(AT_PAGESZ);
+    uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE);
+    if (p == NULL) return false;
+    const bool is_moved = mi_os_move_mapping(p, p + page_size, page_size) == 0 &&
+                          mi_os_advise(p, page_size, MADV_DONTNEED) == 0;
+    mi_os_unmap(p, 2 * page_size);
+    mi_atomic_store_relaxed(&answer, is_moved ? 1 : 2);
+  }
+  return mi_atomic_load_relaxed(&answer) == 1;
+}
+
+MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
+  return mi_os_can_move() ? mi_os_move_mapping(from, to, size) : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_remap(void* start, size_t size) {
+  const int saved_errno = errno;
+  void* const p = mmap(start, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+MI_INTERNAL uint64_t mi_os_now_ms(void) {
+  struct timespec t;
+  const int saved_errno = errno;
+  if (clock_gettime(CLOCK_MONOTONIC_COARSE, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
+  errno = saved_errno;
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+MI_INTERNAL uint64_t mi_os_random(void) {
+  // The kernel gives each process 16 random bytes; they need no system call. The library's own
+  // address and the clock keep two copies in one process apart.
+  uint64_t bits = (uint64_t)(uintptr_t)&mi_os_random;
+  const unsigned char* const seed = (const unsigned char*)getauxval(AT_RANDOM);
+  if (seed != NULL) {
+    for (size_t i = 0; i < 16; i++) bits = bits * 257 + seed[i];
+  }
+  struct timespec t;
+  const int saved_errno = errno;
+  if (clock_gettime(CLOCK_MONOTONIC, &t) == 0) bits ^= (uint64_t)t.tv_nsec << 20;
+  errno = saved_errno;
+  return bits;
+}
+
+MI_INTERNAL bool mi_os_is_single_threaded(void) {
+  return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+}
+
+MI_INTERNAL const char* mi_os_environment(const char* name) {
+  if (environ == NULL) return NULL;
+  const size_t length = mi_text_length(name);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
+      return &environ[i][length + 1];
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
+  const int saved_errno = errno;
+  while (length > 0) {
+    const ssize_t written = write(STDERR_FILENO, text, length);
+    if (written <= 0) break;
+    text += written;
+    length -= (size_t)written;
+  }
+  errno = saved_errno;
+}
+
+// The key is made under a lock and never by `free`. 0 none yet, 1 made.
+static pthread_key_t mi_os_key;
+static mi_atomic(uint32_t) mi_os_has_key;
+static mi_lock_t mi_os_key_lock;
+
+MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
+  // Pairs with the release below: sees the key.
+  if (mi_atomic_load_acquire(&mi_os_has_key) == 0) {
+    mi_lock_enter(&mi_os_key_lock);
+    const bool is_made =
+        mi_atomic_load_relaxed(&mi_os_has_key) != 0 || pthread_key_create(&mi_os_key, on_exit) == 0;
+    // Publishes the key to the acquire above.
+    if (is_made) mi_atomic_store_release(&mi_os_has_key, 1);
+    mi_lock_leave(&mi_os_key_lock);
+    if (!is_made) return false;
+  }
+  return pthread_setspecific(mi_os_key, value) == 0;
+}
+
+MI_INTERNAL void mi_os_thread_key_done(void) {
+  mi_lock_enter(&mi_os_key_lock);
+  if (mi_atomic_load_relaxed(&mi_os_has_key) != 0) {
+    mi_atomic_store_relaxed(&mi_os_has_key, 0);
+    pthread_key_delete(mi_os_key);
+  }
+  mi_lock_leave(&mi_os_key_lock);
+}
+
+MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  return pthread_atfork(prepare, parent, child);
+}
+
+static size_t mi_os_timeval_ms(struct timeval t) {
+  return (size_t)t.tv_sec * 1000 + (size_t)t.tv_usec / 1000;
+}
+
+MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
+  static mi_atomic(uint64_t) first_ms;
+  const int saved_errno = errno;
+  uint64_t started = 0;
+  const uint64_t now = mi_os_now_ms();
+  if (mi_atomic_load_relaxed(&first_ms) == 0) mi_atomic_store_relaxed(&first_ms, now);
+  started = mi_atomic_load_relaxed(&first_ms);
+  usage->elapsed_ms = (size_t)(now - started);
+  struct rusage r;
+  if (getrusage(RUSAGE_SELF, &r) == 0) {
+    usage->user_ms = mi_os_timeval_ms(r.ru_utime);
+    usage->system_ms = mi_os_timeval_ms(r.ru_stime);
+    usage->rss_peak = (size_t)r.ru_maxrss * MI_KIB;
+    usage->page_faults = (size_t)r.ru_majflt;
+  }
+  // The second number of statm is the resident size in pages (proc(5)).
+  char buffer[MI_OS_FILE_MAX];
+  mi_os_read_file("/proc/self/statm", buffer, sizeof(buffer));
+  const char* s = buffer;
+  while (*s != 0 && *s != ' ') s++;
+  size_t pages = 0;
+  if (*s == ' ') s++;
+  for (; *s >= '0' && *s <= '9'; s++) pages = pages * 10 + (size_t)(*s - '0');
+  usage->rss = pages * (size_t)getauxval(AT_PAGESZ);
+  errno = saved_errno;
+}
+
+MI_INTERNAL size_t mi_os_numa_nodes(void) {
+  // "0" or "0-3": the last number of the list of possible nodes, plus one.
+  char buffer[MI_OS_FILE_MAX];
+  mi_os_read_file("/sys/devices/system/node/online", buffer, sizeof(buffer));
+  size_t last = 0;
+  size_t number = 0;
+  for (const char* s = buffer; *s != 0; s++) {
+    if (*s >= '0' && *s <= '9') {
+      number = number * 10 + (size_t)(*s - '0');
+      last = number;
+    } else {
+      number = 0;
+    }
+  }
+  return last + 1;
+}
+
+MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
+  mi_os_write_error(text, mi_text_length(text));
+  abort();
+}
+
+MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
+  const int saved_errno = errno;
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+  errno = saved_errno;
+}
+
+MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
+  const int saved_errno = errno;
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  errno = saved_errno;
+}
