@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// arena.c - reserved ranges of address space, cut into slices; which slices are free; growth.
+//
+//   arena  [ slice | slice | ... ]        reserved at once, committed and touched slice by slice
+//   free, dirty, committed, moved,        bitmaps, out of line
+//   purge_young, purge_old
+//
+// A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
+//     is working on it.
+// A2  `dirty` clear means that the slice reads as zero.
+// A3  the list of arenas only grows; an arena is never unmapped.
+//
+// Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
+// searches again before growing. Runs are taken at the lowest address that fits, so that memory in
+// use stays together and whole chunks at the upper end become free. There is no ceiling: sizes
+// double every eight arenas, and shrink when the system refuses. Not here: when memory goes back
+// (purge.c), blocks that are larger than an arena wants to hold (large.c).
+#include "arena.h"
+
+#include "bitmap.h"
+#include "meta.h"
+#include "pagemap.h"
+#include "purge.h"
+
+#define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
+#define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
+
+MI_INTERNAL size_t mi_arena_object_max(void) {
+  const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  const size_t largest = (size_t)mi_option_value(arena_max_object_size) * MI_KIB;
+  return mi_bits_min(largest, reserve / 2);
+}
+
+MI_INTERNAL mi_arena_t* mi_arena_of(const void* p) {
+  MI_FOR_EACH_ARENA(arena) {
+    const uint8_t* const end = arena->start + arena->slice_count * MI_SLICE_SIZE;
+    if ((const uint8_t*)p >= arena->start && (const uint8_t*)p < end) return arena;
+  }
+  return NULL;
+}
+
+// Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses to commit.
+static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
+  mi_atomic_sub_relaxed(&arena->free_count, count);
+  if (!arena->is_committed && !mi_bitmap_is_all_set(arena->committed, index, count)) {
+    mi_count_add(&mi_state.count.commit_calls, 1);
+    if (mi_os_commit(arena->start + index * MI_SLICE_SIZE, count * MI_SLICE_SIZE) != 0) {
+      mi_atomic_add_relaxed(&arena->free_count, count);
+      mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
+      return false;
+    }
+    mi_bitmap_set(arena->committed, index, count);
+  }
+  const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
+  *is_zero = (fresh == count);
+  if (fresh > 0) {
+    mi_count_add_peak(&mi_state.count.committed, &mi_state.count.committed_peak,
+                      (int64_t)(fresh * MI_SLICE_SIZE));
+  }
+  mi_purge_forget(arena, index, count);
+  return true;
+}
+
+// Lowest run inside one word: the common case, pages and middling blocks.
+static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
+  const size_t low = mi_atomic_load_relaxed(&arena->low_word);
+  bool is_first = true;
+  for (size_t w = low; w < arena->word_count; w++) {
+    uint64_t x = mi_atomic_load_relaxed(&arena->free[w]);
+    if (x != 0 && is_first) {
+      // Everything below was empty when we looked. A racing release below lowers it again.
+      if (w > low) mi_atomic_store_relaxed(&arena->low_word, w);
+      is_first = false;
+    }
+    while (x != 0) {
+      const size_t bit = mi_bitmap_find_in_word(x, count);
+      if (bit == MI_BITMAP_NONE) break;
+      const size_t index = w * MI_WORD_BITS + bit;
+      if (mi_bitmap_try_claim(arena->free, index, count)) return index;
+      x = mi_atomic_load_relaxed(&arena->free[w]);
+    }
+  }
+  return MI_BITMAP_NONE;
+}
+
+// Lowest run anywhere, across words, with alignment.
+static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alignment) {
+  const size_t slices = alignment / MI_SLICE_SIZE;
+  const size_t bias = ((uintptr_t)arena->start / MI_SLICE_SIZE) & (slices - 1);
+  size_t from = 0;
+  while (true) {
+    const size_t index =
+        mi_bitmap_find_run(arena->free, from, arena->slice_count, count, slices, bias);
+    if (index == MI_BITMAP_NONE || mi_bitmap_try_claim(arena->free, index, count)) return index;
+    from = index + 1; // somebody was faster
+  }
+}
+
+typedef enum mi_claim_e {
+  MI_CLAIM_DONE,
+  MI_CLAIM_NONE, // no arena has such a run: growing helps
+  MI_CLAIM_REFUSED, // the system does not commit it: growing does not help
+} mi_claim_t;
+
+static mi_claim_t mi_arena_claim_existing(size_t count, size_t alignment, mi_run_t* run) {
+  MI_FOR_EACH_ARENA(arena) {
+    if (arena->is_exclusive || mi_atomic_load_relaxed(&arena->free_count) < count) continue;
+    size_t index = MI_BITMAP_NONE;
+    if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
+      index = mi_arena_claim_in_word(arena, count);
+    }
+    if (index == MI_BITMAP_NONE && (count > 1 || alignment > MI_SLICE_SIZE)) {
+      index = mi_arena_claim_across(arena, count, alignment);
+    }
+    if (index == MI_BITMAP_NONE) continue;
+    run->arena = arena;
+    run->slice_index = index;
+    run->slice_count = count;
+    const bool is_taken = mi_arena_take(arena, index, count, &run->is_zero);
+    return is_taken ? MI_CLAIM_DONE : MI_CLAIM_REFUSED;
+  }
+  return MI_CLAIM_NONE;
+}
+
+// Where the next arena should go: arenas next to each other share one mapping.
+static void* mi_arena_hint(void) {
+  if (mi_state.arena_last != NULL) {
+    return mi_state.arena_last->start + mi_state.arena_last->slice_count * MI_SLICE_SIZE;
+  }
+  const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
+  return (void*)mi_bits_align_down(MI_ARENA_HINT_BASE + offset, MI_WINDOW_SIZE);
+}
+
+// Set up the structures of an arena over reserved memory, and publish it. Under the arena lock.
+static bool mi_arena_publish(uint8_t* start, size_t size, bool is_committed) {
+  const size_t slice_count = size / MI_SLICE_SIZE;
+  const size_t word_count = mi_bits_divide_up(slice_count, MI_WORD_BITS);
+  enum { MAP_COUNT = 6 };
+  mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
+  mi_bitmap_word_t* const maps =
+      (mi_bitmap_word_t*)mi_meta_alloc(MAP_COUNT * word_count * sizeof(mi_bitmap_word_t));
+  if (arena == NULL || maps == NULL || !mi_pagemap_cover(start, size)) return false;
+  arena->start = start;
+  arena->slice_count = slice_count;
+  arena->word_count = word_count;
+  arena->is_committed = is_committed;
+  arena->free = maps;
+  arena->dirty = maps + word_count;
+  arena->committed = maps + 2 * word_count;
+  arena->moved = maps + 3 * word_count;
+  arena->purge_young = maps + 4 * word_count;
+  arena->purge_old = maps + 5 * word_count;
+  mi_bitmap_set(arena->free, 0, slice_count);
+  mi_atomic_store_relaxed(&arena->free_count, slice_count);
+  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
+  if (is_committed) mi_os_huge_pages(start, size, false);
+  mi_count_add_peak(&mi_state.count.reserved, &mi_state.count.reserved_peak, (int64_t)size);
+  mi_count_add(&mi_state.count.arenas, 1);
+  // Publishes the arena; pairs with the acquire in MI_FOR_EACH_ARENA.
+  if (mi_state.arena_last == NULL) {
+    mi_atomic_store_release(&mi_state.arenas, arena); // publishes
+  } else {
+    mi_atomic_store_release(&mi_state.arena_last->next, arena); // publishes
+  }
+  mi_state.arena_last = arena;
+  mi_state.arena_count++;
+  return true;
+}
+
+// Reserve memory for one more arena of at least `needed` bytes. Under the arena lock.
+static bool mi_arena_grow_locked(size_t needed) {
+  size_t wanted = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  wanted <<= mi_bits_min(mi_state.arena_count / 8, 16);
+  if (mi_state.os.has_address_limit) {
+    // Leave room for others: stacks, files, the program itself.
+    wanted = mi_bits_min(wanted, mi_state.os.address_limit / 8);
+  }
+  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, MI_SLICE_SIZE), MI_SLICE_SIZE);
+  wanted = mi_bits_max(mi_bits_align_down(wanted, MI_SLICE_SIZE), minimum);
+  const long eager = mi_option_value(arena_eager_commit);
+  const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
+  const mi_os_access_t access = is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
+  const size_t alignment = mi_bits_max(MI_CHUNK_SLICES * MI_SLICE_SIZE, mi_state.os.page_size);
+  for (size_t size = wanted; size >= minimum;) {
+    mi_count_add(&mi_state.count.mmap_calls, 1);
+    uint8_t* const p = (uint8_t*)mi_os_map(mi_arena_hint(), size, alignment, access);
+    if (p != NULL) {
+      if (mi_arena_publish(p, size, is_committed)) return true;
+      mi_os_unmap(p, size);
+      return false;
+    }
+    if (size == minimum) break;
+    // Smaller steps: down to what is needed, but not below a useful size unless that fails too.
+    const size_t half = mi_bits_align_down(size / 2, MI_SLICE_SIZE);
+    size = (half < MI_ARENA_MIN_SIZE || half < minimum) ? minimum : half;
+  }
+  return false;
+}
+
+MI_INTERNAL bool mi_arena_reserve(size_t size) {
+  mi_lock_enter(&mi_state.arena_lock);
+  const bool is_done = mi_arena_grow_locked(size);
+  mi_lock_leave(&mi_state.arena_lock);
+  return is_done;
+}
+
+MI_INTERNAL bool mi_arena_claim(size_t slice_count, size_t alignment, mi_run_t* run) {
+  mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
+  // Room for the alignment; an arena starts at a chunk.
+  const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
+  size_t seen = 0;
+  for (size_t round = 0;; round++) {
+    const mi_claim_t claim = mi_arena_claim_existing(slice_count, alignment, run);
+    if (claim != MI_CLAIM_NONE) return claim == MI_CLAIM_DONE;
+    if (mi_option_value(disallow_os_alloc) != 0) return false;
+    mi_lock_enter(&mi_state.arena_lock);
+    // Whoever waited here may find that another thread has grown the arenas: search once more
+    // first.
+    const bool is_unchanged = mi_state.arena_count == seen;
+    const bool is_grown = (round == 0 && seen == 0 && mi_state.arena_count > 0) || !is_unchanged ||
+                          mi_arena_grow_locked(needed);
+    seen = mi_state.arena_count;
+    mi_lock_leave(&mi_state.arena_lock);
+    if (!is_grown) return false;
+  }
+}
+
+MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                   bool* is_zero) {
+  if (slice_index + slice_count > arena->slice_count) return false;
+  if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
+  return mi_arena_take(arena, slice_index, slice_count, is_zero);
+}
+
+MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_assert(slice_index + slice_count <= arena->slice_count);
+  mi_purge_remember(arena, slice_index, slice_count);
+  mi_atomic_add_relaxed(&arena->free_count, slice_count);
+  // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next
+  // claim.
+  mi_bitmap_set_release(arena->free, slice_index, slice_count);
+  const size_t word = slice_index / MI_WORD_BITS;
+  if (word < mi_atomic_load_relaxed(&arena->low_word)) {
+    mi_atomic_store_relaxed(&arena->low_word, word);
+  }
+}

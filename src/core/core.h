@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// core.h - what the layers above may call. Everything else in this folder is internal to it.
+//
+// `mi_malloc`, `mi_zalloc`, `mi_calloc`, `mi_free` and `mi_usable_size` are defined in the core as
+// well but declared in the public header. All functions here are valid as the first call of a
+// process and on any thread.
+#ifndef MI_CORE_CORE_H
+#define MI_CORE_CORE_H
+
+#include "hooks.h"
+#include "state.h"
+
+// Whether memory must read as zero up to its usable size.
+typedef enum mi_fill_e { MI_UNINITIALIZED, MI_ZERO } mi_fill_t;
+typedef enum mi_effort_e { MI_GENTLE, MI_FORCE } mi_effort_t;
+
+// A block of at least `size` bytes with `(p + offset) % alignment == 0`; `alignment` is a power of
+// two. NULL (errno ENOMEM) when there is no memory or the size cannot be represented; reported.
+MI_INTERNAL void* mi_aligned_alloc_at(size_t size, size_t alignment, size_t offset, mi_fill_t fill);
+
+// As realloc(3), except that size 0 gives a minimal block. With MI_ZERO, what lies past the old
+// usable size is zero. NULL leaves `p` valid.
+MI_INTERNAL void* mi_realloc_block(void* p, size_t size, mi_fill_t fill);
+MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, size_t offset,
+                                      mi_fill_t fill);
+
+// True when the block at `p` holds `size` bytes, or could be grown to it without moving.
+MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size);
+
+// Bytes of the whole slot `p` lies in (not only from `p` on); 0 for NULL and unknown addresses.
+MI_INTERNAL size_t mi_slot_size(const void* p);
+// True when `p` points into memory of a page.
+MI_INTERNAL bool mi_is_known_address(const void* p);
+// The block size that a request of `size` bytes gets.
+MI_INTERNAL size_t mi_class_good_size(size_t size);
+
+// Return what the calling thread holds but does not need; MI_FORCE also purges everything now.
+// Returns the number of bytes given back to the system.
+MI_INTERNAL size_t mi_collect_all(mi_effort_t effort);
+
+// Set up the process (idempotent), and take the calling thread's memory away from it.
+MI_INTERNAL void mi_process_setup(void);
+MI_INTERNAL void mi_thread_leave(void);
+MI_INTERNAL void mi_thread_enter(void);
+
+// Bytes in blocks that are in use, and bytes in the pages that hold them, for mallinfo and
+// statistics. Exact when no other thread is running; otherwise close (counters of others are read
+// while they change).
+typedef struct mi_usage_s {
+  size_t in_use, in_use_blocks, in_pages, large, large_blocks;
+} mi_usage_t;
+MI_INTERNAL void mi_usage_measure(mi_usage_t* usage);
+
+#endif

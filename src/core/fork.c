@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// fork.c - around fork(2): locks are held across it, and the child takes what other threads owned.
+//
+// In the child every other thread stopped between two instructions. What they may have left half
+// done, and why that is harmless:
+//   a free into an own page     the block is on the list or it is not; counts are taken anew from
+//   the lists
+//   a refill                    blocks in the list of a vanished theap stay counted as used: lost,
+//   at most a list per class claims of slices, pool pops slices or a page that nobody knows: lost
+//   anything under a lock       cannot be: fork holds all locks (in their order, state.h)
+// Nothing is ever counted as free that may be in use.
+//
+// N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
+//     may get that id.
+#include "fork.h"
+
+#include "remote.h"
+#include "theap.h"
+#include "thread.h"
+
+static void mi_fork_prepare(void) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_lock_enter(&mi_state.purge_lock);
+}
+
+static void mi_fork_parent(void) {
+  mi_lock_leave(&mi_state.purge_lock);
+  mi_lock_leave(&mi_state.arena_lock);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// A page whose owner does not exist here: count again and let anyone have it.
+static void mi_fork_adopt(mi_page_t* page) {
+  uint32_t local = 0;
+  for (mi_block_t* b = page->local_free; b != NULL && local < mi_page_capacity(page); b = b->next)
+    local++;
+  page->count.used = mi_page_capacity(page) - local;
+  page->place = MI_PLACE_NONE;
+  page->next = page->prev = NULL;
+  page->sample_rest = NULL;
+  mi_remote_give_up(page);
+}
+
+static void mi_fork_adopt_all(uintptr_t self) {
+  MI_FOR_EACH_ARENA(arena) {
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+      const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+      if (owner <= MI_OWNER_MAX_SPECIAL && owner != MI_OWNER_SHARED) continue;
+      if ((owner & ~MI_OWNER_FLAGS) == self) continue;
+      if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) == 0) continue;
+      mi_fork_adopt(page);
+    }
+  }
+}
+
+static void mi_fork_child(void) {
+  mi_lock_reset(&mi_state.purge_lock);
+  mi_lock_reset(&mi_state.arena_lock);
+  mi_lock_reset(&mi_state.thread_lock);
+  mi_theap_t* const own = mi_theap_self();
+  bool has_others = mi_state.orphans != NULL;
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    mi_theap_t* theap = mi_state.theap_bucket[i];
+    mi_state.theap_bucket[i] = NULL;
+    while (theap != NULL) {
+      mi_theap_t* const next = theap->bucket_next;
+      if (theap == own) {
+        theap->bucket_next = mi_state.theap_bucket[i];
+        mi_state.theap_bucket[i] = theap;
+      } else {
+        has_others = true;
+      }
+      theap = next;
+    }
+  }
+  // The structures of vanished threads stay unused: they may be in any state.
+  mi_state.orphans = NULL;
+  mi_atomic_store_relaxed(&mi_state.orphan_count, 0);
+  if (has_others) mi_fork_adopt_all(own->thread_id);
+}
+
+MI_INTERNAL void mi_fork_register(void) {
+  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child);
+}

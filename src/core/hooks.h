@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// hooks.h - the only calls the core makes upwards: options, messages, the user's callbacks.
+//
+// Implemented in src/api (options.c, output.c, process.c) and by the unit tests. All may be called
+// at any time, on any thread, also before libc is ready; none may allocate through the library
+// without being prepared for re-entry. No lock of the core is held while one is called.
+#ifndef MI_CORE_HOOKS_H
+#define MI_CORE_HOOKS_H
+
+#include "types.h"
+
+// What went wrong, for `mi_hook_error`. Each kind is printed in full once and counted afterwards;
+// the counts are printed at the end of the process.
+typedef enum mi_error_kind_e {
+  MI_ERROR_INVALID_POINTER, // an address that is not ours            EINVAL
+  MI_ERROR_INTERIOR_POINTER, // an address inside a block              EINVAL
+  MI_ERROR_DOUBLE_FREE, // the block is free already              EAGAIN
+  MI_ERROR_CORRUPT_LIST, // a link of a free list points outside   EFAULT
+  MI_ERROR_TOO_LARGE, // the request cannot be represented      EOVERFLOW
+  MI_ERROR_ALIGNMENT, // not a power of two                     EINVAL (public code EOVERFLOW, see
+  // api)
+  MI_ERROR_OUT_OF_MEMORY, // the system has no more                 ENOMEM
+  MI_ERROR_COUNT,
+} mi_error_kind_t;
+
+// Report an error that concerns address `p` (or NULL) and `size` bytes. `where` names the function
+// the user called, such as "free". Prints (when wanted), counts, and calls the user's error
+// handler.
+MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p, size_t size);
+
+// A message for users who asked for them (option verbose).
+MI_INTERNAL void mi_hook_verbose(const char* format, ...) mi_attr_printf(1, 2);
+MI_INTERNAL void mi_hook_warning(const char* format, ...) mi_attr_printf(1, 2);
+
+// Read the environment into the option values. Called once, first thing of process set-up.
+MI_INTERNAL void mi_hook_load_options(void);
+
+// Run the user's deferred-free callback, if there is one.
+MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat);
+
+#endif

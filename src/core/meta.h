@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// meta.h - memory for the allocator's own structures: theaps, arenas and their bitmaps.
+//
+// Never given back, so that stale pointers to such a structure stay readable (T2 in types.h).
+#ifndef MI_CORE_META_H
+#define MI_CORE_META_H
+
+#include "state.h"
+
+// Zero memory, aligned to 64 bytes. The caller holds the arena lock. NULL when out of memory.
+MI_INTERNAL void* mi_meta_alloc(size_t size);
+
+#endif

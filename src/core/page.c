@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// page.c - the life of a page: a run of slices cut into blocks of one size.
+//
+//   made --> current <--> queue             current: its blocks are in the theap's list
+//              |            ^               queue:   has free blocks, waits its turn
+//      no more |            | first own     parked:  no thread uses it, full when last seen
+//       blocks v            | free
+//            parked --------+               A parked page belongs to nobody: whoever frees into it
+//            first
+//              | first free by another       claims it (remote.c), keeps it as a guest for a while,
+//              and
+//              v                             then passes it on through the pool (pool.c).
+//            guest --> pooled --> adopted: current of any thread
+//
+// P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
+//     `thread_free` count as used. Broken only inside the functions of the owner.
+// P2  a page is in exactly the place that `place` says; a parked or pooled page is in
+//     MI_PLACE_NONE.
+// P3  blocks past `capacity` have not been touched since the page was made; zero when `is_zero`.
+// P4  every slice of the page has a descriptor: the first one's is the page, the others forward to
+//     it.
+//
+// Only the owner calls into this file. Not here: what others do to a page (remote.c), which page to
+// pick (refill.c), when slices go back (purge.c).
+#include "page.h"
+
+#include "hooks.h"
+#include "purge.h"
+#include "remote.h"
+
+MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
+  mi_page_t* const page = mi_pagemap_slice(start);
+  mi_assert(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
+  page->start = start;
+  page->slice_count = (uint32_t)slice_count;
+  page->local_free = NULL;
+  page->sample_rest = NULL;
+  mi_atomic_store_relaxed(&page->has_interior, false);
+  page->place = MI_PLACE_NONE;
+  page->next = page->prev = NULL;
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
+    interior->first = page;
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_INTERIOR);
+  }
+  return page;
+}
+
+MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
+  mi_run_t run;
+  const size_t slice_count = mi_class_slices(size_class);
+  if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
+  const size_t block_size = mi_class_size(size_class);
+  mi_page_t* const page = mi_page_describe(mi_run_start(&run), slice_count, slice_count);
+  page->count = (mi_page_count_t){0};
+  page->refilled.used = 1;
+  page->reserved = (uint32_t)(slice_count * MI_SLICE_SIZE / block_size);
+  page->reciprocal = (((uint64_t)1 << MI_RECIPROCAL_SHIFT) + block_size - 1) / block_size;
+  page->block_size = block_size;
+  page->size_class = (uint8_t)size_class;
+  page->is_zero = run.is_zero;
+  page->backing = MI_BACKING_ARENA;
+  page->theap = theap;
+  page->heap = theap->heap;
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_atomic_store_relaxed(&page->owner, theap->thread_id);
+  theap->page_count++;
+  mi_count_add(&mi_state.count.pages_total, 1);
+  mi_count_add_peak(&mi_state.count.pages, &mi_state.count.pages_peak, 1);
+  return page;
+}
+
+MI_INTERNAL void mi_page_release(mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
+  mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
+  uint8_t* const start = page->start;
+  const size_t slice_count = page->slice_count;
+  for (size_t i = 1; i < slice_count; i++) {
+    mi_atomic_store_relaxed(&mi_pagemap_slice(start + i * MI_SLICE_SIZE)->owner, MI_OWNER_NONE);
+  }
+  mi_atomic_store_relaxed(&page->thread_free, 0);
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
+  mi_count_add(&mi_state.count.pages, -1);
+  mi_arena_t* const arena = mi_arena_of(start);
+  mi_assert(arena != NULL);
+  mi_arena_release(arena, mi_arena_slice_of(arena, start), slice_count);
+  mi_purge_poll();
+}
+
+MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
+  const size_t left = page->reserved - mi_page_capacity(page);
+  if (left == 0) return NULL;
+  // Double what the page has, between the rest of the first OS page and a bound: a class that is
+  // hardly used touches little, a busy one comes here seldom.
+  const size_t block_size = page->block_size;
+  const size_t carved_bytes = mi_page_capacity(page) * block_size;
+  const size_t step = mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
+                                  MI_CARVE_MAX_BYTES);
+  const size_t count = mi_bits_min(mi_bits_max(step / block_size, MI_CARVE_MIN_BLOCKS), left);
+  uint8_t* const first = page->start + carved_bytes;
+  uint8_t* p = first;
+  for (size_t i = 1; i < count; i++) {
+    ((mi_block_t*)p)->next = (mi_block_t*)(p + block_size);
+    p += block_size;
+  }
+  ((mi_block_t*)p)->next = NULL;
+  page->refilled.used += (uint32_t)count;
+  page->count.used += (uint32_t)count;
+  page->count.is_fresh_list = page->is_zero;
+  return (mi_block_t*)first;
+}
+
+MI_INTERNAL void mi_page_collect(mi_page_t* page) {
+  mi_block_t* const list = mi_remote_take(page);
+  if (list == NULL) return;
+  // The list can hold every block of the page once; a longer one has a loop.
+  uint32_t count = 1;
+  mi_block_t* last = list;
+  while (last->next != NULL) {
+    if (count >= mi_page_capacity(page) || mi_page_block_of(page, last->next) != last->next) {
+      mi_hook_error(MI_ERROR_CORRUPT_LIST, "free", last, page->block_size);
+      break;
+    }
+    last = last->next;
+    count++;
+  }
+  last->next = page->local_free;
+  page->local_free = list;
+  mi_assert(page->count.used >= count);
+  page->count.used -= count;
+}
+
+MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
+  size_t local = 0;
+  for (mi_block_t* b = page->local_free; b != NULL; b = b->next) {
+    if (mi_page_block_of(page, b) != b || ++local > mi_page_capacity(page)) return false;
+  }
+  const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  if (page->count.used + local != mi_page_capacity(page) + bias) return false; // P1
+  if (mi_page_capacity(page) > page->reserved) return false;
+  for (size_t i = 1; i < page->slice_count; i++) { // P4
+    const mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    if (interior->first != page) return false;
+  }
+  return true;
+}

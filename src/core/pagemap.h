@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// pagemap.h - from any address to the descriptor of its slice: one computed address, one load.
+//
+//   descriptor(p) = base + window[p >> MI_WINDOW_SHIFT] + (slice of p inside its window) * 128
+//
+// `base` is the table of a window in which nothing is ours: all zero. The entries of `window` are
+// offsets from it, so that an all-zero window table is right before anything was set up, and no
+// address needs a test: what is not ours finds owner MI_OWNER_NONE, equal to no thread.
+//
+// M1  `none` is never written.
+// M2  a window entry changes once, from 0; its table is never unmapped.
+// M3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
+#ifndef MI_CORE_PAGEMAP_H
+#define MI_CORE_PAGEMAP_H
+
+#include "types.h"
+
+typedef struct mi_pagemap_s {
+  // window - offset of the table of a window from `none`; 0 none. First, so that its address needs
+  // no addition.
+  //   write  growth       release, under the arena lock   mi_pagemap_cover (publishes the mapped
+  //   table)
+  //   read   any thread   relaxed   a thread that holds one of our addresses got it after the write
+  mi_atomic(uintptr_t) window[MI_WINDOW_COUNT];
+  mi_page_t none[MI_WINDOW_SLICES];
+} mi_pagemap_t;
+
+MI_INTERNAL_DATA_DECL mi_pagemap_t mi_pagemap;
+
+// The descriptor of the slice of `p` as a distance from `none`. `p` must be below 2^MI_ADDRESS_BITS
+// (use `mi_pagemap_find` for addresses of unknown origin).
+static mi_attr_inline uintptr_t mi_pagemap_distance(const mi_pagemap_t* map, const void* p) {
+  const uintptr_t a = (uintptr_t)p;
+  const uintptr_t window = mi_atomic_load_relaxed(&map->window[a >> MI_WINDOW_SHIFT]);
+  const uintptr_t slice =
+      (a >> (MI_SLICE_SHIFT - MI_PAGE_SHIFT)) & ((MI_WINDOW_SLICES - 1) << MI_PAGE_SHIFT);
+  return window + slice;
+}
+
+static mi_attr_inline mi_page_t* mi_pagemap_slice(const void* p) {
+  return (mi_page_t*)((uintptr_t)mi_pagemap.none + mi_pagemap_distance(&mi_pagemap, p));
+}
+
+// The page that `p` lies in, or NULL. Takes any address.
+static inline mi_page_t* mi_pagemap_find(const void* p) {
+  if (((uintptr_t)p >> MI_ADDRESS_BITS) != 0) return NULL;
+  mi_page_t* const page = mi_pagemap_slice(p);
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if (owner == MI_OWNER_NONE) return NULL;
+  return owner == MI_OWNER_INTERIOR ? page->first : page;
+}
+
+// Make descriptors for all slices of the range. Caller holds the arena lock. False when out of
+// memory.
+MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size);
+
+#endif

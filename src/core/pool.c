@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// pool.c - the protocol by which abandoned pages find a new owner: a stack of descriptors.
+//
+// The stack (Treiber 1986) links descriptors through `pool_next`. Its head is one word: descriptor
+// address and a tag that grows with each pop, so that a pop that slept through others fails its CAS
+// (no ABA within 2^23 pops). Reading `pool_next` of a page that somebody else just popped is
+// harmless: descriptors are never unmapped (T2), and the value is thrown away when the CAS fails.
+//
+// MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
+// L1  only the thread whose CAS set the bit pushes the page; only the thread that popped the page
+//     clears it.
+// L2  while the bit is set the page is not released to its arena and not pushed again.
+// L3  a page in the stack may be owned all the same: a free into it claims it (remote.c) and leaves
+//     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
+//     that and push it again when it lets go.
+//
+// A push never fails and a pop repeats only when another thread made progress. The stack is last
+// in, first out: the page given up last is the one most likely in a cache.
+#include "pool.h"
+
+#include "remote.h"
+#include "state.h"
+
+#define MI_POOL_ADDRESS_BITS (MI_ADDRESS_BITS - MI_PAGE_SHIFT)
+#define MI_POOL_ADDRESS_MASK (((uint64_t)1 << MI_POOL_ADDRESS_BITS) - 1)
+#define MI_POOL_TAG_ONE ((uint64_t)1 << MI_POOL_ADDRESS_BITS)
+
+static inline mi_page_t* mi_pool_page(uint64_t head) {
+  return (mi_page_t*)(uintptr_t)((head & MI_POOL_ADDRESS_MASK) << MI_PAGE_SHIFT);
+}
+
+static inline uint64_t mi_pool_word(mi_page_t* page, uint64_t tag) {
+  return ((uint64_t)(uintptr_t)page >> MI_PAGE_SHIFT) | (tag & ~MI_POOL_ADDRESS_MASK);
+}
+
+MI_INTERNAL void mi_pool_push(mi_pool_t* pool, mi_page_t* page) {
+  mi_count_add(&mi_state.count.abandoned_total, 1);
+  mi_count_add(&mi_state.count.abandoned, 1);
+  uint64_t head = mi_atomic_load_relaxed(&pool->head);
+  do {
+    mi_atomic_store_relaxed(&page->pool_next, mi_pool_page(head));
+    // Publishes `pool_next`; pairs with the acquire in `mi_pool_pop_any`.
+  } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(page, head)));
+}
+
+static mi_page_t* mi_pool_pop_any(mi_pool_t* pool) {
+  uint64_t head = mi_atomic_load_acquire(&pool->head); // sees `pool_next` of the top page
+  while (mi_pool_page(head) != NULL) {
+    mi_page_t* const page = mi_pool_page(head);
+    mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
+    // Sees `pool_next` of the new top page on failure; pairs with the release in `mi_pool_push`.
+    if (mi_atomic_cas_weak_acq_rel(&pool->head, &head,
+                                   mi_pool_word(next, head + MI_POOL_TAG_ONE))) {
+      mi_count_add(&mi_state.count.abandoned, -1);
+      return page;
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
+  mi_page_t* page;
+  while ((page = mi_pool_pop_any(pool)) != NULL) {
+    if (!mi_remote_claim_popped(page)) continue; // L3: its owner keeps it
+    if (mi_page_has_free(page)) return page;
+    // Became full in the hands of a guest: back to being parked.
+    mi_remote_give_up(page);
+  }
+  return NULL;
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// purge.c - policy: freed slices go back to the system after they stayed free for a while.
+//
+// Two generations of bits instead of a clock value per slice. Time is cut into periods of half the
+// option `purge_delay`; at the end of a period all slices in `purge_old` that are still free are
+// purged, and `purge_young` becomes `purge_old`. A slice thus stays resident between half and the
+// whole of the delay after its last use, and a slice that was freed a moment ago is never purged
+// together with old ones.
+//
+// V1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has claimed
+//     are purged.
+// V2  after a purge the slice is not dirty: it reads as zero.
+// V3  nobody waits: one purger at a time, others skip.
+//
+// Reasons to purge: the period ended (polled by the slow path of malloc, by the release of a page,
+// at thread exit); mi_collect(true) and malloc_trim; `purge_delay` 0. Reasons not to: `purge_delay`
+// negative, pinned memory. Deliberately absent: a background thread; discarding free blocks inside
+// pages that are in use.
+#include "purge.h"
+
+#include "arena.h"
+#include "bitmap.h"
+
+static long mi_purge_delay_ms(void) {
+  const long delay = mi_option_value(purge_delay);
+  const long factor = mi_option_value(arena_purge_mult);
+  if (delay < 0 || factor < 0) return -1;
+  return delay * factor;
+}
+
+MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
+  mi_bitmap_set(arena->purge_young, slice_index, slice_count);
+  if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) {
+    mi_atomic_store_relaxed(&mi_state.purge_pending, 1);
+  }
+}
+
+MI_INTERNAL void mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_bitmap_clear(arena->purge_young, slice_index, slice_count);
+  mi_bitmap_clear(arena->purge_old, slice_index, slice_count);
+}
+
+// Give the contents of claimed slices back. Returns the bytes that were dirty.
+static size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
+  uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
+  const size_t size = count * MI_SLICE_SIZE;
+  int err = 0;
+  if (mi_bitmap_clear(arena->moved, index, count) > 0) {
+    err = mi_os_remap(start, size); // joins the mapping with its neighbours again
+  } else if (!arena->is_committed) {
+    err = mi_os_decommit(start, size);
+    if (err == 0) mi_bitmap_clear(arena->committed, index, count);
+  } else if (mi_option_value(purge_decommits) != 0) {
+    err = mi_os_purge(start, size);
+  } else {
+    mi_count_add(&mi_state.count.reset_calls, 1);
+    mi_os_reset(start, size);
+    return 0; // still resident, contents unknown
+  }
+  if (err != 0) return 0; // stays dirty: correct, only not smaller
+  const size_t bytes = mi_bitmap_clear(arena->dirty, index, count) * MI_SLICE_SIZE;
+  mi_count_add(&mi_state.count.committed, -(int64_t)bytes);
+  mi_count_add(&mi_state.count.purged, (int64_t)bytes);
+  mi_count_add(&mi_state.count.purge_calls, 1);
+  return bytes;
+}
+
+// Purge the runs of `map` that are still free, in one arena, each with one system call.
+static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
+  size_t bytes = 0;
+  size_t index = 0;
+  while (index < arena->slice_count) {
+    index = mi_bitmap_find_run(map, index, arena->slice_count, 1, 1, 0);
+    if (index == MI_BITMAP_NONE) break;
+    // As long as both say so, and claim as a whole; a lost race leaves the bits for the next
+    // period.
+    size_t count = 1;
+    while (index + count < arena->slice_count && mi_bitmap_is_all_set(map, index + count, 1) &&
+           mi_bitmap_is_all_set(arena->free, index + count, 1)) {
+      count++;
+    }
+    if (mi_bitmap_try_claim(arena->free, index, count)) {
+      mi_purge_forget(arena, index, count);
+      bytes += mi_purge_claimed(arena, index, count);
+      mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+    } else {
+      mi_bitmap_clear(map, index, 1); // in use: its next release marks it again
+      count = 1;
+    }
+    index += count;
+  }
+  return bytes;
+}
+
+// End of a period, under the purge lock: old ones go, young ones become old.
+static size_t mi_purge_step(void) {
+  size_t bytes = 0;
+  bool is_any_left = false;
+  MI_FOR_EACH_ARENA(arena) {
+    bytes += mi_purge_map(arena, arena->purge_old);
+    for (size_t w = 0; w < arena->word_count; w++) {
+      if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0) continue;
+      const uint64_t young = mi_atomic_and_relaxed(&arena->purge_young[w], 0);
+      mi_atomic_or_relaxed(&arena->purge_old[w], young);
+      is_any_left = true;
+    }
+  }
+  mi_atomic_store_relaxed(&mi_state.purge_pending, is_any_left ? 1 : 0);
+  return bytes;
+}
+
+MI_INTERNAL void mi_purge_poll(void) {
+  if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) return;
+  const long delay = mi_purge_delay_ms();
+  if (delay < 0) return;
+  if (delay == 0) {
+    mi_purge_everything();
+    return;
+  }
+  const uint64_t now = mi_os_now_ms();
+  const uint64_t due = mi_atomic_load_relaxed(&mi_state.purge_due_ms);
+  if (now < due) return;
+  if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
+  // The first poll after a quiet time only starts the period.
+  if (due != 0) mi_purge_step();
+  const bool is_pending = mi_atomic_load_relaxed(&mi_state.purge_pending) != 0;
+  const uint64_t period = (uint64_t)(delay + 1) / 2;
+  mi_atomic_store_relaxed(&mi_state.purge_due_ms, is_pending ? now + period : 0);
+  mi_lock_leave(&mi_state.purge_lock);
+}
+
+MI_INTERNAL size_t mi_purge_everything(void) {
+  size_t bytes = 0;
+  if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
+  MI_FOR_EACH_ARENA(arena) {
+    if (arena->is_pinned) continue;
+    bytes += mi_purge_map(arena, arena->purge_old);
+    bytes += mi_purge_map(arena, arena->purge_young);
+  }
+  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
+  mi_atomic_store_relaxed(&mi_state.purge_due_ms, 0);
+  mi_lock_leave(&mi_state.purge_lock);
+  return bytes;
+}

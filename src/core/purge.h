@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// purge.h - when freed slices go back to the system.
+#ifndef MI_CORE_PURGE_H
+#define MI_CORE_PURGE_H
+
+#include "core.h"
+
+// Slices become free / are claimed again. Cheap: bits and a counter.
+MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+MI_INTERNAL void mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
+// Purge what is due. Reads the clock only when something waits. Never waits for another purger.
+MI_INTERNAL void mi_purge_poll(void);
+
+// Purge everything that is free, now. Returns the bytes given back.
+MI_INTERNAL size_t mi_purge_everything(void);
+
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// realloc.c - change the size of a block: in place, by growing over free slices, by moving the
+// mapping, and only then by copying.
+//
+// Q1  NULL means failure, and the old block is untouched.
+// Q2  a block stays where it is when the new size fits and uses at least half of it.
+// Q3  with MI_ZERO everything from the old usable size to the new one is zero.
+#include <errno.h>
+#include <string.h>
+
+#include "large.h"
+#include "mimalloc.h"
+#include "refill.h"
+
+static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
+  if (fill == MI_ZERO) {
+    const size_t to = mi_usable_size(p);
+    if (to > from) memset(p + from, 0, to - from);
+  }
+}
+
+// A single block that stays one: no copying. NULL: not possible.
+static void* mi_realloc_large(mi_page_t* page, uint8_t* p, size_t size, mi_fill_t fill) {
+  const size_t usable = mi_usable_size(p);
+  const size_t shift = (size_t)(p - page->start);
+  if (size > MI_REQUEST_MAX - shift) return NULL;
+  uint8_t* q = p;
+  if (!mi_large_resize(page, size + shift)) {
+    if (shift != 0) return NULL;
+    q = (uint8_t*)mi_large_move(page, size);
+    if (q == NULL) return NULL;
+  }
+  mi_realloc_zero_tail(q, usable, fill);
+  return q;
+}
+
+// Old contents into a new block, then free the old one.
+static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
+  if (q == NULL) return NULL;
+  memcpy(q, p, mi_bits_min(usable, size));
+  mi_free(p);
+  return q;
+}
+
+static mi_page_t* mi_realloc_page_of(void* p) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (mi_unlikely(page == NULL)) {
+    mi_hook_error(MI_ERROR_INVALID_POINTER, "realloc", p, 0);
+    errno = EINVAL;
+  }
+  return page;
+}
+
+MI_INTERNAL void* mi_realloc_block(void* p, size_t size, mi_fill_t fill) {
+  if (p == NULL) return fill == MI_ZERO ? mi_zalloc(size) : mi_malloc(size);
+  mi_page_t* const page = mi_realloc_page_of(p);
+  if (page == NULL) return NULL;
+  const size_t usable = mi_usable_size(p);
+  if (mi_unlikely(size == 0)) {
+    uint8_t* const q = (uint8_t*)mi_zalloc(0);
+    if (q != NULL) mi_free(p);
+    return q;
+  }
+  if (mi_page_is_single(page)) {
+    const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
+    if (is_same) return p;
+    if (size > MI_CLASS_MAX) {
+      void* const q = mi_realloc_large(page, (uint8_t*)p, size, fill);
+      if (q != NULL) return q;
+    }
+  } else if (size <= usable && size >= usable / 2) {
+    return p;
+  }
+  void* const q = fill == MI_ZERO ? mi_zalloc(size) : mi_malloc(size);
+  return mi_realloc_copy(p, usable, q, size);
+}
+
+MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, size_t offset,
+                                      mi_fill_t fill) {
+  if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
+    return mi_aligned_alloc_at(size, alignment, offset, fill); // reports a bad alignment
+  }
+  mi_page_t* const page = mi_realloc_page_of(p);
+  if (page == NULL) return NULL;
+  const size_t usable = mi_usable_size(p);
+  if ((((uintptr_t)p + offset) & (alignment - 1)) == 0) {
+    if (size <= usable && size >= usable / 2) return p;
+    if (mi_page_is_single(page) && size > MI_CLASS_MAX &&
+        mi_large_resize(page, size + (size_t)((uint8_t*)p - page->start))) {
+      mi_realloc_zero_tail((uint8_t*)p, usable, fill);
+      return p;
+    }
+  }
+  return mi_realloc_copy(p, usable, mi_aligned_alloc_at(size, alignment, offset, fill), size);
+}
+
+MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (page == NULL) return false;
+  if (size <= mi_usable_size(p)) return true;
+  const size_t shift = (size_t)((uint8_t*)p - page->start);
+  return mi_page_is_single(page) && size <= MI_REQUEST_MAX - shift &&
+         mi_large_resize(page, size + shift);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+// refill.c - the slow half of malloc: the list of the class is empty. Steps, in this order:
+//
+//   0. the thread's theap, made on its first call          thread.c
+//   1. the cadence: deferred frees, due purges             here
+//   2. behind a cut of the list: this allocation is a sample   sample.c
+//   3. the current page: what this thread freed since, then what others freed
+//   4. the oldest page in the queue of the class
+//   5. blocks of the current page that were never used     page.c (carve)
+//   6. a guest page of the class; then the pool            theap.c, pool.c
+//   7. a fresh page                                        page.c, arena.c
+//   8. give up all that is unused, and try 3 to 7 once more; then report that there is no memory.
+//
+// F1  on success `free[c]` is not empty, its blocks belong to `current[c]`, and all count as used
+//     there.
+// F2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not grow
+//     while it has room.
+//
+// Pages that were full come back to the end of the queue on their first free, so that they age
+// while others serve: each visit then finds many blocks, and no descriptor is touched to search
+// (measured by the design: 35 against 89 ns with 100,000 live blocks replaced at random).
+#include "refill.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "large.h"
+#include "pool.h"
+#include "purge.h"
+#include "remote.h"
+#include "sample.h"
+#include "thread.h"
+
+#define MI_CADENCE_CALLS 256
+
+MI_INTERNAL mi_theap_t* mi_refill_theap(void) {
+  mi_theap_t* const theap = mi_theap_self();
+  return mi_likely(theap->thread_id != 0) ? theap : mi_thread_get_theap();
+}
+
+// Put a list in place: all blocks of the page count as used from now on.
+static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
+  theap->free[c] = list;
+  mi_sample_window(theap, c);
+  return theap->free[c] != NULL || mi_sample_take(theap, c);
+}
+
+// Step 3: the lists of the current page.
+static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  mi_block_t* list = page->local_free;
+  if (list != NULL) {
+    if (mi_unlikely(list->next == list)) {
+      // The newest block was freed twice in a row. Its second free was counted: forget it.
+      mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", list, page->block_size);
+      list->next = NULL;
+    }
+    page->local_free = NULL;
+    page->count = page->refilled;
+    return mi_refill_set(theap, c, list);
+  }
+  list = mi_remote_take(page);
+  // These still count as used, and go on to.
+  if (list != NULL) page->count.is_fresh_list = false;
+  return list != NULL && mi_refill_set(theap, c, list);
+}
+
+// The current page has nothing to give but what was never carved: set it aside.
+static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_theap_current(theap, c);
+  if (page == NULL) return;
+  mi_assert(theap->free[c] == NULL && page->sample_rest == NULL);
+  theap->current[c] = MI_PAGE_NONE;
+  theap->page_count--;
+  page->count.used--; // P1
+  page->place = MI_PLACE_NONE;
+  if (!mi_page_has_free(page) && mi_remote_park(page, theap->thread_id)) return;
+  theap->page_count++;
+  mi_queue_append(&theap->queue[c], page);
+}
+
+// Allocate from `page`, which this thread owns and which is in no place.
+static void mi_refill_make_current(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE && mi_theap_current(theap, c) == NULL);
+  mi_assert_full(mi_page_is_valid(page));
+  page->place = MI_PLACE_CURRENT;
+  page->count.used++; // P1: it cannot become empty under a malloc and free pair
+  page->theap = theap;
+  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
+  mi_atomic_store_relaxed(&page->owner, theap->thread_id | slow);
+  theap->current[c] = page;
+  theap->page_count++;
+}
+
+static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_theap_current(theap, c);
+  if (page == NULL) return false;
+  mi_block_t* const list = mi_page_carve(page);
+  return list != NULL && mi_refill_set(theap, c, list);
+}
+
+// Steps 3 to 5, in a loop over the pages the theap has.
+static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
+  mi_page_t* const current = mi_theap_current(theap, c);
+  if (current != NULL && mi_refill_from_lists(theap, c, current)) return true;
+  mi_page_t* page;
+  while ((page = theap->queue[c].first) != NULL) {
+    mi_queue_remove(&theap->queue[c], page);
+    theap->page_count--;
+    mi_refill_leave_current(theap, c);
+    mi_refill_make_current(theap, c, page);
+    if (mi_refill_from_lists(theap, c, page)) return true;
+    if (mi_refill_carve(theap, c)) return true;
+  }
+  return mi_refill_carve(theap, c);
+}
+
+// Steps 6 and 7.
+static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
+  mi_page_t* page = mi_theap_take_guest(theap, c);
+  if (page == NULL) page = mi_pool_pop(&theap->heap->pool[c]);
+  if (page == NULL && mi_thread_release_orphans(theap)) page = mi_pool_pop(&theap->heap->pool[c]);
+  if (page != NULL) {
+    mi_count_add(&mi_state.count.adopted, 1);
+  } else {
+    page = mi_page_make(theap, c);
+    if (page == NULL) return false;
+    theap->page_count--; // counted again when it becomes current
+  }
+  mi_refill_leave_current(theap, c);
+  mi_refill_make_current(theap, c, page);
+  return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
+}
+
+// Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
+static void mi_refill_cadence(mi_theap_t* theap) {
+  const uint32_t quick = theap->sample_interval != 0 ? 1 : MI_QUICK_REFILLS;
+  const uint32_t since = quick - (uint32_t)mi_bits_min(theap->quick_left, quick) + 1;
+  theap->quick_left = quick;
+  theap->heartbeat += since;
+  theap->generic_count += since;
+  theap->cadence_count += since;
+  if (theap->cadence_count < MI_CADENCE_CALLS) return;
+  theap->cadence_count = 0;
+  mi_purge_poll();
+  if (theap->is_in_deferred_free) return;
+  theap->is_in_deferred_free = true;
+  mi_hook_deferred_free(false, theap->heartbeat);
+  theap->is_in_deferred_free = false;
+  const long collect = mi_option_value(generic_collect);
+  if (collect > 0 && theap->generic_count >= (uint32_t)collect) {
+    theap->generic_count = 0;
+    mi_theap_collect(theap);
+  }
+}
+
+// Steps 1 to 7.
+static bool mi_refill_list(mi_theap_t* theap, size_t c) {
+  mi_refill_cadence(theap);
+  if (theap->free[c] != NULL) return true; // the deferred frees allocated
+  if (mi_sample_take(theap, c)) return true;
+  return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
+}
+
+// A block of class `c`; NULL when even step 8 found nothing.
+static mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
+  if (mi_unlikely(theap->free[c] == NULL && !mi_refill_list(theap, c))) {
+    mi_collect_all(MI_FORCE);
+    if (!mi_refill_list(theap, c)) return NULL;
+  }
+  return mi_theap_pop(theap, c);
+}
+
+static void* mi_refill_fail(size_t size) {
+  const bool is_too_large = size > MI_REQUEST_MAX;
+  mi_hook_error(is_too_large ? MI_ERROR_TOO_LARGE : MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, size);
+  errno = ENOMEM;
+  return NULL;
+}
+
+MI_INTERNAL void mi_refill_zero(mi_theap_t* theap, size_t size_class, mi_block_t* block) {
+  if (theap->current[size_class]->count.is_fresh_list) {
+    block->next = NULL; // all else of a fresh block is zero
+  } else {
+    memset(block, 0, mi_class_size(size_class));
+  }
+}
+
+MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill) {
+  mi_theap_t* const theap = mi_refill_theap();
+  mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
+  if (mi_unlikely(block == NULL)) return mi_refill_fail(mi_class_size(size_class));
+  if (fill == MI_ZERO) mi_refill_zero(theap, size_class, block);
+  return block;
+}
+
+static void* mi_refill_any(size_t size, mi_fill_t fill) {
+  if (size <= MI_CLASS_MAX) return mi_refill_class(mi_class_of(size), fill);
+  if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
+  mi_theap_t* const theap = mi_refill_theap();
+  if (theap != NULL) mi_refill_cadence(theap);
+  void* p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
+  if (p == NULL) {
+    mi_collect_all(MI_FORCE);
+    p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
+  }
+  return p != NULL ? p : mi_refill_fail(size);
+}
+
+MI_SLOW void* mi_refill_malloc(size_t size, mi_theap_t* theap) {
+  (void)theap; // stays in its register for the tail call
+  return mi_refill_any(size, MI_UNINITIALIZED);
+}
+
+MI_SLOW void* mi_refill_zalloc(size_t size, mi_theap_t* theap) {
+  (void)theap;
+  return mi_refill_any(size, MI_ZERO);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// refill.h - the slow half of malloc.
+#ifndef MI_CORE_REFILL_H
+#define MI_CORE_REFILL_H
+
+#include "core.h"
+#include "theap.h"
+
+// malloc when the list of the class is empty, the size is large, or the thread has no theap yet.
+MI_SLOW void* mi_refill_malloc(size_t size, mi_theap_t* theap);
+MI_SLOW void* mi_refill_zalloc(size_t size, mi_theap_t* theap);
+
+// As malloc for a given class, with the block's contents zero if wanted; used by aligned
+// allocation.
+MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill);
+
+// The calling thread's theap, made now if it has none. NULL: out of memory.
+MI_INTERNAL mi_theap_t* mi_refill_theap(void);
+
+// Make the bytes of a block popped from `free[size_class]` zero, when they may not be.
+MI_INTERNAL void mi_refill_zero(mi_theap_t* theap, size_t size_class, mi_block_t* block);
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// remote.c - the ownership protocol of a page, complete: who may touch it, and how others free into
+// it.
+//
+// One word per page, `thread_free`, decides: a list of blocks, and two bits.
+//
+//   OWNED clear: nobody touches the page. The list is empty (R1). Whoever sets OWNED owns the page.
+//   OWNED set:   one thread owns the page and may touch its plain fields. Others push blocks onto
+//   the list.
+//
+//        +--------------- park, give_up (owner; list empty) ---------------+
+//        v                                                                 |
+//   not owned -- a free, or a pop from the pool, sets OWNED (acquire) --> owned <--+ push (release)
+//                                                                          |  +----+
+//                                                                          +-- take (owner,
+//                                                                          acquire)
+//
+// R1  not owned => the list is empty: the first free claims the page instead of pushing.
+// R2  plain fields of a page are written by its owner only. The CAS that clears OWNED publishes
+//     them (release), the CAS that sets it sees them (acquire).
+// R3  after the CAS that clears OWNED its thread touches nothing of the page (but `pool_next` if it
+//     set POOLED): the page may be released and its slices reused by then.
+// R4  the owner word is a hint: only a thread stores its own id there, while it owns the page or
+//     when it parks it. A thread that reads its own id without flags owns the page. With the flag
+//     PARKED it must win the CAS first.
+//
+// A block cannot be lost: it is pushed while the page is owned, and the owner looks at the list
+// before it lets go (its CAS expects an empty list), or it is freed by the thread that just claimed
+// the page. Nobody waits: each loop repeats only because another thread changed the word.
+// ABA: the word never holds a pointer that is followed without owning the whole list. Lifetime: the
+// freed block keeps the page until its free is counted.
+//
+// In a process with one thread nobody else can touch the word: plain stores do (os.h,
+// `mi_os_is_single_threaded`).
+#include "remote.h"
+
+#include "hooks.h"
+#include "pool.h"
+#include "state.h"
+#include "theap.h"
+
+MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  mi_assert((word & MI_REMOTE_OWNED) != 0);
+  do {
+    if (word <= MI_REMOTE_BITS) return NULL;
+    // Sees every link on the list; pairs with the release in `mi_remote_free`.
+  } while (!mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS));
+  return (mi_block_t*)(word & ~MI_REMOTE_BITS);
+}
+
+// Clear OWNED, adding `bits`. False when the list is not empty: still owned.
+static bool mi_remote_release(mi_page_t* page, uintptr_t bits) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  mi_assert((word & MI_REMOTE_OWNED) != 0);
+  if (mi_os_is_single_threaded() && word <= MI_REMOTE_BITS) {
+    mi_atomic_store_relaxed(&page->thread_free, (word | bits) & ~MI_REMOTE_OWNED);
+    return true;
+  }
+  do {
+    if (word > MI_REMOTE_BITS) return false;
+    // Publishes all fields of the page; pairs with the acquire of the next claim.
+  } while (
+      !mi_atomic_cas_weak_release(&page->thread_free, &word, (word | bits) & ~MI_REMOTE_OWNED));
+  return true;
+}
+
+MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
+  mi_assert(page->place == MI_PLACE_NONE && page->local_free == NULL);
+  mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
+  if (mi_remote_release(page, 0)) return true;
+  mi_atomic_store_relaxed(&page->owner, thread_id);
+  return false;
+}
+
+MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  while (true) {
+    mi_assert((word & MI_REMOTE_POOLED) != 0);
+    const uintptr_t desired = (word & ~MI_REMOTE_POOLED) | MI_REMOTE_OWNED;
+    // Sees all fields when this claims the page; pairs with the release in `mi_remote_release`.
+    if (mi_atomic_cas_weak_acq_rel(&page->thread_free, &word, desired)) {
+      return (word & MI_REMOTE_OWNED) == 0;
+    }
+  }
+}
+
+// Enough to be worth finding: an eighth of the page.
+static bool mi_remote_is_worth_pooling(const mi_page_t* page) {
+  const size_t used = page->count.used;
+  return page->reserved - used >= (page->reserved + 7) / 8;
+}
+
+MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE);
+  mi_pool_t* const pool = &page->heap->pool[page->size_class];
+  while (true) {
+    mi_page_collect(page);
+    const bool is_pooled = (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0;
+    if (page->count.used == 0 && !is_pooled) {
+      mi_page_release(page);
+      return;
+    }
+    // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
+    mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
+    page->theap = NULL;
+    const bool is_push = !is_pooled && mi_remote_is_worth_pooling(page);
+    if (mi_remote_release(page, is_push ? MI_REMOTE_POOLED : 0)) {
+      if (is_push) mi_pool_push(pool, page);
+      return;
+    }
+  }
+}
+
+// The calling thread just claimed the page by freeing `block`.
+static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
+  block->next = page->local_free;
+  page->local_free = block;
+  page->count.used--;
+  mi_theap_t* const theap = mi_theap_self();
+  if (theap->thread_id == 0 || page->count.used == 0) {
+    // A thread without a theap never gets one by freeing.
+    mi_remote_give_up(page);
+    return;
+  }
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  page->theap = theap;
+  mi_atomic_store_relaxed(&page->owner,
+                          theap->thread_id | (mi_page_has_interior(page) ? MI_OWNER_SLOW : 0));
+  if ((owner & ~MI_OWNER_FLAGS) == theap->thread_id && page->heap == theap->heap) {
+    // Parked by this thread: it waits its turn again. Being last it ages, and more of it is free
+    // when it serves.
+    theap->page_count++;
+    mi_queue_append(&theap->queue[page->size_class], page);
+  } else {
+    mi_theap_add_guest(theap, page);
+  }
+}
+
+// The block is free already if it is the newest of its list, or no block at all.
+static bool mi_remote_is_sane(mi_page_t* page, mi_block_t* block, uintptr_t word) {
+  if (mi_unlikely(block == (mi_block_t*)(word & ~MI_REMOTE_BITS))) {
+    mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", block, page->block_size);
+    return false;
+  }
+  return true;
+}
+
+MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  if ((word & MI_REMOTE_OWNED) == 0 && mi_os_is_single_threaded()) {
+    mi_atomic_store_relaxed(&page->thread_free, word | MI_REMOTE_OWNED);
+    mi_remote_free_claimed(page, block);
+    return;
+  }
+  while (true) {
+    if ((word & MI_REMOTE_OWNED) == 0) {
+      // Sees all fields of the page; pairs with the release in `mi_remote_release`.
+      if (mi_atomic_cas_weak_acquire(&page->thread_free, &word, word | MI_REMOTE_OWNED)) {
+        mi_remote_free_claimed(page, block);
+        return;
+      }
+    } else {
+      if (!mi_remote_is_sane(page, block, word)) return;
+      block->next = (mi_block_t*)(word & ~MI_REMOTE_BITS);
+      const uintptr_t desired = (uintptr_t)block | (word & MI_REMOTE_BITS);
+      // Publishes block->next; pairs with the acquire in `mi_remote_take`.
+      if (mi_atomic_cas_weak_release(&page->thread_free, &word, desired)) return;
+    }
+  }
+}

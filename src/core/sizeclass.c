@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// sizeclass.c - the table of page sizes, computed by the compiler from the rule below.
+//
+// A page takes the fewest slices for which the tail behind the last block is at most 1/50 of the
+// page and at least 4 blocks fit (8 when the block is no larger than a slice). Block sizes are
+// (9..16) * 2^k, so that at most 15 slices always do for blocks up to a slice, and at most a chunk
+// for the others.
+#include "sizeclass.h"
+
+#include "core.h"
+
+#define MI_TAIL(bs, n) ((n)*MI_SLICE_SIZE % (bs))
+#define MI_MIN_BLOCKS(bs) ((bs) <= MI_SLICE_SIZE ? 8 : 4)
+#define MI_FITS(bs, n)                                                                             \
+  (MI_TAIL(bs, n) * 50 <= (n)*MI_SLICE_SIZE && (n)*MI_SLICE_SIZE / (bs) >= MI_MIN_BLOCKS(bs))
+#define MI_TRY(bs, n, otherwise) (MI_FITS(bs, n) ? (n) : (otherwise))
+#define MI_TRY4(bs, n, otherwise)                                                                  \
+  MI_TRY(bs, n, MI_TRY(bs, (n) + 1, MI_TRY(bs, (n) + 2, MI_TRY(bs, (n) + 3, otherwise))))
+#define MI_SLICES(bs)                                                                              \
+  MI_TRY4(                                                                                         \
+      bs, 1,                                                                                       \
+      MI_TRY4(bs, 5,                                                                               \
+              MI_TRY4(bs, 9,                                                                       \
+                      MI_TRY4(bs, 13,                                                              \
+                              MI_TRY4(bs, 17,                                                      \
+                                      MI_TRY4(bs, 21, MI_TRY4(bs, 25, MI_TRY4(bs, 29, 32))))))))
+
+// The eight classes above 2^top.
+#define MI_EIGHT(top)                                                                              \
+  MI_SLICES((size_t)9 << ((top)-3)), MI_SLICES((size_t)10 << ((top)-3)),                           \
+      MI_SLICES((size_t)11 << ((top)-3)), MI_SLICES((size_t)12 << ((top)-3)),                      \
+      MI_SLICES((size_t)13 << ((top)-3)), MI_SLICES((size_t)14 << ((top)-3)),                      \
+      MI_SLICES((size_t)15 << ((top)-3)), MI_SLICES((size_t)16 << ((top)-3))
+
+static const uint8_t mi_class_slices_table[] = {
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    MI_EIGHT(7),
+    MI_EIGHT(8),
+    MI_EIGHT(9),
+    MI_EIGHT(10),
+    MI_EIGHT(11),
+    MI_EIGHT(12),
+    MI_EIGHT(13),
+    MI_EIGHT(14),
+#if MI_SLICE_SHIFT >= 16
+    MI_EIGHT(15),
+    MI_EIGHT(16),
+    MI_EIGHT(17),
+    MI_EIGHT(18),
+#endif
+};
+mi_static_assert(sizeof(mi_class_slices_table) == MI_CLASS_COUNT, "one entry per class");
+
+MI_INTERNAL size_t mi_class_slices(size_t size_class) {
+  mi_assert(size_class < MI_CLASS_COUNT);
+  return mi_class_slices_table[size_class];
+}
+
+MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment) {
+  mi_assert(mi_bits_is_power_of_two(alignment));
+  if (alignment > MI_SLICE_SIZE || size > MI_CLASS_MAX) return MI_CLASS_COUNT;
+  size_t c = mi_class_of(mi_bits_max(size, alignment));
+  // At most seven steps: each doubling has a power of two.
+  while (c < MI_CLASS_COUNT && mi_class_size(c) % alignment != 0) c++;
+  return c;
+}
+
+MI_INTERNAL size_t mi_class_good_size(size_t size) {
+  if (size <= MI_CLASS_MAX) return mi_class_size(mi_class_of(size));
+  if (size > MI_REQUEST_MAX) return size;
+  const size_t page_size = mi_state.os.page_size == 0 ? 4096 : mi_state.os.page_size;
+  return mi_bits_align_up(size, page_size);
+}

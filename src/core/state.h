@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// state.h - the one process-wide structure, and the option values.
+//
+// Nothing else in the core is a mutable global but the page map (pagemap.h) and the thread's own
+// pointer.
+//
+// Locks and their ranks: a thread may enter a lock only while it holds none of the same or a higher
+// rank.
+//   1  thread   theaps: start, exit, adoption of orphans                     (thread.c)
+//   2  arena    growth of arenas, windows, and memory for our own structures (arena.c, pagemap.c,
+//   meta.c)
+//   3  purge    one purger at a time; only tried, never waited for          (purge.c)
+// No lock is held while a hook (hooks.h) is called. fork takes all of them in this order (fork.c).
+#ifndef MI_CORE_STATE_H
+#define MI_CORE_STATE_H
+
+#include "types.h"
+
+typedef enum mi_option_index_e {
+#define X(name, value, kind, legacy, effect) MI_OPTION_##name,
+#include "options.def"
+#undef X
+  MI_OPTION_COUNT
+} mi_option_index_t;
+
+// Counters of what the slow paths did, for statistics; relaxed add and subtract.
+typedef struct mi_counters_s {
+  mi_atomic(int64_t) pages, pages_peak, pages_total; // pages in use
+  mi_atomic(int64_t) reserved, reserved_peak; // bytes of address space in arenas
+  mi_atomic(int64_t) committed, committed_peak; // bytes in slices in use or not yet purged
+  mi_atomic(int64_t) large, large_peak, large_total; // bytes in single-block pages
+  mi_atomic(int64_t) large_count;
+  mi_atomic(int64_t) threads, threads_peak, threads_total;
+  mi_atomic(int64_t) abandoned, abandoned_total; // pages in pools
+  mi_atomic(int64_t) adopted; // pages taken from pools
+  mi_atomic(int64_t) purged, purge_calls; // bytes, calls
+  mi_atomic(int64_t) mmap_calls, commit_calls, reset_calls;
+  mi_atomic(int64_t) arenas;
+  mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
+} mi_counters_t;
+
+typedef enum mi_process_stage_e {
+  MI_STAGE_NONE = 0, // nothing is set up
+  MI_STAGE_BUSY, // somebody is setting up
+  MI_STAGE_READY,
+} mi_process_stage_t;
+
+#define MI_THEAP_BUCKETS 64
+
+typedef struct mi_state_s {
+  // stage - see mi_process_stage_t. Set-up runs once: CAS acquire NONE -> BUSY by the one who does
+  // it, store release READY (publishes all it wrote), load acquire by all others (pairs with that
+  // store).
+  mi_atomic(uint32_t) stage;
+  mi_os_info_t os;
+  mi_lock_t thread_lock;
+  mi_lock_t arena_lock;
+  mi_lock_t purge_lock;
+  // arenas - head of the list; same rules as `mi_arena_t.next`.
+  mi_atomic(mi_arena_t*) arenas;
+  mi_arena_t* arena_last; // under the arena lock
+  size_t arena_count; // under the arena lock
+  mi_heap_t heap_main;
+  mi_theap_t theap_main; // of the first thread, so that small programs map nothing for it
+  bool is_theap_main_taken; // under the thread lock
+  mi_theap_t* theap_bucket[MI_THEAP_BUCKETS]; // theaps in use, by thread id, under the thread lock
+  mi_theap_t* orphans; // those without a thread, under the thread lock
+  // orphan_count - read relaxed as a hint outside the lock.
+  mi_atomic(size_t) orphan_count;
+  // purge_pending - slices marked for purge, roughly; purge_due_ms - when the next period ends (0:
+  // none is running). Relaxed hints; the purge lock orders the work itself. See purge.c.
+  mi_atomic(size_t) purge_pending;
+  mi_atomic(uint64_t) purge_due_ms;
+  mi_counters_t count;
+} mi_state_t;
+
+MI_INTERNAL_DATA_DECL mi_state_t mi_state;
+
+// Option values in their storage unit. Written at start-up and by the option functions; read
+// anywhere (relaxed: each is independent and a stale value is as good as a slightly earlier call).
+MI_INTERNAL_DATA_DECL mi_atomic(long) mi_option_values[MI_OPTION_COUNT];
+
+#define mi_option_value(name) mi_atomic_load_relaxed(&mi_option_values[MI_OPTION_##name])
+
+static inline void mi_count_add(mi_atomic(int64_t) * counter, int64_t amount) {
+  mi_atomic_add_relaxed(counter, amount);
+}
+
+// Adds and keeps the peak.
+static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int64_t) * peak,
+                                     int64_t amount) {
+  const int64_t now = mi_atomic_add_relaxed(counter, amount) + amount;
+  int64_t seen = mi_atomic_load_relaxed(peak);
+  while (now > seen && !mi_atomic_cas_weak_relaxed(peak, &seen, now)) {
+  }
+}
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// theap.c - one thread's pages of a heap: what it allocates from, what waits, what it keeps for
+// others.
+//
+// H1  free[c] holds blocks of current[c] only, and they count as used there; without a current page
+//     it is empty.
+// H2  queue[c] holds pages of class c that this theap owns and that had a free block when they were
+//     put there.
+// H3  guest[] holds pages that this thread owns because it freed into them when nobody did; any
+//     class. They let a consumer free a whole page with plain stores.
+// H4  page_count counts the pages in `current` and `queue`.
+//
+// Only the owning thread calls these functions, or whoever holds the theap exclusively (an orphan,
+// under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling the
+// lists (refill.c).
+#include "theap.h"
+
+#include "core.h"
+#include "remote.h"
+#include "sample.h"
+
+MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
+    .current = {[0 ... MI_CLASS_COUNT - 1] = MI_PAGE_NONE},
+};
+MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec = &mi_theap_empty;
+
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap) {
+  theap->heap = heap;
+  theap->quick_left = MI_QUICK_REFILLS;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) theap->current[c] = MI_PAGE_NONE;
+  for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
+    theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
+  }
+  theap->random.state = mi_random_mix(mi_os_random() + (uintptr_t)theap);
+}
+
+MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE);
+  const size_t i = theap->guest_turn++ % MI_GUEST_COUNT;
+  mi_page_t* const oldest = theap->guest[i];
+  page->place = MI_PLACE_GUEST;
+  theap->guest[i] = page;
+  if (oldest != NULL) {
+    oldest->place = MI_PLACE_NONE;
+    mi_remote_give_up(oldest);
+  }
+}
+
+static bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page) {
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    if (theap->guest[i] == page) {
+      theap->guest[i] = NULL;
+      page->place = MI_PLACE_NONE;
+      return true;
+    }
+  }
+  return false;
+}
+
+MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class) {
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page != NULL && page->size_class == size_class && page->heap == theap->heap) {
+      mi_theap_remove_guest(theap, page);
+      return page;
+    }
+  }
+  return NULL;
+}
+
+static void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
+  mi_queue_remove(&theap->queue[page->size_class], page);
+  theap->page_count--;
+}
+
+MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert(page->count.used == 0);
+  if (page->place == MI_PLACE_GUEST) {
+    mi_theap_remove_guest(theap, page);
+    mi_remote_give_up(page);
+  } else if (page->place == MI_PLACE_QUEUE) {
+    // Keep the only one of its class: a loop around the end of a page would otherwise make and
+    // release a page every round (test/unit/theap.c).
+    const mi_page_queue_t* const queue = &theap->queue[page->size_class];
+    if (queue->first == queue->last) return;
+    mi_theap_remove_queued(theap, page);
+    mi_remote_give_up(page);
+  }
+}
+
+MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = mi_theap_current(theap, size_class);
+  if (page == NULL) return NULL;
+  mi_sample_restore(theap, size_class);
+  mi_block_t* block = theap->free[size_class];
+  theap->free[size_class] = NULL;
+  theap->current[size_class] = MI_PAGE_NONE;
+  theap->page_count--;
+  while (block != NULL) {
+    mi_block_t* const next = block->next;
+    block->next = page->local_free;
+    page->local_free = block;
+    page->count.used--;
+    block = next;
+  }
+  page->count.used--; // the one for being current, P1
+  page->place = MI_PLACE_NONE;
+  page->count.is_fresh_list = false;
+  return page;
+}
+
+MI_INTERNAL void mi_theap_collect(mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
+      mi_page_t* const next = page->next;
+      mi_page_collect(page);
+      if (page->count.used == 0) {
+        mi_theap_remove_queued(theap, page);
+        mi_remote_give_up(page);
+      }
+      page = next;
+    }
+  }
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page == NULL) continue;
+    mi_theap_remove_guest(theap, page);
+    mi_remote_give_up(page);
+  }
+}
+
+MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
+  mi_theap_collect(theap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* page = mi_theap_detach_current(theap, c);
+    if (page != NULL) mi_remote_give_up(page);
+    while ((page = theap->queue[c].first) != NULL) {
+      mi_theap_remove_queued(theap, page);
+      mi_remote_give_up(page);
+    }
+  }
+  mi_assert(theap->page_count == 0);
+}
+
+MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const current = mi_theap_current(theap, c);
+    mi_page_t* page = current != NULL ? current : theap->queue[c].first;
+    while (page != NULL) {
+      const uintptr_t slow =
+          (owner > MI_OWNER_MAX_SPECIAL && mi_page_has_interior(page)) ? MI_OWNER_SLOW : 0;
+      mi_atomic_store_relaxed(&page->owner, owner | slow);
+      page = page == current ? theap->queue[c].first : page->next;
+    }
+  }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// theap.h - the calling thread's part of a heap.
+#ifndef MI_CORE_THEAP_H
+#define MI_CORE_THEAP_H
+
+#include "page.h"
+
+// What a thread has before its first allocation and after its end: every list is empty, so that
+// every size leads to the slow path, which makes a real one. Never written.
+MI_INTERNAL_DATA_DECL mi_theap_t mi_theap_empty;
+
+// The theap of this thread; never NULL.
+MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec;
+
+static mi_attr_inline mi_theap_t* mi_theap_self(void) { return mi_theap_tls; }
+
+// `current[c]` when there is no such page: a descriptor with nothing to give, so that malloc need
+// not test for NULL.
+#define MI_PAGE_NONE (&mi_pagemap.none[0])
+
+// The page the class allocates from, or NULL.
+static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = theap->current[size_class];
+  return page == MI_PAGE_NONE ? NULL : page;
+}
+
+// Take the head of a list that is not empty.
+static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_class) {
+  mi_block_t* const block = theap->free[size_class];
+  theap->free[size_class] = block->next;
+  return block;
+}
+
+// Prepare a zeroed theap for use by the calling thread.
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap);
+
+// Keep a page of another theap that this thread owns since its free into it; the oldest guest is
+// passed on.
+MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page);
+
+// A guest of the class, taken out of the ring, or NULL.
+MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class);
+
+// A page in the queue or among the guests has no block in use any more.
+MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page);
+
+// Collect what others freed, and release pages without blocks in use, but the ones that malloc
+// uses.
+MI_INTERNAL void mi_theap_collect(mi_theap_t* theap);
+
+// Give up everything: lists go back into their pages, empty pages to the arenas, others to the
+// pools.
+MI_INTERNAL void mi_theap_flush(mi_theap_t* theap);
+
+// Write `owner` into every page that the theap owns (hand over to another thread).
+MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner);
+
+// Stop allocating from the current page of a class: its list goes back into it. The page is in no
+// place then.
+MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_class);
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// types.h - every structure that more than one file of the core touches.
+//
+//   address --pagemap--> page descriptor (128 bytes, out of line, one per slice)
+//   sub-process > heap > theap (one per thread) > page > block
+//   arena: slices, and bitmaps of what is free, dirty, waiting for purge
+//
+// Rules that hold for all of them:
+// T1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
+// T2  descriptors, theaps and arenas are never unmapped: a stale pointer to one reads valid memory.
+// T3  a field that more than one thread touches is atomic and lists who, which order, and why.
+// T4  a block in use holds nothing of ours; a free block holds one link in its first word.
+#ifndef MI_CORE_TYPES_H
+#define MI_CORE_TYPES_H
+
+#include "../base/atomic.h"
+#include "../base/random.h"
+#include "../os/lock.h"
+#include "../os/os.h"
+#include "../os/tls.h"
+
+// Size classes: 8; 16 to 128 in steps of 16; then eight per doubling up to MI_CLASS_MAX.
+#define MI_CLASS_COUNT (9 + 8 * ((size_t)MI_CLASS_MAX_LOG2 - 7))
+
+// A free block. Blocks in use have no header.
+typedef struct mi_block_s {
+  struct mi_block_s* next;
+} mi_block_t;
+
+typedef struct mi_page_s mi_page_t;
+typedef struct mi_theap_s mi_theap_t;
+typedef struct mi_heap_s mi_heap_t;
+typedef struct mi_arena_s mi_arena_t;
+
+// Values of the owner word that are no thread. Thread ids are multiples of 16 (os/tls.h).
+#define MI_OWNER_NONE ((uintptr_t)0) // no page here: NULL, foreign and stale addresses
+#define MI_OWNER_INTERIOR ((uintptr_t)2) // a later slice of a page: go to `first`
+#define MI_OWNER_SHARED ((uintptr_t)4) // a page without a thread: abandoned
+#define MI_OWNER_SINGLE ((uintptr_t)6) // a page of one large block, never owned
+#define MI_OWNER_MAX_SPECIAL ((uintptr_t)15)
+// Flags on a thread id, so that the comparison in `free` fails.
+#define MI_OWNER_PARKED ((uintptr_t)1) // was full when the thread last used it; see remote.c
+#define MI_OWNER_SLOW                                                                              \
+  ((uintptr_t)8) // has blocks whose address is not the block's start, or samples
+#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW)
+
+// Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
+#define MI_REMOTE_OWNED ((uintptr_t)1) // somebody owns the page
+#define MI_REMOTE_POOLED ((uintptr_t)2) // the page is linked into a pool of abandoned pages
+#define MI_REMOTE_BITS ((uintptr_t)7)
+
+// In which collection of its owner a page is; owner only.
+typedef enum mi_page_place_e {
+  MI_PLACE_NONE = 0, // in none: full, or on its way
+  MI_PLACE_CURRENT, // the page its class allocates from
+  MI_PLACE_QUEUE, // waits in the queue of its class: it has free blocks
+  MI_PLACE_GUEST, // of another theap; kept a while because this thread frees into it
+} mi_page_place_t;
+
+// One 8-byte word, copied at once by a refill.
+typedef struct mi_page_count_s {
+  uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT
+  uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero but for the links
+} mi_page_count_t;
+
+// Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
+// the page lives, so whoever holds a live block may read them.
+struct mi_page_s {
+  // -- line 0: what a free by the owner touches --
+  // owner - whose page this is: a thread id with MI_OWNER_ flags, or one of the special values.
+  //   write  owner        relaxed  when it takes, parks or gives up the page
+  //   read   any thread   relaxed  "is it mine?": only this thread writes its own id, so equality
+  //                                is never wrong; anything else is decided by `thread_free`.
+  //   Lifetime: a live block keeps the page; a stale value costs a detour through remote.c.
+  mi_atomic(uintptr_t) owner;
+  union {
+    mi_block_t* local_free; // blocks freed by the owner since the last refill
+    mi_page_t* first; // of a later slice: the descriptor of the page (const)
+  };
+  mi_page_count_t count;
+  mi_page_count_t refilled; // what `count` becomes when a list is handed out: {capacity + 1, false}
+  uint32_t reserved; // blocks that fit (const)
+  uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
+  uint8_t place; // mi_page_place_t
+  bool is_zero; // blocks past `capacity` read as zero
+  // has_interior - some block was handed out at an address inside it. Written by the owner, read by
+  // any thread that frees such an address: it got the address after the write (relaxed).
+  mi_atomic(bool) has_interior;
+  uint64_t reciprocal; // 2^42 / block_size rounded up, see page.h (const)
+  size_t block_size; // bytes (const, but for a single block resized in place by its holder)
+  uint8_t* start; // first block (const)
+  // -- line 1: what other threads and the slow path touch --
+  // thread_free - blocks freed by others, and who may touch the page (MI_REMOTE_ bits): remote.c.
+  //   write  any    CAS release   push a block         mi_remote_free     (publishes block->next)
+  //   write  any    CAS acquire   set OWNED            mi_remote_free,    (sees all page fields)
+  //                                                    mi_remote_claim_popped
+  //   write  owner  CAS acquire   take the whole list  mi_remote_take     (sees every link)
+  //   write  owner  CAS release   clear OWNED          mi_remote_release  (publishes all fields)
+  //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
+  //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
+  mi_atomic(uintptr_t) thread_free;
+  mi_theap_t* theap; // of the owner, when owned by a theap
+  mi_heap_t* heap; // (const until the heap is deleted)
+  mi_page_t* next; // queue links, owner only
+  mi_page_t* prev;
+  // pool_next - link in the pool of abandoned pages; see pool.c. Written by whoever set POOLED,
+  // before the push publishes it; read by poppers that may lose (relaxed: the tag of the head
+  // tells).
+  mi_atomic(mi_page_t*) pool_next;
+  mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
+  uint32_t slice_count; // slices of the page (const, as `block_size`)
+  uint8_t backing; // (const) mi_page_backing_t
+  uint8_t unused[3];
+};
+mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
+mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
+#define MI_PAGE_SHIFT 7
+
+typedef enum mi_page_backing_e {
+  MI_BACKING_ARENA = 0, // slices of an arena
+  MI_BACKING_DIRECT, // a mapping of its own
+} mi_page_backing_t;
+
+typedef struct mi_page_queue_s {
+  mi_page_t* first;
+  mi_page_t* last;
+} mi_page_queue_t;
+
+#define MI_GUEST_COUNT 4
+#define MI_QUICK_REFILLS 256
+
+// The part of a heap that one thread owns. Only that thread touches it, except where marked.
+struct mi_theap_s {
+  // -- read by every malloc: the list being allocated from lives here, one head per class --
+  mi_block_t* free[MI_CLASS_COUNT];
+  uint8_t class_of[MI_SMALL_MAX / 8 + 8]; // (size + 7) / 8 -> class, for sizes up to MI_SMALL_MAX
+  // -- read at refill --
+  mi_page_t* current[MI_CLASS_COUNT]; // whose blocks `free` holds; MI_PAGE_NONE when none
+  mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
+  mi_page_t* guest[MI_GUEST_COUNT]; // pages of others this thread frees into
+  uint32_t guest_turn;
+  uint32_t quick_left; // refills that alloc.c may do itself before the slow path is due; never 0
+  uint32_t generic_count; // refills since the last collect
+  uint32_t cadence_count; // refills since the last deferred frees and purge
+  uint64_t heartbeat; // refills over all time
+  uintptr_t thread_id; // 0 while nobody has the theap
+  mi_heap_t* heap;
+  size_t page_count; // pages in `current` and `queue`
+  bool is_in_deferred_free;
+  bool is_in_threadpool;
+  mi_random_t random;
+  size_t sample_interval; // mean bytes between samples; 0 is off
+  uint64_t sample_count; // samples taken, in all and by class
+  uint32_t sample_class_count[MI_CLASS_COUNT];
+  mi_theap_t* bucket_next; // theaps in use, by thread id, under the thread lock
+  mi_theap_t* orphan_next; // list of theaps without a thread, under the thread lock
+  uint64_t orphan_since_ms;
+};
+
+// pool head - a page address shifted right by MI_PAGE_SHIFT, and a tag in the bits above that grows
+// with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
+typedef struct mi_pool_s {
+  mi_atomic(uint64_t) head;
+} mi_pool_t;
+
+// A set of pages that can be destroyed at once.
+struct mi_heap_s {
+  mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
+  size_t sequence;
+};
+
+// Bitmaps have one bit per slice, in 64-bit words.
+typedef mi_atomic(uint64_t) mi_bitmap_word_t;
+
+// A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
+struct mi_arena_s {
+  uint8_t* start; // slice aligned
+  size_t slice_count;
+  size_t word_count; // of each bitmap
+  bool is_committed; // usable without mprotect
+  bool is_pinned; // never purged
+  bool is_exclusive; // only for heaps that ask for it
+  // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
+  mi_atomic(size_t) free_count;
+  // low_word - no word below has a free slice, mostly. Relaxed hint: a stale value costs a longer
+  // search or a missed slice that the next full search finds.
+  mi_atomic(size_t) low_word;
+  // free - 1: nobody uses the slice.
+  //   write  any thread  CAS acquire  claim    mi_arena_claim     (sees what the releaser wrote to
+  //   the slices)
+  //   write  any thread  or release   release  mi_arena_release   (publishes that and the
+  //   descriptors)
+  mi_bitmap_word_t* free;
+  // dirty - 1: the slice may be non-zero. Changed only by whoever has claimed the slice (relaxed).
+  mi_bitmap_word_t* dirty;
+  // committed - 1: usable without mprotect. Changed only by whoever has claimed the slice
+  // (relaxed).
+  mi_bitmap_word_t* committed;
+  // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back (relaxed,
+  // claimed).
+  mi_bitmap_word_t* moved;
+  // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
+  // (relaxed).
+  mi_bitmap_word_t* purge_young;
+  mi_bitmap_word_t* purge_old;
+  // next - the list of arenas only grows: append with release under the arena lock, read with
+  // acquire.
+  mi_atomic(mi_arena_t*) next;
+};
+
+#endif
