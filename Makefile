@@ -1,0 +1,47 @@
+# Shortcuts only: CMake (see CMakePresets.json) and the scripts do the work.
+PREFIX ?= /usr/local
+BUILD := build/release
+
+.PHONY: all demo test check tidy fmt install clean bench help
+.DEFAULT_GOAL := all
+
+all:
+	@scripts/setup.sh build
+	cmake --preset release
+	cmake --build --preset release
+
+demo:
+	@scripts/setup.sh build demo
+	@python3 demo/demo.py
+
+test:
+	@scripts/test.sh
+
+check:
+	@scripts/test.sh --quick
+
+tidy:
+	@python3 scripts/tidy.py .
+
+fmt:
+	git ls-files 'src/*.[ch]' 'include/*.h' 'test/*.[ch]' | xargs clang-format -i
+
+install: all
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	rm -rf build
+
+bench:
+	@echo "There are no benchmarks in this tree yet; 'make demo' compares real programs." >&2
+	@exit 1
+
+help:
+	@echo "make            build the release libraries into $(BUILD)"
+	@echo "make demo       real programs on the system's malloc and on ours, side by side"
+	@echo "make test       build and run all tests"
+	@echo "make check      the quick ones: style, unit and API tests"
+	@echo "make tidy       the style rules a machine can check"
+	@echo "make fmt        format all sources (clang-format)"
+	@echo "make install    install below PREFIX ($(PREFIX))"
+	@echo "make clean      remove build/"

@@ -1,0 +1,56 @@
+# Where things go: the shared library where the loader looks, everything else in versioned folders so
+# that two minor versions can be installed side by side.
+include(CMakePackageConfigHelpers)
+
+set(mi_version_dir /mimalloc-${MI_VERSION})
+set(mi_private_dir ${CMAKE_INSTALL_LIBDIR}${mi_version_dir})
+if(MI_INSTALL_TOPLEVEL)
+  set(mi_version_dir "")
+  set(mi_private_dir ${CMAKE_INSTALL_LIBDIR})
+endif()
+set(mi_include_dir ${CMAKE_INSTALL_INCLUDEDIR}${mi_version_dir})
+set(mi_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mimalloc-${MI_VERSION})
+if(MI_INSTALL_TOPLEVEL)
+  set(mi_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mimalloc)
+endif()
+
+set(mi_installed "")
+if(MI_BUILD_SHARED)
+  list(APPEND mi_installed mimalloc)
+  install(TARGETS mimalloc EXPORT mimalloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          INCLUDES DESTINATION ${mi_include_dir})
+endif()
+if(MI_BUILD_STATIC)
+  install(TARGETS mimalloc-static EXPORT mimalloc ARCHIVE DESTINATION ${mi_private_dir}
+          INCLUDES DESTINATION ${mi_include_dir})
+  list(APPEND mi_installed mimalloc-static)
+endif()
+if(MI_BUILD_OBJECT)
+  install(FILES ${MI_OBJECT_FILE} DESTINATION ${mi_private_dir})
+endif()
+
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include/ DESTINATION ${mi_include_dir}
+        FILES_MATCHING PATTERN "*.h")
+
+if(mi_installed)
+  install(EXPORT mimalloc FILE mimalloc.cmake DESTINATION ${mi_config_dir})
+endif()
+set(MI_LIBRARY_DIR ${CMAKE_INSTALL_LIBDIR})
+set(MI_INCLUDE_DIR ${mi_include_dir})
+set(MI_PRIVATE_DIR ${mi_private_dir})
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/mimalloc-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config.cmake
+  INSTALL_DESTINATION ${mi_config_dir}
+  PATH_VARS MI_LIBRARY_DIR MI_INCLUDE_DIR MI_PRIVATE_DIR)
+write_basic_package_version_file(
+  ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake VERSION ${MI_VERSION}
+  COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake
+        DESTINATION ${mi_config_dir})
+
+# Relative to where the file lies, so that an installed tree can be moved.
+file(RELATIVE_PATH MI_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" MI_PC_PREFIX "${MI_PC_PREFIX}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/mimalloc.pc.in ${CMAKE_CURRENT_BINARY_DIR}/mimalloc.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mimalloc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,55 @@
+# What a user, a packager or a developer can switch. Each is described in CONTRIBUTING.md.
+
+# For users and packagers.
+option(MI_OVERRIDE "Define malloc, free, operator new and their relatives" ON)
+option(MI_BUILD_SHARED "Build the shared library" ON)
+option(MI_BUILD_STATIC "Build the static library" ON)
+option(MI_BUILD_OBJECT "Build the single object file" ON)
+option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
+set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
+
+# For developers.
+option(MI_BUILD_TESTS "Build the test programs" OFF)
+option(MI_WERROR "Warnings are errors" OFF)
+option(MI_TINY "Tiny constants, so that rare paths run often" OFF)
+set(MI_DEBUG "" CACHE STRING "Level of the checks compiled in: 0 none, 1 cheap, 2 more, 3 all")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# Options of the library this one is compatible with: some are another way to say what we have, the
+# rest have no effect yet, and a build that asks for one is told so.
+if(MI_DEBUG_FULL)
+  set(MI_DEBUG 3)
+elseif(MI_DEBUG_INTERNAL)
+  set(MI_DEBUG 2)
+endif()
+foreach(
+  name
+  SECURE SECURE_FULL XMALLOC SHOW_ERRORS GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
+  DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LOCAL_DYNAMIC_TLS LIBC_MUSL PADDING
+  SKIP_COLLECT_ON_EXIT NO_THP SEE_ASM)
+  if(MI_${name})
+    message(WARNING "MI_${name} has no effect yet and is ignored")
+  endif()
+endforeach()
+
+# The level: named by number or as ON/OFF, else what the build type implies.
+string(TOUPPER "${MI_DEBUG}" mi_level)
+if(MI_NO_DEBUG OR mi_level MATCHES "^(OFF|FALSE|NO)$")
+  set(mi_level 0)
+elseif(mi_level MATCHES "^(ON|TRUE|YES)$")
+  set(mi_level 1)
+elseif(mi_level STREQUAL "")
+  set(mi_level 0)
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(mi_level 2)
+  endif()
+elseif(NOT mi_level MATCHES "^[0-3]$")
+  message(FATAL_ERROR "MI_DEBUG is \"${MI_DEBUG}\", must be 0, 1, 2 or 3")
+endif()
+set(MI_LEVEL_DEFINITIONS MI_DEBUG=${mi_level})
+if(MI_TINY)
+  list(APPEND MI_LEVEL_DEFINITIONS MI_TINY=1)
+endif()

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// mimalloc-new-delete.h - the global `operator new` and `operator delete` of a C++ program, on
+// this library.
+//
+// Include it in exactly one C++ source file of a program that does not replace `malloc` as a
+// whole. All forms of the language version in use are defined: sized ones since C++14, aligned
+// ones since C++17.
+#pragma once
+#ifndef MIMALLOC_NEW_DELETE_H
+#define MIMALLOC_NEW_DELETE_H
+
+#if defined(__cplusplus)
+#include <new>
+
+#include "mimalloc.h"
+
+#if defined(_MSC_VER) && defined(_Ret_notnull_) && defined(_Post_writable_byte_size_)
+#define mi_decl_new(n) \
+  mi_decl_nodiscard mi_decl_restrict _Ret_notnull_ _Post_writable_byte_size_(n)
+#define mi_decl_new_nothrow(n) \
+  mi_decl_nodiscard mi_decl_restrict _Ret_maybenull_ _Success_(return != NULL) \
+  _Post_writable_byte_size_(n)
+#else
+#define mi_decl_new(n) mi_decl_nodiscard mi_decl_restrict
+#define mi_decl_new_nothrow(n) mi_decl_nodiscard mi_decl_restrict
+#endif
+
+mi_decl_new(n) void* operator new(std::size_t n) noexcept(false) { return mi_new(n); }
+mi_decl_new(n) void* operator new[](std::size_t n) noexcept(false) { return mi_new(n); }
+mi_decl_new_nothrow(n) void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return mi_new_nothrow(n);
+}
+mi_decl_new_nothrow(n) void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+  return mi_new_nothrow(n);
+}
+
+void operator delete(void* p) noexcept { mi_free(p); }
+void operator delete[](void* p) noexcept { mi_free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { mi_free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { mi_free(p); }
+
+#if __cplusplus >= 201402L || (defined(_MSC_VER) && _MSC_VER >= 1916)
+void operator delete(void* p, std::size_t n) noexcept { mi_free_size(p, n); }
+void operator delete[](void* p, std::size_t n) noexcept { mi_free_size(p, n); }
+#endif
+
+#if defined(__cpp_aligned_new) || __cplusplus > 201402L
+mi_decl_new(n) void* operator new(std::size_t n, std::align_val_t a) noexcept(false) {
+  return mi_new_aligned(n, static_cast<std::size_t>(a));
+}
+mi_decl_new(n) void* operator new[](std::size_t n, std::align_val_t a) noexcept(false) {
+  return mi_new_aligned(n, static_cast<std::size_t>(a));
+}
+mi_decl_new_nothrow(n) void* operator new(std::size_t n, std::align_val_t a,
+                                          const std::nothrow_t&) noexcept {
+  return mi_new_aligned_nothrow(n, static_cast<std::size_t>(a));
+}
+mi_decl_new_nothrow(n) void* operator new[](std::size_t n, std::align_val_t a,
+                                            const std::nothrow_t&) noexcept {
+  return mi_new_aligned_nothrow(n, static_cast<std::size_t>(a));
+}
+
+void operator delete(void* p, std::align_val_t a) noexcept {
+  mi_free_aligned(p, static_cast<std::size_t>(a));
+}
+void operator delete[](void* p, std::align_val_t a) noexcept {
+  mi_free_aligned(p, static_cast<std::size_t>(a));
+}
+void operator delete(void* p, std::size_t n, std::align_val_t a) noexcept {
+  mi_free_size_aligned(p, n, static_cast<std::size_t>(a));
+}
+void operator delete[](void* p, std::size_t n, std::align_val_t a) noexcept {
+  mi_free_size_aligned(p, n, static_cast<std::size_t>(a));
+}
+void operator delete(void* p, std::align_val_t a, const std::nothrow_t&) noexcept {
+  mi_free_aligned(p, static_cast<std::size_t>(a));
+}
+void operator delete[](void* p, std::align_val_t a, const std::nothrow_t&) noexcept {
+  mi_free_aligned(p, static_cast<std::size_t>(a));
+}
+#endif
+
+#endif
+#endif

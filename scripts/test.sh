@@ -1,0 +1,39 @@
+#!/bin/sh
+# Sets up, builds and runs the tests: everything, or with --quick the style, unit and API tests.
+# Further arguments go to pytest. The last line is "N passed, N failed, N skipped".
+set -u
+ulimit -c 0 # a program that crashes on purpose leaves no file behind
+cd "$(dirname "$0")/.." || exit 1
+
+quick=""
+if [ "${1:-}" = "--quick" ]; then
+  quick=yes
+  shift
+  set -- -m "not slow" "$@"
+fi
+
+say() { printf 'test: %s\n' "$*" >&2; }
+build() { # build PRESET
+  log=build/$1.log
+  mkdir -p build
+  if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    say "the build of preset $1 failed, see $log"
+    exit 1
+  fi
+  say "built preset $1"
+}
+
+scripts/setup.sh build test || exit 1
+build test
+
+# 64-bit ARM: only where there is a compiler, an emulator and cmocka for it.
+rm -f build/aarch64/tests.json
+if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null; then
+  scripts/setup.sh cross
+  [ -e build/cross-root/usr/include/cmocka.h ] && build aarch64
+fi
+
+python=python3
+$python -c 'import pytest' >/dev/null 2>&1 || python=/usr/bin/python3
+exec $python -m pytest test -q -rs -p no:cacheprovider "$@"

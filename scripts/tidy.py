@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The style rules that a machine can check; STYLE.md says what each is for.
+
+Usage: tidy.py ROOT [--only RULE[,RULE]] [--summary]
+Every finding is "path:line: [rule] text"; exit status 1 if there are any.
+Plain text matching, no parser: keep each rule simple enough to read in a minute,
+and let a line opt out with a trailing  tidy: allow RULE (why)  comment.
+Looked at: what git tracks, and what it would track if it were added now.
+"""
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+# Who may include whom. Order = layers, lowest first (see ARCHITECTURE.md).
+LAYERS = {
+    "base": {"base"},
+    "os": {"base", "os"},
+    "core": {"base", "os", "core"},
+    "observe": {"base", "os", "core", "observe"},
+    "api": {"base", "os", "core", "observe", "api"},
+    "compat": {"base", "api", "compat"},
+    "override": {"base", "api", "override"},
+}
+OS_MACRO = re.compile(r"\b(_WIN32|_WIN64|__APPLE__|__linux__|__ANDROID__|__BIONIC__|__\w*BSD__|__sun|__HAIKU__"
+                      r"|__wasi__|__EMSCRIPTEN__|__CYGWIN__|__MINGW\w+|__QNX__|__GLIBC__)\b")
+OS_DIRS = ("src/os/", "src/override/", "src/base/compiler.h", "include/")
+FAST_FILES = {"src/core/alloc.c", "src/core/free.c"}
+LIMIT = {"column": 100, "function": 70, "file": 800, "fast-file": 220}
+ORDERED = re.compile(r"\bmi_atomic_\w*(acquire|release|acq_rel|seq_cst)\w*\s*\(")
+DEAD = re.compile(r"^\s*//\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
+NAME = re.compile(r"`([^`]+)`")
+# What core must not call: it runs before and inside libc, and a string function of libc may be ours. The
+# compiler itself emits calls of memcpy and memset, so these are fine.
+BANNED = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|printf|fprintf|sprintf|snprintf|vsnprintf|puts"
+                    r"|fputs|fopen|fwrite|strlen|strcpy|strcat|strcmp|strncmp|strtol|atoi|getenv|secure_getenv"
+                    r"|qsort|abort|exit|assert|rand|time|usleep|sleep"
+                    r"|mmap|munmap|mprotect|madvise|mremap)\s*\(")
+BINARY = re.compile(rb"\0")
+
+
+def split(text):
+    """Return (code, comments) with line structure kept in both."""
+    code, com, i, n = [], [], 0, len(text)
+    while i < n:
+        two = text[i:i + 2]
+        if two == "//" or two == "/*":
+            j = text.find("\n", i) if two == "//" else text.find("*/", i + 2)
+            j = n if j < 0 else j + (0 if two == "//" else 2)
+            com.append(text[i:j]); code.append("\n" * text.count("\n", i, j)); i = j
+        elif text[i] in "\"'":
+            q, j = text[i], i + 1
+            while j < n and text[j] != q and text[j] != "\n":
+                j += 2 if text[j] == "\\" else 1
+            code.append(q + q); com.append(""); i = j + 1
+        else:
+            code.append(text[i]); com.append("\n" if text[i] == "\n" else ""); i += 1
+    return "".join(code).split("\n"), "".join(com).split("\n")
+
+
+def functions(code):
+    """Yield (name, first line, length) of top-level functions; conditional code is not balanced."""
+    depth, sig, start, pp = 0, "", None, False
+    for no, line in enumerate(code, 1):
+        s = line.strip()
+        if pp or s.startswith("#"):
+            pp = s.endswith("\\"); continue
+        if s.startswith('extern ""'):
+            continue
+        for ch in s:
+            if ch == "{":
+                if depth == 0:
+                    names = re.findall(r"(\w+)\s*\(", sig)
+                    start = (names[0], no) if names and "=" not in sig.split("(")[0] else None
+                depth += 1
+            elif ch == "}":
+                depth = max(0, depth - 1)
+                if depth == 0:
+                    if start: yield start[0], start[1], no - start[1] + 1
+                    start, sig = None, ""
+            elif depth == 0:
+                sig = "" if ch == ";" else sig + ch
+        sig = (sig + " ")[-2000:]
+
+
+def listed(root):
+    """Paths git tracks or would track, that exist; without a repository all but build/."""
+    git = ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if os.path.exists(os.path.join(root, ".git")):
+        found = subprocess.run(git, capture_output=True, text=True, check=True).stdout.split("\0")
+    else:
+        found = [os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names
+                 if os.path.relpath(folder, root).split(os.sep)[0] != "build" and "__pycache__" not in folder]
+    return sorted({p for p in found if p and os.path.isfile(os.path.join(root, p))})
+
+
+def check_file(p, text, code, com, known, paths, bad):
+    """All rules that look at one C file; bad(rule, path, line, text) takes a finding."""
+    lines = text.split("\n")
+    top = next((i for i, l in enumerate(code) if l.strip()), len(code))
+    words = " ".join(l for l in com[:top] if not re.search(r"(?i)copyright|licen[sc]e|free software|terms of", l))
+    twin = p.endswith(".h") and p[:-2] + ".c" in paths  # then the comment stands there
+    if p.startswith("src/") and not twin and len(re.findall(r"[a-z]{3,}", words)) < 10:
+        bad("file-top", p, 1, "no design comment before the first line of code")
+    if len(lines) > LIMIT["file"]: bad("file-length", p, 1, f"{len(lines)} lines")
+    if p in FAST_FILES and len(lines) > LIMIT["fast-file"]: bad("file-length", p, 1, f"fast path file has {len(lines)} lines")
+    layer = p.split("/")[1] if p.startswith("src/") and p.count("/") > 1 else None
+    for no, (line, cd, cm) in enumerate(zip(lines, code, com), 1):
+        allowed = re.search(r"tidy: allow ([\w-]+)", cm)
+        def here(rule, message):
+            if not allowed or allowed[1] != rule: bad(rule, p, no, message)
+        if len(line.expandtabs(8)) > LIMIT["column"]: here("column", f"{len(line)} columns")
+        if re.match(r"\s*#\s*(if|elif)", cd):
+            if OS_MACRO.search(cd) and not p.startswith(OS_DIRS): here("os-macro", cd.strip())
+            if p in FAST_FILES and not re.match(r"\s*#\s*ifndef\s+MI_\w+_H\b", cd): here("fast-if", cd.strip())
+        m = re.match(r'\s*#\s*include\s*""', cd) and re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+        if m and layer in LAYERS and "/" in m[1]:
+            # Includes are written from src/ ("base/bits.h") or relative to the file ("../base/bits.h").
+            near = m[1] if m[1].split("/")[0] in LAYERS else os.path.normpath(os.path.join(p, "..", m[1]))[4:]
+            to = near.split("/")[0]
+            if to in LAYERS and to not in LAYERS[layer]: here("layer", f"{layer} may not include {to}")
+        if layer == "core" and BANNED.search(cd) and not re.match(r"\s*#", cd):
+            here("banned", f"{BANNED.search(cd)[1]} called in core")
+        if DEAD.match(line): here("dead-code", line.strip()[:70])
+        if re.search(r"\b(TODO|FIXME|XXX|[Tt]odo)\b", cm) and not re.search(r"#\d+", cm): here("todo", cm.strip()[:70])
+        if p.startswith("src/") and ORDERED.search(cd) and not re.match(r"\s*#", cd) and p != "src/base/atomic.h":
+            near = " ".join(com[max(0, no - 4):no])
+            if not re.search(r"\b(pairs with|publishes|sees|order:)", near, re.I): here("order", cd.strip()[:70])
+        for word in (w for q in NAME.findall(cm) for w in re.findall(r"\b(?:_*mi_\w+|MI_\w+)\b", q)):
+            if word not in known: here("stale-name", f"`{word}` does not exist")
+    for name, first, length in functions(code):
+        if length > LIMIT["function"]: bad("function-length", p, first, f"{name}: {length} lines")
+
+
+def check_tree(root, paths, known, bad):
+    """Rules about the set of files."""
+    seen = {}
+    for p in (p for p in paths if p.startswith("src/")):
+        name = os.path.basename(p)
+        if name in seen: bad("unique-file", p, 1, f"{seen[name]} has the same name")
+        seen.setdefault(name, p)
+    for p in paths:
+        with open(os.path.join(root, p), "rb") as f: head = f.read(8192)
+        if BINARY.search(head): bad("binary", p, 1, "a binary file")
+        if not p.endswith(".md"): continue
+        fenced = False
+        for no, line in enumerate(open(os.path.join(root, p), errors="replace"), 1):
+            if line.lstrip().startswith("```"): fenced = not fenced
+            if fenced: continue
+            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
+                if not re.match(r"[a-z]+:", target) and not os.path.exists(os.path.join(root, os.path.dirname(p), target)):
+                    bad("dead-link", p, no, target)
+            if "tidy: allow stale-name" in line: continue
+            for word in (w for q in NAME.findall(line) for w in re.findall(r"\b(?:mi_\w+|MI_\w+)\b(?!\*)", q)):
+                if word not in known and not word.endswith("_"): bad("stale-name", p, no, f"`{word}` does not exist")
+
+
+def check(root, only):
+    out = []
+    def bad(rule, path, line, text):
+        if not only or rule in only: out.append((path, line, rule, text))
+    paths = listed(root)
+    sources = [p for p in paths if p.endswith((".c", ".h", ".def")) and p.startswith(("src/", "include/", "test/"))]
+    files = {p: open(os.path.join(root, p), errors="replace").read() for p in sources}
+    parts = {p: split(t) for p, t in files.items()}
+    known = set(w for p in parts for l in parts[p][0] for w in re.findall(r"[A-Za-z_]\w+", l))
+    build = [p for p in paths if p.endswith((".cmake", "CMakeLists.txt", ".json", ".py", ".sh", "Makefile"))]
+    known |= set(w for p in build for w in re.findall(r"\w+", open(os.path.join(root, p), errors="replace").read()))
+    for p, text in files.items():
+        check_file(p, text, *parts[p], known, paths, bad)
+    check_tree(root, paths, known, bad)
+    return out
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    if not arguments:
+        sys.exit(__doc__)
+    only = set(sys.argv[sys.argv.index("--only") + 1].split(",")) if "--only" in sys.argv else set()
+    found = check(arguments[0], only)
+    if "--summary" in sys.argv:
+        for rule, count in Counter(f[2] for f in found).most_common(): print(f"{count:6d} {rule}")
+    else:
+        for path, line, rule, text in found: print(f"{path}:{line}: [{rule}] {text}")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

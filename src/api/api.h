@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// api.h - what the files of this folder share, and what the layers above may use besides
+// mimalloc.h.
+//
+// The public functions themselves are declared in mimalloc.h only. This layer turns arguments of
+// users into calls of the core (overflow, alignment, NULL), keeps the options, and prints.
+#ifndef MI_API_API_H
+#define MI_API_API_H
+
+#include "mimalloc.h"
+#include "../base/text.h"
+#include "../core/core.h"
+
+// Longest message, with prefix and terminating zero; longest line of a report.
+#define MI_OUTPUT_MESSAGE_MAX 992
+#define MI_OUTPUT_LINE_MAX 256
+
+// Where a report goes: a function of the user, or the registered output when `out` is NULL.
+typedef struct mi_sink_s {
+  mi_output_fun* out;
+  void* arg;
+} mi_sink_t;
+
+// A sink for the arguments of a `..._print_out` function. Programs of old versions pass a FILE*.
+MI_INTERNAL mi_sink_t mi_output_sink(mi_output_fun* out, void* arg);
+
+// Formats one line (or part of one) and hands it to the sink.
+MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) mi_attr_printf(2, 3);
+
+// Writes text to standard error, whatever is registered.
+MI_INTERNAL void mi_output_write(const char* text);
+
+// From now on messages go to standard error and not only to the buffer; prints what was held
+// back.
+MI_INTERNAL void mi_output_start(void);
+
+// Prints how often each kind of error occurred beyond the first time.
+MI_INTERNAL void mi_output_summary(void);
+
+// True when users want to see information messages.
+MI_INTERNAL bool mi_output_is_verbose(void);
+
+// Read the environment again if it had no option before: the first call may come before libc has
+// one.
+MI_INTERNAL void mi_option_load_late(void);
+
+// Print an error whatever its kind, when errors are wanted, and call the user's handler with
+// `err`.
+MI_INTERNAL void mi_output_error(int err, const char* format, ...) mi_attr_printf(2, 3);
+// Print a warning even if nobody asked for warnings.
+MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf(1, 2);
+
+// Report that a product of a count and a size, or a size rounded up, does not fit: sets errno,
+// returns NULL.
+MI_INTERNAL void* mi_api_overflow(const char* where);
+// Report an alignment that is no power of two: sets errno to EINVAL, returns NULL.
+MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment);
+
+// What the process holds, for the information calls of C libraries. Bytes, but for the counts.
+typedef struct mi_snapshot_s {
+  size_t in_use;                  // of blocks that share pages, those the program has
+  size_t in_use_blocks;
+  size_t in_pages;                // memory of these pages
+  size_t large, large_peak;       // blocks with a page of their own
+  size_t large_blocks;
+  size_t committed, committed_peak, reserved;
+} mi_snapshot_t;
+MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
+
+// Give back all that is unused; returns the bytes that went to the system.
+MI_INTERNAL size_t mi_process_trim(void);
+
+// Start the clock of the elapsed time, once.
+MI_INTERNAL void mi_stats_begin(void);
+
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// api_malloc.c - resizing, counted, zeroing, aligned and size-reporting forms of malloc and free.
+//
+// The functions of the hit path (malloc, zalloc, calloc, free, usable_size and the _small forms)
+// are in core/alloc.c and core/free.c; here arguments are checked and handed on. No state.
+//
+// A1  an alignment reaches the core only if it is a power of two, a product only if it did not
+//     overflow.
+// A2  what a caller of the `mi_free_size` family claims is never believed: it is checked in debug
+//     builds, and
+//     ignored otherwise. Deliberately absent: names of other systems (api_posix.c) and exceptions
+//     (api_new.c).
+#include <errno.h>
+
+#include "api.h"
+
+MI_INTERNAL void* mi_api_overflow(const char* where) {
+  mi_hook_error(MI_ERROR_TOO_LARGE, where, NULL, SIZE_MAX);
+  errno = ENOMEM;
+  return NULL;
+}
+
+MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment) {
+  mi_hook_error(MI_ERROR_ALIGNMENT, where, NULL, alignment);
+  errno = EINVAL;
+  return NULL;
+}
+
+// -- Resizing --
+
+void* mi_realloc(void* p, size_t newsize) mi_attr_noexcept {
+  return mi_realloc_block(p, newsize, MI_UNINITIALIZED);
+}
+
+void* mi_reallocf(void* p, size_t newsize) mi_attr_noexcept {
+  void* const q = mi_realloc_block(p, newsize, MI_UNINITIALIZED);
+  if (q == NULL) mi_free(p);
+  return q;
+}
+
+void* mi_expand(void* p, size_t newsize) mi_attr_noexcept {
+  return p != NULL && mi_realloc_in_place(p, newsize) ? p : NULL;
+}
+
+void* mi_rezalloc(void* p, size_t newsize) mi_attr_noexcept {
+  return mi_realloc_block(p, newsize, MI_ZERO);
+}
+
+// -- Counted --
+
+void* mi_mallocn(size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("mallocn");
+  return mi_malloc(total);
+}
+
+void* mi_reallocn(void* p, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("reallocn");
+  return mi_realloc(p, total);
+}
+
+void* mi_recalloc(void* p, size_t newcount, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(newcount, size, &total)) return mi_api_overflow("recalloc");
+  return mi_rezalloc(p, total);
+}
+
+// -- Aligned --
+
+static void* mi_api_aligned(const char* where, size_t size, size_t alignment, size_t offset,
+                            mi_fill_t fill) {
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
+  return mi_aligned_alloc_at(size, alignment, offset, fill);
+}
+
+// A block that needs no more than the alignment of a pointer is resized as any other; so is one
+// whose caller says 0.
+static void* mi_api_realloc_aligned(const char* where, void* p, size_t size, size_t alignment,
+                                    size_t offset, mi_fill_t fill) {
+  if (alignment == 0 && offset == 0) return mi_realloc_block(p, size, fill);
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
+  if (alignment <= sizeof(void*) && offset % alignment == 0) return mi_realloc_block(p, size, fill);
+  return mi_realloc_block_at(p, size, alignment, offset, fill);
+}
+
+void* mi_malloc_aligned(size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_api_aligned("malloc_aligned", size, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_malloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept {
+  return mi_api_aligned("malloc_aligned_at", size, alignment, offset, MI_UNINITIALIZED);
+}
+
+void* mi_zalloc_aligned(size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_api_aligned("zalloc_aligned", size, alignment, 0, MI_ZERO);
+}
+
+void* mi_zalloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept {
+  return mi_api_aligned("zalloc_aligned_at", size, alignment, offset, MI_ZERO);
+}
+
+void* mi_calloc_aligned(size_t count, size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_calloc_aligned_at(count, size, alignment, 0);
+}
+
+void* mi_calloc_aligned_at(size_t count, size_t size, size_t alignment,
+                           size_t offset) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("calloc_aligned");
+  return mi_api_aligned("calloc_aligned", total, alignment, offset, MI_ZERO);
+}
+
+void* mi_realloc_aligned(void* p, size_t newsize, size_t alignment) mi_attr_noexcept {
+  return mi_api_realloc_aligned("realloc_aligned", p, newsize, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment,
+                            size_t offset) mi_attr_noexcept {
+  return mi_api_realloc_aligned("realloc_aligned_at", p, newsize, alignment, offset,
+                                MI_UNINITIALIZED);
+}
+
+void* mi_rezalloc_aligned(void* p, size_t newsize, size_t alignment) mi_attr_noexcept {
+  return mi_api_realloc_aligned("rezalloc_aligned", p, newsize, alignment, 0, MI_ZERO);
+}
+
+void* mi_rezalloc_aligned_at(void* p, size_t newsize, size_t alignment,
+                             size_t offset) mi_attr_noexcept {
+  return mi_api_realloc_aligned("rezalloc_aligned_at", p, newsize, alignment, offset, MI_ZERO);
+}
+
+void* mi_recalloc_aligned(void* p, size_t newcount, size_t size,
+                          size_t alignment) mi_attr_noexcept {
+  return mi_recalloc_aligned_at(p, newcount, size, alignment, 0);
+}
+
+void* mi_recalloc_aligned_at(void* p, size_t newcount, size_t size, size_t alignment,
+                             size_t offset) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(newcount, size, &total)) return mi_api_overflow("recalloc_aligned");
+  return mi_api_realloc_aligned("recalloc_aligned", p, total, alignment, offset, MI_ZERO);
+}
+
+void* mi_aligned_recalloc(void* p, size_t newcount, size_t size,
+                          size_t alignment) mi_attr_noexcept {
+  return mi_recalloc_aligned_at(p, newcount, size, alignment, 0);
+}
+
+void* mi_aligned_offset_recalloc(void* p, size_t newcount, size_t size, size_t alignment,
+                                 size_t offset) mi_attr_noexcept {
+  return mi_recalloc_aligned_at(p, newcount, size, alignment, offset);
+}
+
+// -- Free, with what the caller knows --
+
+static void mi_api_check_claim(const void* p, size_t size, size_t alignment) {
+  if (MI_DEBUG == 0 || p == NULL) return;
+  const size_t usable = mi_usable_size(p);
+  if (usable != 0 && size > usable) {
+    mi_hook_warning("free with size %zu of block %p, which holds %zu bytes", size, p, usable);
+  }
+  if (alignment != 0 && (uintptr_t)p % alignment != 0) {
+    mi_hook_warning("free with alignment %zu of block %p, which has less", alignment, p);
+  }
+}
+
+void mi_free_size(void* p, size_t size) mi_attr_noexcept {
+  mi_api_check_claim(p, size, 0);
+  mi_free(p);
+}
+
+void mi_free_aligned(void* p, size_t alignment) mi_attr_noexcept {
+  mi_api_check_claim(p, 0, alignment);
+  mi_free(p);
+}
+
+void mi_free_size_aligned(void* p, size_t size, size_t alignment) mi_attr_noexcept {
+  mi_api_check_claim(p, size, alignment);
+  mi_free(p);
+}
+
+void mi_cfree(void* p) mi_attr_noexcept {
+  if (mi_is_known_address(p)) mi_free(p);
+}
+
+// -- Sizes --
+
+size_t mi_good_size(size_t size) mi_attr_noexcept {
+  return size > MI_REQUEST_MAX ? size : mi_class_good_size(size);
+}
+
+// The result of an allocation, with its slot size reported to callers who want it.
+static void* mi_api_with_size(void* p, size_t* block_size) {
+  if (p != NULL && block_size != NULL) *block_size = mi_slot_size(p);
+  return p;
+}
+
+void* mi_umalloc(size_t size, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_malloc(size), block_size);
+}
+
+void* mi_uzalloc(size_t size, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_zalloc(size), block_size);
+}
+
+void* mi_ucalloc(size_t count, size_t size, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_calloc(count, size), block_size);
+}
+
+void* mi_umalloc_small(size_t size, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_malloc_small(size), block_size);
+}
+
+void* mi_uzalloc_small(size_t size, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_zalloc_small(size), block_size);
+}
+
+void* mi_umalloc_aligned(size_t size, size_t alignment, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_malloc_aligned(size, alignment), block_size);
+}
+
+void* mi_uzalloc_aligned(size_t size, size_t alignment, size_t* block_size) mi_attr_noexcept {
+  return mi_api_with_size(mi_zalloc_aligned(size, alignment), block_size);
+}
+
+void* mi_urealloc(void* p, size_t newsize, size_t* block_size_pre,
+                  size_t* block_size_post) mi_attr_noexcept {
+  if (block_size_pre != NULL) *block_size_pre = mi_slot_size(p);
+  return mi_api_with_size(mi_realloc(p, newsize), block_size_post);
+}
+
+void mi_ufree(void* p, size_t* block_size) mi_attr_noexcept {
+  mi_api_with_size(p, block_size);
+  mi_free(p);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// api_new.c - what `operator new` of C++ promises, in C: new-handlers, and an exception when
+// there is none.
+//
+// Both come from the C++ library of the process, through weak references: a process without one
+// has no handler and cannot throw, and is aborted instead. This file is compiled with unwind
+// tables (-fexceptions), so that exceptions of a handler pass through.
+//
+// E1  a size that can never be had calls the handler as any other failure (the handler may
+//     throw); an alignment that
+//     is invalid does not, or a handler that only frees memory would be called for ever.
+//     Deliberately absent: catching. An exception of a handler leaves the nothrow forms, too.
+#include <errno.h>
+
+#include "api.h"
+
+typedef void (*mi_new_handler_t)(void);
+
+// std::get_new_handler() and std::__throw_bad_alloc() of libstdc++ and libc++'s compatibility.
+extern mi_new_handler_t _ZSt15get_new_handlerv(void) mi_attr_weak;
+extern void _ZSt17__throw_bad_allocv(void) mi_attr_weak;
+
+// No memory and nobody who could find some.
+static mi_attr_cold void mi_new_throw(void) {
+  mi_output_error(ENOMEM, "out of memory in 'new'");
+  errno = ENOMEM;
+  if (_ZSt17__throw_bad_allocv != NULL) _ZSt17__throw_bad_allocv();
+  mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
+}
+
+// Calls the new-handler. False when there is none.
+static bool mi_new_call_handler(void) {
+  const mi_new_handler_t handler =
+      _ZSt15get_new_handlerv == NULL ? NULL : _ZSt15get_new_handlerv();
+  if (handler == NULL) return false;
+  handler();
+  return true;
+}
+
+// -- The slow halves: the first try failed. Alignment 0: that of malloc --
+
+static mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
+  while (mi_new_call_handler()) {
+    void* const p = alignment == 0 ? mi_malloc(size)
+                                   : mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+    if (p != NULL) return p;
+  }
+  return NULL;
+}
+
+static mi_attr_cold void* mi_new_retry_or_throw(size_t size, size_t alignment) {
+  void* const p = mi_new_retry(size, alignment);
+  if (p == NULL) mi_new_throw();
+  return p;
+}
+
+static mi_attr_cold void* mi_new_overflow(void) {
+  mi_api_overflow("new");
+  if (!mi_new_call_handler()) mi_new_throw();
+  return NULL;
+}
+
+// -- Public functions --
+
+void* mi_new(size_t size) {
+  void* const p = mi_malloc(size);
+  return p != NULL ? p : mi_new_retry_or_throw(size, 0);
+}
+
+void* mi_new_nothrow(size_t size) mi_attr_noexcept {
+  void* const p = mi_malloc(size);
+  return p != NULL ? p : mi_new_retry(size, 0);
+}
+
+void* mi_new_aligned(size_t size, size_t alignment) {
+  if (!mi_bits_is_power_of_two(alignment)) {
+    mi_api_bad_alignment("new", alignment);
+    mi_new_throw();
+  }
+  void* const p = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  return p != NULL ? p : mi_new_retry_or_throw(size, alignment);
+}
+
+void* mi_new_aligned_nothrow(size_t size, size_t alignment) mi_attr_noexcept {
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("new", alignment);
+  void* const p = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  return p != NULL ? p : mi_new_retry(size, alignment);
+}
+
+void* mi_new_n(size_t count, size_t size) {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_new_overflow();
+  return mi_new(total);
+}
+
+void* mi_new_realloc(void* p, size_t newsize) {
+  for (;;) {
+    void* const q = mi_realloc(p, newsize);
+    if (q != NULL) return q;
+    if (!mi_new_call_handler()) mi_new_throw();
+  }
+}
+
+void* mi_new_reallocn(void* p, size_t newcount, size_t size) {
+  size_t total;
+  if (mi_bits_mul_overflows(newcount, size, &total)) return mi_new_overflow();
+  return mi_new_realloc(p, total);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// api_posix.c - allocation functions under the names of POSIX, BSD, glibc and Microsoft, with an
+// mi_ prefix.
+//
+// They differ from their relatives in api_malloc.c by argument order and by how they report
+// failure, which each follows its own standard in. No state. The names without prefix are in
+// src/override.
+#include <errno.h>
+
+#include "api.h"
+
+int mi_posix_memalign(void** p, size_t alignment, size_t size) {
+  if (p == NULL) return EINVAL;
+  // A multiple of the pointer size and a power of two: any power of two from that size on.
+  if (alignment < sizeof(void*) || !mi_bits_is_power_of_two(alignment)) {
+    const int saved_errno = errno;
+    mi_api_bad_alignment("posix_memalign", alignment);
+    errno = saved_errno;
+    return EINVAL;
+  }
+  const int saved_errno = errno;
+  void* const q = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  errno = saved_errno;
+  if (q == NULL) return ENOMEM;
+  *p = q;
+  return 0;
+}
+
+void* mi_memalign(size_t alignment, size_t size) mi_attr_noexcept {
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("memalign", alignment);
+  return mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_aligned_alloc(size_t alignment, size_t size) mi_attr_noexcept {
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("aligned_alloc", alignment);
+  return mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+}
+
+static size_t mi_posix_page_size(void) {
+  mi_process_setup();
+  return mi_state.os.page_size;
+}
+
+void* mi_valloc(size_t size) mi_attr_noexcept {
+  return mi_aligned_alloc_at(size, mi_posix_page_size(), 0, MI_UNINITIALIZED);
+}
+
+void* mi_pvalloc(size_t size) mi_attr_noexcept {
+  const size_t page_size = mi_posix_page_size();
+  if (size > SIZE_MAX - page_size) return mi_api_overflow("pvalloc");
+  const size_t rounded = size == 0 ? page_size : mi_bits_align_up(size, page_size);
+  return mi_aligned_alloc_at(rounded, page_size, 0, MI_UNINITIALIZED);
+}
+
+void* mi_reallocarray(void* p, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) {
+    mi_api_overflow("reallocarray");
+    errno = EOVERFLOW;
+    return NULL;
+  }
+  return mi_realloc(p, total);
+}
+
+// The work of `mi_reallocarr`; returns an errno value.
+static int mi_posix_reallocarr(void* ptrp, size_t count, size_t size) {
+  if (ptrp == NULL || size == 0) return EINVAL;
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) {
+    mi_api_overflow("reallocarr");
+    return EOVERFLOW;
+  }
+  // The pointer may have any type: copied as bytes.
+  void* p;
+  __builtin_memcpy(&p, ptrp, sizeof(p));
+  void* q = NULL;
+  if (total == 0) {
+    mi_free(p);
+  } else {
+    q = mi_realloc(p, total);
+    if (q == NULL) return ENOMEM;
+  }
+  __builtin_memcpy(ptrp, &q, sizeof(q));
+  return 0;
+}
+
+int mi_reallocarr(void* ptrp, size_t count, size_t size) mi_attr_noexcept {
+  const int err = mi_posix_reallocarr(ptrp, count, size);
+  if (err != 0) errno = err;
+  return err;
+}
+
+size_t mi_malloc_size(const void* p) mi_attr_noexcept {
+  return mi_usable_size(p);
+}
+
+size_t mi_malloc_usable_size(const void* p) mi_attr_noexcept {
+  return mi_usable_size(p);
+}
+
+size_t mi_malloc_good_size(size_t size) mi_attr_noexcept {
+  return mi_good_size(size);
+}
+
+void* mi__expand(void* p, size_t newsize) mi_attr_noexcept {
+  void* const q = mi_expand(p, newsize);
+  if (q == NULL) errno = ENOMEM;
+  return q;
+}

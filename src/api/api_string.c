@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// api_string.c - copies of strings, paths and environment values in blocks of this allocator.
+//
+// No state. Everything a caller passes may be NULL where mimalloc.h says so.
+// S1  no character past the first `n` is read by the functions that take an `n`.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "api.h"
+
+// What realpath(3) may write, at most (PATH_MAX on Linux; not all systems define it).
+#define MI_STRING_PATH_MAX ((size_t)4096)
+
+static char* mi_string_copy(const char* s, size_t length) {
+  char* const copy = (char*)mi_malloc(length + 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, s, length);
+  copy[length] = 0;
+  return copy;
+}
+
+char* mi_strdup(const char* s) mi_attr_noexcept {
+  return s == NULL ? NULL : mi_string_copy(s, strlen(s));
+}
+
+char* mi_strndup(const char* s, size_t n) mi_attr_noexcept {
+  return s == NULL ? NULL : mi_string_copy(s, strnlen(s, n));
+}
+
+unsigned char* mi_mbsdup(const unsigned char* s) mi_attr_noexcept {
+  return (unsigned char*)mi_strdup((const char*)s);
+}
+
+wchar_t* mi_wcsdup(const wchar_t* s) mi_attr_noexcept {
+  if (s == NULL) return NULL;
+  const size_t size = (wcslen(s) + 1) * sizeof(wchar_t);
+  wchar_t* const copy = (wchar_t*)mi_malloc(size);
+  if (copy != NULL) memcpy(copy, s, size);
+  return copy;
+}
+
+char* mi_realpath(const char* fname, char* resolved_name) mi_attr_noexcept {
+  if (resolved_name != NULL) return realpath(fname, resolved_name);
+  // libc would allocate the result with its own malloc, which need not be ours.
+  char* const scratch = (char*)mi_malloc(MI_STRING_PATH_MAX);
+  if (scratch == NULL) return NULL;
+  char* const result = realpath(fname, scratch) == NULL ? NULL : mi_strdup(scratch);
+  mi_free(scratch);
+  return result;
+}
+
+int mi_dupenv_s(char** buf, size_t* size, const char* name) mi_attr_noexcept {
+  if (size != NULL) *size = 0;
+  if (buf == NULL || name == NULL) return EINVAL;
+  *buf = NULL;
+  const char* const value = getenv(name);
+  if (value == NULL) return 0;
+  *buf = mi_strdup(value);
+  if (*buf == NULL) return ENOMEM;
+  if (size != NULL) *size = strlen(value) + 1;
+  return 0;
+}
+
+int mi_wdupenv_s(wchar_t** buf, size_t* size, const wchar_t* name) mi_attr_noexcept {
+  (void)name;
+  if (size != NULL) *size = 0;
+  if (buf != NULL) *buf = NULL;
+  return EINVAL;
+}

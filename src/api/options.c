@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+// options.c - the options: read from the environment, got and set by the program, printed.
+//
+// The table is core/options.def; the values live in `mi_option_values` (core/state.h), in the
+// unit of the option.
+//
+// N1  a value comes from, in rising order: the table, `mi_option_set_default`, the environment,
+//     `mi_option_set`.
+// N2  the environment is read once, before the first value is used, without libc (it may not be
+//     ready).
+// N3  text that is no value changes nothing but a warning.
+//
+// Not synchronised: values are for the start of a program. Reading one while another thread sets
+// it gives the old or the new value. What each option does is not known here.
+#include "api.h"
+
+typedef enum mi_option_kind_e { MI_OPTION_KIND_NUMBER, MI_OPTION_KIND_SIZE } mi_option_kind_t;
+typedef enum mi_option_effect_e { MI_OPTION_EFFECT_NONE, MI_OPTION_EFFECT_LIVE } mi_option_effect_t;
+
+static const struct mi_option_info_s {
+  const char* name;
+  const char* legacy;   // older name of the environment variable, or NULL
+  mi_option_kind_t kind;
+  mi_option_effect_t effect;
+} mi_option_table[MI_OPTION_COUNT] = {
+#define X(name, value, kind, legacy, effect) \
+  {#name, legacy, MI_OPTION_KIND_##kind, MI_OPTION_EFFECT_##effect},
+#include "../core/options.def"
+#undef X
+};
+
+// The numbers of the public enumeration are those of the table.
+#define X(name, value, kind, legacy, effect) \
+  mi_static_assert((int)mi_option_##name == (int)MI_OPTION_##name, "the order of the ABI");
+#include "../core/options.def"
+#undef X
+mi_static_assert((int)_mi_option_last == (int)MI_OPTION_COUNT, "every option is in options.def");
+
+// Longest value that is looked at, and longest name of a variable.
+#define MI_OPTION_TEXT_MAX ((size_t)64)
+
+// Who set a value last, see N1. Relaxed, as the values.
+typedef enum mi_option_source_e {
+  MI_OPTION_FROM_TABLE = 0,  // or from `mi_option_set_default`
+  MI_OPTION_FROM_ENVIRONMENT,
+  MI_OPTION_FROM_PROGRAM,
+} mi_option_source_t;
+static mi_atomic(uint8_t) mi_option_source[MI_OPTION_COUNT];
+
+// Whether the environment had any option. Relaxed: set-up and the constructor are the only users.
+static mi_atomic(bool) mi_option_is_found;
+
+// -- Parsing --
+
+static bool mi_option_equals(const char* text, size_t length, const char* word) {
+  return mi_text_length(word) == length && mi_text_equal_nocase(text, word, length);
+}
+
+static bool mi_option_parse_bool(const char* text, size_t length, long* value) {
+  static const char* const words[2][4] = {{"0", "FALSE", "NO", "OFF"}, {"1", "TRUE", "YES", "ON"}};
+  for (size_t i = 0; i < 2; i++) {
+    for (size_t j = 0; j < 4; j++) {
+      if (mi_option_equals(text, length, words[i][j])) {
+        *value = (long)i;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The factor of a suffix as a shift, or false when it is none: K M G T, alone or followed by B or
+// iB.
+static bool mi_option_parse_unit(const char* text, size_t length, unsigned* shift) {
+  *shift = 0;
+  if (length == 0) return true;
+  switch (mi_text_upper(text[0])) {
+    case 'K': *shift = 10; break;
+    case 'M': *shift = 20; break;
+    case 'G': *shift = 30; break;
+    case 'T': *shift = 40; break;
+    default: return false;
+  }
+  return length == 1 || mi_option_equals(text + 1, length - 1, "B") ||
+         mi_option_equals(text + 1, length - 1, "iB");
+}
+
+// Bytes as KiB, rounded away from 0; what does not fit becomes the largest size.
+static long mi_option_to_kib(uint64_t number, unsigned shift) {
+  const uint64_t max = (uint64_t)PTRDIFF_MAX;
+  const uint64_t size = number > (max >> shift) ? max : number << shift;
+  return (long)(size / MI_KIB + (size % MI_KIB != 0 ? 1 : 0));
+}
+
+static bool mi_option_parse_number(const char* text, size_t length, mi_option_kind_t kind,
+                                   long* value) {
+  size_t i = 0;
+  const bool is_negative = (length > 0 && text[0] == '-');
+  if (length > 0 && (text[0] == '-' || text[0] == '+')) i++;
+  const size_t first_digit = i;
+  uint64_t number = 0;
+  for (; i < length && text[i] >= '0' && text[i] <= '9'; i++) {
+    const uint64_t digit = (uint64_t)(text[i] - '0');
+    const uint64_t max = (uint64_t)INT64_MAX;
+    number = number > (max - digit) / 10 ? max : number * 10 + digit;
+  }
+  if (i == first_digit) return false;
+  unsigned shift = 0;
+  if (kind == MI_OPTION_KIND_SIZE) {
+    if (!mi_option_parse_unit(text + i, length - i, &shift)) return false;
+    const long kib = mi_option_to_kib(number, shift);
+    *value = is_negative ? -kib : kib;
+    return true;
+  }
+  if (i != length) return false;
+  *value = is_negative ? -(long)number : (long)number;
+  return true;
+}
+
+// The value of `text` for an option of the given kind; false when there is none.
+static bool mi_option_parse(const char* text, mi_option_kind_t kind, long* value) {
+  if (text[0] == 0) {
+    *value = 1;
+    return true;
+  }
+  while (*text == ' ') text++;
+  size_t length = 0;
+  while (length <= MI_OPTION_TEXT_MAX && text[length] != 0) length++;
+  if (length > MI_OPTION_TEXT_MAX) return false;
+  while (length > 0 && text[length - 1] == ' ') length--;
+  return mi_option_parse_bool(text, length, value) ||
+         mi_option_parse_number(text, length, kind, value);
+}
+
+// -- The environment --
+
+static const char* mi_option_environment(const char* option_name) {
+  char name[MI_OPTION_TEXT_MAX];
+  mi_text_format(name, sizeof(name), "mimalloc_%s", option_name);
+  return mi_os_environment(name);
+}
+
+// What reading the environment found out about one option, to be said when all of them are read.
+typedef enum mi_option_finding_e {
+  MI_OPTION_ABSENT = 0,
+  MI_OPTION_READ,
+  MI_OPTION_READ_LEGACY,
+  MI_OPTION_INVALID,
+} mi_option_finding_t;
+
+static mi_option_finding_t mi_option_load(size_t option) {
+  const struct mi_option_info_s* const info = &mi_option_table[option];
+  mi_option_finding_t finding = MI_OPTION_READ;
+  const char* text = mi_option_environment(info->name);
+  if (text == NULL && info->legacy != NULL) {
+    text = mi_option_environment(info->legacy);
+    finding = MI_OPTION_READ_LEGACY;
+  }
+  if (text == NULL) return MI_OPTION_ABSENT;
+  long value = 0;
+  if (!mi_option_parse(text, info->kind, &value)) return MI_OPTION_INVALID;
+  if (mi_atomic_load_relaxed(&mi_option_source[option]) != MI_OPTION_FROM_PROGRAM) {
+    mi_atomic_store_relaxed(&mi_option_values[option], value);
+    mi_atomic_store_relaxed(&mi_option_source[option], MI_OPTION_FROM_ENVIRONMENT);
+  }
+  return finding;
+}
+
+static void mi_option_tell(size_t option, mi_option_finding_t finding) {
+  const struct mi_option_info_s* const info = &mi_option_table[option];
+  if (finding == MI_OPTION_INVALID) {
+    const char* const format = "environment option mimalloc_%s has an invalid value.";
+    if (option == MI_OPTION_verbose) {
+      mi_output_force_warning(format, info->name);  // the user wants to hear something
+    } else {
+      mi_hook_warning(format, info->name);
+    }
+    return;
+  }
+  if (finding == MI_OPTION_READ_LEGACY) {
+    mi_hook_warning("environment option mimalloc_%s is deprecated, use mimalloc_%s instead.",
+                    info->legacy, info->name);
+  }
+  if (finding != MI_OPTION_ABSENT && info->effect == MI_OPTION_EFFECT_NONE) {
+    mi_hook_verbose("option '%s' is set but has no effect in this version", info->name);
+  }
+}
+
+MI_INTERNAL void mi_hook_load_options(void) {
+  if (mi_state.os.is_setuid) return;
+  // Two rounds: whether warnings are printed depends on options, too.
+  uint8_t findings[MI_OPTION_COUNT];
+  for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
+    findings[i] = (uint8_t)mi_option_load(i);
+    if (findings[i] != MI_OPTION_ABSENT) mi_atomic_store_relaxed(&mi_option_is_found, true);
+  }
+  for (size_t i = 0; i < MI_OPTION_COUNT; i++) mi_option_tell(i, (mi_option_finding_t)findings[i]);
+}
+
+MI_INTERNAL void mi_option_load_late(void) {
+  if (!mi_atomic_load_relaxed(&mi_option_is_found)) mi_hook_load_options();
+}
+
+// -- Public functions --
+
+static bool mi_option_is_valid(mi_option_t option) {
+  return (size_t)option < MI_OPTION_COUNT;
+}
+
+long mi_option_get(mi_option_t option) {
+  if (!mi_option_is_valid(option)) return 0;
+  mi_process_setup();
+  return mi_atomic_load_relaxed(&mi_option_values[option]);
+}
+
+long mi_option_get_clamp(mi_option_t option, long min, long max) {
+  const long value = mi_option_get(option);
+  return value < min ? min : (value > max ? max : value);
+}
+
+size_t mi_option_get_size(mi_option_t option) {
+  const long value = mi_option_get(option);
+  if (value < 0) return 0;
+  if (mi_option_is_valid(option) && mi_option_table[option].kind != MI_OPTION_KIND_SIZE) {
+    return (size_t)value;
+  }
+  return (size_t)value > SIZE_MAX / MI_KIB ? SIZE_MAX : (size_t)value * MI_KIB;
+}
+
+void mi_option_set(mi_option_t option, long value) {
+  if (!mi_option_is_valid(option)) return;
+  mi_process_setup();
+  mi_atomic_store_relaxed(&mi_option_values[option], value);
+  mi_atomic_store_relaxed(&mi_option_source[option], MI_OPTION_FROM_PROGRAM);
+  // The smallest guarded size is never above the largest.
+  if (option == mi_option_guarded_min && mi_option_get(mi_option_guarded_max) < value) {
+    mi_option_set(mi_option_guarded_max, value);
+  } else if (option == mi_option_guarded_max && mi_option_get(mi_option_guarded_min) > value) {
+    mi_option_set(mi_option_guarded_min, value);
+  }
+}
+
+void mi_option_set_default(mi_option_t option, long value) {
+  if (!mi_option_is_valid(option)) return;
+  mi_process_setup();
+  if (mi_atomic_load_relaxed(&mi_option_source[option]) != MI_OPTION_FROM_TABLE) return;
+  mi_atomic_store_relaxed(&mi_option_values[option], value);
+}
+
+bool mi_option_is_enabled(mi_option_t option) {
+  return mi_option_get(option) != 0;
+}
+
+void mi_option_set_enabled(mi_option_t option, bool enable) {
+  mi_option_set(option, enable ? 1 : 0);
+}
+
+void mi_option_set_enabled_default(mi_option_t option, bool enable) {
+  mi_option_set_default(option, enable ? 1 : 0);
+}
+
+void mi_option_enable(mi_option_t option) {
+  mi_option_set_enabled(option, true);
+}
+
+void mi_option_disable(mi_option_t option) {
+  mi_option_set_enabled(option, false);
+}
+
+void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
+  mi_process_setup();
+  const mi_sink_t sink = mi_output_sink(out, arg);
+  const int version = MI_MALLOC_VERSION;
+  mi_output_print(sink, "v%d.%d.%d, %s\n", version / 10000, version / 100 % 100, version % 100,
+                  MI_DEBUG >= 1 ? "debug" : "release");
+  for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
+    mi_output_print(sink, "option '%s': %ld%s\n", mi_option_table[i].name,
+                    mi_atomic_load_relaxed(&mi_option_values[i]),
+                    mi_option_table[i].kind == MI_OPTION_KIND_SIZE ? " KiB" : "");
+  }
+  mi_output_print(sink, "debug level : %d\n", MI_DEBUG);
+  mi_output_print(sink, "secure level: %d\n", 0);
+  mi_output_print(sink, "mem tracking: %s\n", "none");
+}
+
+void mi_options_print(void) mi_attr_noexcept {
+  mi_options_print_out(NULL, NULL);
+}

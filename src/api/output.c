@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+// output.c - messages: who gets them, how many are printed, and the two callbacks for output and
+// errors.
+//
+//   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/hooks.h) -> one message with prefix
+//     -> registered output, or standard error; before the library's constructor ran only the
+//     buffer
+//   mi_output_print -> one line of a report
+//
+// O1  nothing here allocates or uses stdio: messages are printed while malloc is being called.
+// O2  a message caused by printing a message, on the same thread, is dropped
+//     (`mi_output_is_busy`).
+// O3  errno is the same after every function.
+// O4  each kind of error is printed once; later ones are counted, and the counts printed at the
+//     end.
+//     With option verbose all are printed.
+//
+// Any thread may call anything here. Deliberately absent: formatting (base/text.c) and what
+// reports say (stats.c, options.c).
+#include <errno.h>
+#include <stdio.h>  // for the addresses of stdout and stderr only, see `mi_output_sink`
+
+#include "api.h"
+#include "callback.h"
+
+// What a function that registers later receives, at most. Text past it reaches standard error
+// only.
+#define MI_OUTPUT_KEEP_MAX ((size_t)16 * MI_KIB)
+
+static struct mi_output_s {
+  mi_callback_t output;
+  mi_callback_t error;
+  // is_started - the constructor ran; main_thread - the thread it ran on. Relaxed: set once; a
+  // message of another thread at that moment is at worst kept only, or lacks its thread id.
+  mi_atomic(bool) is_started;
+  mi_atomic(uintptr_t) main_thread;
+  // Printed so far, of each kind printed or not (`seen`), and not printed (`hidden`). Relaxed
+  // counts.
+  mi_atomic(long) errors;
+  mi_atomic(long) warnings;
+  mi_atomic(size_t) seen[MI_ERROR_COUNT];
+  mi_atomic(size_t) hidden[MI_ERROR_COUNT];
+  // The lock is tried and never waited for: a signal handler may print while its thread holds it,
+  // and in the child of a fork it may stay held. Then a message is not kept.
+  mi_lock_t lock;
+  size_t kept;                    // characters in `keep`, under the lock
+  char keep[MI_OUTPUT_KEEP_MAX];  // under the lock
+} mi_output;
+
+// This thread is printing, or in the user's error function.
+static __thread bool mi_output_is_busy mi_attr_initial_exec;
+static __thread bool mi_output_is_in_error mi_attr_initial_exec;
+
+// -- Where text goes --
+
+static void mi_output_append(const char* text, size_t length) {
+  if (!mi_lock_try_enter(&mi_output.lock)) return;
+  const size_t room = MI_OUTPUT_KEEP_MAX - mi_output.kept;
+  if (length <= room) {
+    __builtin_memcpy(&mi_output.keep[mi_output.kept], text, length);
+    mi_output.kept += length;
+  }
+  mi_lock_leave(&mi_output.lock);
+}
+
+static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
+  const int saved_errno = errno;
+  const bool was_busy = mi_output_is_busy;
+  mi_output_is_busy = true;
+  if (sink.out == NULL) {
+    sink.out = (mi_output_fun*)mi_callback_get(&mi_output.output, &sink.arg);
+  }
+  if (sink.out != NULL) {
+    sink.out(text, sink.arg);
+  } else {
+    if (mi_atomic_load_relaxed(&mi_output.is_started)) mi_os_write_error(text, length);
+    mi_output_append(text, length);
+  }
+  mi_output_is_busy = was_busy;
+  errno = saved_errno;
+}
+
+// Takes the first `capacity - 1` kept characters or fewer, preferably whole lines. Returns how
+// many.
+static size_t mi_output_take_kept(char* text, size_t capacity) {
+  if (!mi_lock_try_enter(&mi_output.lock)) return 0;
+  size_t length = mi_bits_min(mi_output.kept, capacity - 1);
+  for (size_t i = length; length < mi_output.kept && i > 0; i--) {
+    if (mi_output.keep[i - 1] == '\n') {
+      length = i;
+      break;
+    }
+  }
+  __builtin_memcpy(text, mi_output.keep, length);
+  text[length] = 0;
+  mi_output.kept -= length;
+  __builtin_memmove(mi_output.keep, mi_output.keep + length, mi_output.kept);
+  mi_lock_leave(&mi_output.lock);
+  return length;
+}
+
+MI_INTERNAL void mi_output_start(void) {
+  if (mi_atomic_load_relaxed(&mi_output.is_started)) return;
+  mi_atomic_store_relaxed(&mi_output.main_thread, mi_tls_thread_id());
+  mi_atomic_store_relaxed(&mi_output.is_started, true);
+  void* arg = NULL;
+  if (mi_callback_get(&mi_output.output, &arg) != NULL) return;
+  // What was held back stays kept as well, for a function that registers later.
+  if (!mi_lock_try_enter(&mi_output.lock)) return;
+  if (mi_output.kept > 0) mi_os_write_error(mi_output.keep, mi_output.kept);
+  mi_lock_leave(&mi_output.lock);
+}
+
+void mi_register_output(mi_output_fun* out, void* arg) mi_attr_noexcept {
+  // Messages of the set-up come before: they must not reach a function that may allocate.
+  mi_process_setup();
+  const mi_sink_t sink = mi_output_sink(out, arg);
+  mi_callback_set(&mi_output.output, (mi_callback_fun_t*)sink.out, sink.arg);
+  if (sink.out == NULL) return;
+  char text[MI_OUTPUT_MESSAGE_MAX];
+  size_t length;
+  while ((length = mi_output_take_kept(text, sizeof(text))) > 0) {
+    mi_output_deliver(sink, text, length);
+  }
+}
+
+MI_INTERNAL void mi_output_write(const char* text) {
+  mi_os_write_error(text, mi_text_length(text));
+}
+
+MI_INTERNAL mi_sink_t mi_output_sink(mi_output_fun* out, void* arg) {
+  const void* const file = (const void*)(uintptr_t)out;
+  const bool is_file = (file == (const void*)stdout || file == (const void*)stderr);
+  const mi_sink_t sink = {is_file ? NULL : out, is_file ? NULL : arg};
+  return sink;
+}
+
+// -- Messages --
+
+static bool mi_output_wants_errors(void) {
+  return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0;
+}
+
+MI_INTERNAL bool mi_output_is_verbose(void) {
+  return mi_option_value(verbose) != 0;
+}
+
+// Counts a message and says whether it may be printed. `max` below 0: no limit.
+static bool mi_output_admit(mi_atomic(long)* count, long max) {
+  if (!mi_output_wants_errors()) return false;
+  const long earlier = mi_atomic_add_relaxed(count, 1);
+  return mi_output_is_verbose() || max < 0 || earlier < max;
+}
+
+static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
+  if (mi_output_is_busy) return;
+  char text[MI_OUTPUT_MESSAGE_MAX];
+  const size_t capacity = sizeof(text) - 1;  // leaves room for the end of the line
+  size_t used = mi_text_append(text, capacity, 0, prefix);
+  const uintptr_t self = mi_tls_thread_id();
+  const uintptr_t main_thread = mi_atomic_load_relaxed(&mi_output.main_thread);
+  if (main_thread != 0 && main_thread != self) {
+    used += mi_text_format(text + used, capacity - used, "thread 0x%zx: ", (size_t)self);
+  }
+  used += mi_text_vformat(text + used, capacity - used, format, args);
+  if (used == 0 || text[used - 1] != '\n') text[used++] = '\n';
+  text[used] = 0;
+  const mi_sink_t sink = {NULL, NULL};
+  mi_output_deliver(sink, text, used);
+}
+
+mi_attr_printf(2, 3) static void mi_output_message(const char* prefix, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  mi_output_vmessage(prefix, format, args);
+  va_end(args);
+}
+
+MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) {
+  // A report that an output function asks for about itself would not end.
+  if (sink.out == NULL && mi_output_is_busy) return;
+  char text[MI_OUTPUT_LINE_MAX];
+  va_list args;
+  va_start(args, format);
+  const size_t used = mi_text_vformat(text, sizeof(text), format, args);
+  va_end(args);
+  mi_output_deliver(sink, text, used);
+}
+
+MI_INTERNAL void mi_hook_verbose(const char* format, ...) {
+  if (!mi_output_is_verbose()) return;
+  va_list args;
+  va_start(args, format);
+  mi_output_vmessage("mimalloc: ", format, args);
+  va_end(args);
+}
+
+MI_INTERNAL void mi_hook_warning(const char* format, ...) {
+  if (!mi_output_admit(&mi_output.warnings, mi_option_value(max_warnings))) return;
+  va_list args;
+  va_start(args, format);
+  mi_output_vmessage("mimalloc: warning: ", format, args);
+  va_end(args);
+}
+
+MI_INTERNAL void mi_output_force_warning(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  mi_output_vmessage("mimalloc: warning: ", format, args);
+  va_end(args);
+}
+
+// -- Errors --
+
+static const struct {
+  int code;           // what the user's error function receives
+  const char* label;  // names the kind in the summary
+} mi_output_kinds[MI_ERROR_COUNT] = {
+    [MI_ERROR_INVALID_POINTER] = {EINVAL, "invalid pointer"},
+    [MI_ERROR_INTERIOR_POINTER] = {EINVAL, "pointer inside a block"},
+    [MI_ERROR_DOUBLE_FREE] = {EAGAIN, "double free"},
+    [MI_ERROR_CORRUPT_LIST] = {EFAULT, "corrupted free list"},
+    [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large"},
+    [MI_ERROR_ALIGNMENT] = {EOVERFLOW, "invalid alignment"},
+    [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
+};
+
+// Calls the user's function, or does what is done by default: debug builds stop when memory is
+// corrupt.
+static void mi_output_call_error(int code) {
+  if (mi_output_is_in_error) return;
+  mi_output_is_in_error = true;
+  const int saved_errno = errno;
+  void* arg = NULL;
+  mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
+  if (fun != NULL) {
+    fun(code, arg);
+  } else if (MI_DEBUG >= 1 && code == EFAULT) {
+    mi_os_abort("");
+  }
+  errno = saved_errno;
+  mi_output_is_in_error = false;
+}
+
+static void mi_output_describe(mi_error_kind_t kind, const char* where, const void* p,
+                               size_t size) {
+  const char* const prefix = "mimalloc: error: ";
+  switch (kind) {
+    case MI_ERROR_INVALID_POINTER:
+      mi_output_message(prefix, "invalid pointer: %p in %s: the address is not ours", p, where);
+      break;
+    case MI_ERROR_INTERIOR_POINTER:
+      mi_output_message(prefix, "invalid pointer: %p in %s: inside a block of %zu bytes", p, where,
+                        size);
+      break;
+    case MI_ERROR_DOUBLE_FREE:
+      mi_output_message(prefix, "double free detected of block %p with size %zu in %s", p, size,
+                        where);
+      break;
+    case MI_ERROR_CORRUPT_LIST:
+      mi_output_message(prefix, "corrupted free list entry of size %zu at %p in %s", size, p,
+                        where);
+      break;
+    case MI_ERROR_TOO_LARGE:
+      // A product that overflows has no size to show.
+      mi_output_message(prefix, "allocation request is too large (%s%zu bytes) in %s",
+                        size == SIZE_MAX ? "more than " : "", size, where);
+      break;
+    case MI_ERROR_ALIGNMENT:
+      mi_output_message(prefix, "invalid alignment: %zu in %s is not a power of two", size, where);
+      break;
+    default:
+      mi_output_message(prefix, "unable to allocate memory (%zu bytes) in %s", size, where);
+      break;
+  }
+}
+
+MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
+                               size_t size) {
+  mi_process_setup();  // this may be the first call of all: know what the user wants
+  if (mi_output_wants_errors()) {
+    const bool is_first = mi_atomic_add_relaxed(&mi_output.seen[kind], (size_t)1) == 0;
+    if (!is_first && !mi_output_is_verbose()) {
+      mi_atomic_add_relaxed(&mi_output.hidden[kind], (size_t)1);
+    } else if (mi_output_admit(&mi_output.errors, mi_option_value(max_errors))) {
+      mi_output_describe(kind, where, p, size);
+    }
+  }
+  mi_output_call_error(mi_output_kinds[kind].code);
+}
+
+MI_INTERNAL void mi_output_error(int err, const char* format, ...) {
+  if (mi_output_admit(&mi_output.errors, mi_option_value(max_errors))) {
+    va_list args;
+    va_start(args, format);
+    mi_output_vmessage("mimalloc: error: ", format, args);
+    va_end(args);
+  }
+  mi_output_call_error(err);
+}
+
+MI_INTERNAL void mi_output_summary(void) {
+  if (!mi_output_wants_errors()) return;
+  for (size_t kind = 0; kind < MI_ERROR_COUNT; kind++) {
+    const size_t hidden = mi_atomic_load_relaxed(&mi_output.hidden[kind]);
+    if (hidden == 0) continue;
+    mi_output_message("mimalloc: error: ", "%s: %zu more of this kind",
+                      mi_output_kinds[kind].label, hidden);
+  }
+}
+
+void mi_register_error(mi_error_fun* fun, void* arg) {
+  mi_callback_set(&mi_output.error, (mi_callback_fun_t*)fun, arg);
+}

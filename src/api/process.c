@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// process.c - start and end of the process and of threads, collection, and the deferred-free
+// callback.
+//
+//   loader -> constructor -> mi_process_init -> core set-up, messages start, verbose report
+//   exit   -> destructor  -> mi_process_done -> counts of errors, statistics
+//
+// P1  all of it may happen late, never, or twice: malloc sets the process up by itself, and works
+//     after the end.
+// P2  the user's deferred-free function is not entered again on the thread it runs on.
+//     Deliberately absent: what set-up and thread exit do (core/init.c, core/thread.c).
+#include "api.h"
+#include "callback.h"
+
+// Relaxed: whoever changes it first does the work; nothing else is published by it.
+static mi_atomic(uint32_t) mi_process_is_started;
+static mi_atomic(uint32_t) mi_process_is_ended;
+
+static mi_callback_t mi_process_deferred_free;
+static __thread bool mi_process_is_in_deferred mi_attr_initial_exec;
+// What this thread's last call was given: the next is given more, whoever calls.
+static __thread uint64_t mi_process_heartbeat mi_attr_initial_exec;
+
+// True for exactly one caller.
+static bool mi_process_once(mi_atomic(uint32_t)* flag) {
+  uint32_t expected = 0;
+  while (!mi_atomic_cas_weak_relaxed(flag, &expected, 1)) {
+    if (expected != 0) return false;
+  }
+  return true;
+}
+
+void mi_process_init(void) mi_attr_noexcept {
+  mi_process_setup();
+  if (!mi_process_once(&mi_process_is_started)) return;
+  mi_option_load_late();
+  mi_stats_begin();
+  mi_output_start();
+  if (mi_output_is_verbose()) mi_options_print();
+}
+
+void mi_process_done(void) mi_attr_noexcept {
+  mi_process_init();
+  if (!mi_process_once(&mi_process_is_ended)) return;
+  // So that what the statistics call in use is what the program kept.
+  if (MI_DEBUG >= 1) mi_collect(true);
+  mi_output_summary();
+  if (mi_option_value(show_stats) != 0 || mi_output_is_verbose()) mi_stats_print_out(NULL, NULL);
+}
+
+// Unit tests bring their own operating system and start by hand.
+#if !defined(MI_UNIT_TEST)
+static void __attribute__((constructor)) mi_process_on_load(void) {
+  mi_process_init();
+}
+
+static void __attribute__((destructor)) mi_process_on_exit(void) {
+  mi_process_done();
+  // If the library is about to be unloaded, threads must not call into it when they end.
+  mi_os_thread_key_done();
+}
+#endif
+
+void mi_thread_init(void) mi_attr_noexcept {
+  mi_process_setup();
+  mi_thread_enter();
+}
+
+void mi_thread_done(void) mi_attr_noexcept {
+  mi_thread_leave();
+}
+
+void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
+  mi_thread_init();
+}
+
+void mi_collect(bool force) mi_attr_noexcept {
+  mi_hook_deferred_free(force, mi_process_heartbeat + 1);
+  mi_collect_all(force ? MI_FORCE : MI_GENTLE);
+}
+
+MI_INTERNAL size_t mi_process_trim(void) {
+  return mi_collect_all(MI_FORCE);
+}
+
+void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexcept {
+  (void)target_thread_owned;
+  mi_collect(true);
+}
+
+void mi_register_deferred_free(mi_deferred_free_fun* deferred_free, void* arg) mi_attr_noexcept {
+  mi_callback_set(&mi_process_deferred_free, (mi_callback_fun_t*)deferred_free, arg);
+}
+
+MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
+  if (mi_process_is_in_deferred) return;
+  void* arg = NULL;
+  mi_deferred_free_fun* const fun =
+      (mi_deferred_free_fun*)mi_callback_get(&mi_process_deferred_free, &arg);
+  if (fun == NULL) return;
+  mi_process_is_in_deferred = true;
+  mi_process_heartbeat =
+      heartbeat > mi_process_heartbeat ? heartbeat : mi_process_heartbeat + 1;
+  fun(is_forced, (unsigned long long)mi_process_heartbeat, arg);
+  mi_process_is_in_deferred = false;
+}
+
+int mi_version(void) mi_attr_noexcept {
+  return MI_MALLOC_VERSION;
+}

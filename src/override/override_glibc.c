@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// override_glibc.c - the calls of glibc that trim the heap, tune it, and tell about it.
+//
+// Only in builds that replace malloc, on glibc: without them a program would ask libc's idle
+// heap, or, linked statically, pull in libc's malloc and define everything twice. The figures
+// come from `mi_stats_snapshot`:
+//
+//   glibc's word            ours
+//   arena, system bytes     memory of the pages that blocks share
+//   mmapped, hblkhd         large blocks, which have a page of their own
+//   in use, uordblks        other blocks the program has
+//   free, fordblks          what is left in the shared pages
+//
+// G1  no figure is invented: what we do not have (fast bins, a top) or do not count (free blocks)
+//     is 0.
+#if defined(MI_MALLOC_OVERRIDE)
+
+#include <features.h>
+
+#if defined(__GLIBC__)
+
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "../api/api.h"
+
+#define MI_GLIBC_EXPORT __attribute__((visibility("default"), used))
+
+static size_t mi_glibc_free_bytes(const mi_snapshot_t* now) {
+  return now->in_pages > now->in_use ? now->in_pages - now->in_use : 0;
+}
+
+MI_GLIBC_EXPORT int malloc_trim(size_t pad) {
+  (void)pad;  // there is no top of the heap to leave it at
+  return mi_process_trim() > 0 ? 1 : 0;
+}
+
+#if __GLIBC_PREREQ(2, 33)
+MI_GLIBC_EXPORT struct mallinfo2 mallinfo2(void) {
+  mi_snapshot_t now;
+  mi_stats_snapshot(&now);
+  struct mallinfo2 info = {0};
+  info.arena = now.in_pages;
+  info.hblks = now.large_blocks;
+  info.hblkhd = now.large;
+  info.uordblks = now.in_use;
+  info.fordblks = mi_glibc_free_bytes(&now);
+  return info;
+}
+#endif
+
+// The older form counts in int: a figure that does not fit becomes the largest one.
+static int mi_glibc_int(size_t value) {
+  return value > (size_t)INT_MAX ? INT_MAX : (int)value;
+}
+
+MI_GLIBC_EXPORT struct mallinfo mallinfo(void) {
+  mi_snapshot_t now;
+  mi_stats_snapshot(&now);
+  struct mallinfo info = {0};
+  info.arena = mi_glibc_int(now.in_pages);
+  info.hblks = mi_glibc_int(now.large_blocks);
+  info.hblkhd = mi_glibc_int(now.large);
+  info.uordblks = mi_glibc_int(now.in_use);
+  info.fordblks = mi_glibc_int(mi_glibc_free_bytes(&now));
+  return info;
+}
+
+// Accepts what the manual page lists; nothing of it applies here, so there is nothing to change.
+MI_GLIBC_EXPORT int mallopt(int param, int value) {
+  (void)value;
+  switch (param) {
+    case M_MXFAST:
+    case M_TRIM_THRESHOLD:
+    case M_TOP_PAD:
+    case M_MMAP_THRESHOLD:
+    case M_MMAP_MAX:
+    case M_CHECK_ACTION:
+    case M_PERTURB:
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+#define MI_GLIBC_TEXT_MAX ((size_t)2048)
+
+MI_GLIBC_EXPORT void malloc_stats(void) {
+  mi_snapshot_t now;
+  mi_stats_snapshot(&now);
+  char text[MI_GLIBC_TEXT_MAX];
+  mi_text_format(text, sizeof(text),
+                 "Arena 0:\n"
+                 "system bytes     = %10zu\n"
+                 "in use bytes     = %10zu\n"
+                 "Total (incl. mmap):\n"
+                 "system bytes     = %10zu\n"
+                 "in use bytes     = %10zu\n"
+                 "max mmap regions = %10zu\n"
+                 "max mmap bytes   = %10zu\n",
+                 now.in_pages, now.in_use, now.in_pages + now.large, now.in_use + now.large,
+                 now.large_blocks, now.large_peak);
+  mi_output_write(text);
+}
+
+MI_GLIBC_EXPORT int malloc_info(int options, FILE* file) {
+  if (options != 0) return EINVAL;
+  mi_snapshot_t now;
+  mi_stats_snapshot(&now);
+  const size_t free_bytes = mi_glibc_free_bytes(&now);
+  char text[MI_GLIBC_TEXT_MAX];
+  mi_text_format(text, sizeof(text),
+                 "<malloc version=\"1\">\n"
+                 "<heap nr=\"0\">\n"
+                 "<sizes>\n"
+                 "</sizes>\n"
+                 "<total type=\"fast\" count=\"0\" size=\"0\"/>\n"
+                 "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                 "<system type=\"current\" size=\"%zu\"/>\n"
+                 "<system type=\"max\" size=\"%zu\"/>\n"
+                 "<aspace type=\"total\" size=\"%zu\"/>\n"
+                 "<aspace type=\"mprotect\" size=\"%zu\"/>\n"
+                 "</heap>\n"
+                 "<total type=\"fast\" count=\"0\" size=\"0\"/>\n"
+                 "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                 "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+                 "<system type=\"current\" size=\"%zu\"/>\n"
+                 "<system type=\"max\" size=\"%zu\"/>\n"
+                 "<aspace type=\"total\" size=\"%zu\"/>\n"
+                 "<aspace type=\"mprotect\" size=\"%zu\"/>\n"
+                 "</malloc>\n",
+                 free_bytes, now.committed, now.committed_peak, now.reserved,
+                 now.committed, free_bytes, now.large_blocks, now.large,
+                 now.committed, now.committed_peak, now.reserved, now.committed);
+  return fputs(text, file) < 0 ? errno : 0;
+}
+
+#endif
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// first_call.c - every public function as the first call of a process, before any constructor
+// ran.
+//
+// A function in .preinit_array runs before the constructors of all libraries: it is the earliest
+// moment at which a program can call. The process then goes on to `main`, allocates and ends as
+// usual.
+#include "spawn.h"
+#include "test_api.h"
+
+#include <unistd.h>
+
+static size_t sink;
+
+static void use(const void* p) {
+  sink += (size_t)(uintptr_t)p;
+}
+
+static void on_output(const char* text, void* arg) {
+  (void)arg;
+  sink += strlen(text);
+}
+
+static void on_error(int err, void* arg) {
+  (void)arg;
+  sink += (size_t)err;
+}
+
+static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
+  (void)arg;
+  sink += force ? 1 : (size_t)heartbeat;
+}
+
+static int local_object;
+
+#define CALL(name, expression) \
+  static void call_##name(void) { expression; }
+
+CALL(malloc, use(mi_malloc(100)))
+CALL(malloc_large, use(mi_malloc(10000000)))
+CALL(malloc_zero_size, use(mi_malloc(test_opaque(0))))
+CALL(malloc_too_large, use(mi_malloc(test_opaque(SIZE_MAX))))
+CALL(calloc, use(mi_calloc(10, 10)))
+CALL(zalloc, use(mi_zalloc(100)))
+CALL(realloc, use(mi_realloc(NULL, 100)))
+CALL(reallocf, use(mi_reallocf(NULL, 100)))
+CALL(expand, use(mi_expand(NULL, 100)))
+CALL(free, mi_free(NULL))
+CALL(free_foreign, mi_free(test_opaque_pointer(&local_object)))
+CALL(malloc_small, use(mi_malloc_small(100)))
+CALL(zalloc_small, use(mi_zalloc_small(100)))
+CALL(free_small, mi_free_small(NULL))
+CALL(cfree, mi_cfree(test_opaque_pointer(&local_object)))
+CALL(free_size, mi_free_size(NULL, 10))
+CALL(free_aligned, mi_free_aligned(NULL, 16))
+CALL(free_size_aligned, mi_free_size_aligned(NULL, 10, 16))
+CALL(rezalloc, use(mi_rezalloc(NULL, 100)))
+CALL(recalloc, use(mi_recalloc(NULL, 10, 10)))
+CALL(rezalloc_aligned, use(mi_rezalloc_aligned(NULL, 100, 64)))
+CALL(rezalloc_aligned_at, use(mi_rezalloc_aligned_at(NULL, 100, 64, 8)))
+CALL(recalloc_aligned, use(mi_recalloc_aligned(NULL, 10, 10, 64)))
+CALL(recalloc_aligned_at, use(mi_recalloc_aligned_at(NULL, 10, 10, 64, 8)))
+CALL(aligned_recalloc, use(mi_aligned_recalloc(NULL, 10, 10, 64)))
+CALL(aligned_offset_recalloc, use(mi_aligned_offset_recalloc(NULL, 10, 10, 64, 8)))
+CALL(mallocn, use(mi_mallocn(10, 10)))
+CALL(reallocn, use(mi_reallocn(NULL, 10, 10)))
+CALL(malloc_aligned, use(mi_malloc_aligned(100, 4096)))
+CALL(malloc_aligned_huge, use(mi_malloc_aligned(100, 16 * TEST_MIB)))
+CALL(malloc_aligned_at, use(mi_malloc_aligned_at(100, 64, 8)))
+CALL(malloc_aligned_wrong, use(mi_malloc_aligned(100, test_opaque(24))))
+CALL(zalloc_aligned, use(mi_zalloc_aligned(100, 64)))
+CALL(zalloc_aligned_at, use(mi_zalloc_aligned_at(100, 64, 8)))
+CALL(calloc_aligned, use(mi_calloc_aligned(10, 10, 64)))
+CALL(calloc_aligned_at, use(mi_calloc_aligned_at(10, 10, 64, 8)))
+CALL(realloc_aligned, use(mi_realloc_aligned(NULL, 100, 64)))
+CALL(realloc_aligned_at, use(mi_realloc_aligned_at(NULL, 100, 64, 8)))
+CALL(usable_size, sink += mi_usable_size(NULL))
+CALL(usable_size_foreign, sink += mi_usable_size(test_opaque_pointer(&local_object)))
+CALL(good_size, sink += mi_good_size(100))
+CALL(umalloc, use(mi_umalloc(100, &sink)))
+CALL(uzalloc, use(mi_uzalloc(100, &sink)))
+CALL(ucalloc, use(mi_ucalloc(10, 10, &sink)))
+CALL(umalloc_small, use(mi_umalloc_small(100, &sink)))
+CALL(uzalloc_small, use(mi_uzalloc_small(100, &sink)))
+CALL(umalloc_aligned, use(mi_umalloc_aligned(100, 64, &sink)))
+CALL(uzalloc_aligned, use(mi_uzalloc_aligned(100, 64, &sink)))
+CALL(urealloc, use(mi_urealloc(NULL, 100, &sink, &sink)))
+CALL(ufree, mi_ufree(NULL, &sink))
+CALL(strdup, use(mi_strdup("text")))
+CALL(strndup, use(mi_strndup("text", 2)))
+CALL(mbsdup, use(mi_mbsdup((const unsigned char*)"text")))
+CALL(wcsdup, use(mi_wcsdup(L"text")))
+CALL(realpath, use(mi_realpath("/", NULL)))
+CALL(dupenv_s, char* b; sink += (size_t)mi_dupenv_s(&b, &sink, "PATH"))
+CALL(wdupenv_s, wchar_t* b; sink += (size_t)mi_wdupenv_s(&b, &sink, L"PATH"))
+CALL(posix_memalign, void* p; sink += (size_t)mi_posix_memalign(&p, 64, 100))
+CALL(memalign, use(mi_memalign(64, 100)))
+CALL(aligned_alloc, use(mi_aligned_alloc(64, 100)))
+CALL(valloc, use(mi_valloc(100)))
+CALL(pvalloc, use(mi_pvalloc(100)))
+CALL(reallocarray, use(mi_reallocarray(NULL, 10, 10)))
+CALL(reallocarr, void* p = NULL; sink += (size_t)mi_reallocarr(&p, 10, 10))
+CALL(malloc_size, sink += mi_malloc_size(NULL))
+CALL(malloc_usable_size, sink += mi_malloc_usable_size(NULL))
+CALL(malloc_good_size, sink += mi_malloc_good_size(10))
+CALL(_expand, use(mi__expand(NULL, 10)))
+CALL(new, use(mi_new(100)))
+CALL(new_aligned, use(mi_new_aligned(100, 64)))
+CALL(new_n, use(mi_new_n(10, 10)))
+CALL(new_realloc, use(mi_new_realloc(NULL, 100)))
+CALL(new_reallocn, use(mi_new_reallocn(NULL, 10, 10)))
+CALL(new_nothrow, use(mi_new_nothrow(100)))
+CALL(new_aligned_nothrow, use(mi_new_aligned_nothrow(100, 64)))
+CALL(version, sink += (size_t)mi_version())
+CALL(process_init, mi_process_init())
+CALL(process_done, mi_process_done())
+CALL(thread_init, mi_thread_init())
+CALL(thread_done, mi_thread_done())
+CALL(thread_set_in_threadpool, mi_thread_set_in_threadpool())
+CALL(collect, mi_collect(false))
+CALL(collect_force, mi_collect(true))
+CALL(collect_reduce, mi_collect_reduce(0))
+CALL(process_info, mi_process_info(&sink, &sink, &sink, &sink, &sink, &sink, &sink, &sink))
+CALL(process_info_print, mi_process_info_print())
+CALL(process_info_print_out, mi_process_info_print_out(&on_output, NULL))
+CALL(register_deferred_free, mi_register_deferred_free(&on_deferred, NULL))
+CALL(register_output, mi_register_output(&on_output, NULL))
+CALL(register_error, mi_register_error(&on_error, NULL))
+CALL(stats_print, mi_stats_print(NULL))
+CALL(stats_print_out, mi_stats_print_out(&on_output, NULL))
+CALL(thread_stats_print_out, mi_thread_stats_print_out(&on_output, NULL))
+CALL(stats_reset, mi_stats_reset())
+CALL(stats_merge, mi_stats_merge())
+CALL(option_get, sink += (size_t)mi_option_get(mi_option_verbose))
+CALL(option_get_clamp, sink += (size_t)mi_option_get_clamp(mi_option_verbose, 0, 1))
+CALL(option_get_size, sink += mi_option_get_size(mi_option_arena_reserve))
+CALL(option_set, mi_option_set(mi_option_purge_delay, 10))
+CALL(option_set_default, mi_option_set_default(mi_option_purge_delay, 10))
+CALL(option_is_enabled, sink += mi_option_is_enabled(mi_option_verbose))
+CALL(option_enable, mi_option_enable(mi_option_purge_decommits))
+CALL(option_disable, mi_option_disable(mi_option_verbose))
+CALL(option_set_enabled, mi_option_set_enabled(mi_option_verbose, false))
+CALL(option_set_enabled_default, mi_option_set_enabled_default(mi_option_verbose, false))
+CALL(options_print, mi_options_print())
+CALL(options_print_out, mi_options_print_out(&on_output, NULL))
+
+#define ENTRY(name) {#name, &call_##name}
+static const struct {
+  const char* name;
+  void (*call)(void);
+} calls[] = {
+    ENTRY(malloc), ENTRY(malloc_large), ENTRY(malloc_zero_size), ENTRY(malloc_too_large),
+    ENTRY(calloc), ENTRY(zalloc), ENTRY(realloc), ENTRY(reallocf), ENTRY(expand), ENTRY(free),
+    ENTRY(free_foreign), ENTRY(malloc_small), ENTRY(zalloc_small), ENTRY(free_small), ENTRY(cfree),
+    ENTRY(free_size), ENTRY(free_aligned), ENTRY(free_size_aligned), ENTRY(rezalloc),
+    ENTRY(recalloc), ENTRY(rezalloc_aligned), ENTRY(rezalloc_aligned_at), ENTRY(recalloc_aligned),
+    ENTRY(recalloc_aligned_at), ENTRY(aligned_recalloc), ENTRY(aligned_offset_recalloc),
+    ENTRY(mallocn), ENTRY(reallocn), ENTRY(malloc_aligned), ENTRY(malloc_aligned_huge),
+    ENTRY(malloc_aligned_at), ENTRY(malloc_aligned_wrong), ENTRY(zalloc_aligned),
+    ENTRY(zalloc_aligned_at), ENTRY(calloc_aligned), ENTRY(calloc_aligned_at),
+    ENTRY(realloc_aligned), ENTRY(realloc_aligned_at), ENTRY(usable_size),
+    ENTRY(usable_size_foreign), ENTRY(good_size), ENTRY(umalloc), ENTRY(uzalloc), ENTRY(ucalloc),
+    ENTRY(umalloc_small), ENTRY(uzalloc_small), ENTRY(umalloc_aligned), ENTRY(uzalloc_aligned),
+    ENTRY(urealloc), ENTRY(ufree), ENTRY(strdup), ENTRY(strndup), ENTRY(mbsdup), ENTRY(wcsdup),
+    ENTRY(realpath), ENTRY(dupenv_s), ENTRY(wdupenv_s), ENTRY(posix_memalign), ENTRY(memalign),
+    ENTRY(aligned_alloc), ENTRY(valloc), ENTRY(pvalloc), ENTRY(reallocarray), ENTRY(reallocarr),
+    ENTRY(malloc_size), ENTRY(malloc_usable_size), ENTRY(malloc_good_size), ENTRY(_expand),
+    ENTRY(new), ENTRY(new_aligned), ENTRY(new_n), ENTRY(new_realloc), ENTRY(new_reallocn),
+    ENTRY(new_nothrow), ENTRY(new_aligned_nothrow), ENTRY(version), ENTRY(process_init),
+    ENTRY(process_done), ENTRY(thread_init), ENTRY(thread_done), ENTRY(thread_set_in_threadpool),
+    ENTRY(collect), ENTRY(collect_force), ENTRY(collect_reduce), ENTRY(process_info),
+    ENTRY(process_info_print), ENTRY(process_info_print_out), ENTRY(register_deferred_free),
+    ENTRY(register_output), ENTRY(register_error), ENTRY(stats_print), ENTRY(stats_print_out),
+    ENTRY(thread_stats_print_out), ENTRY(stats_reset), ENTRY(stats_merge), ENTRY(option_get),
+    ENTRY(option_get_clamp), ENTRY(option_get_size), ENTRY(option_set), ENTRY(option_set_default),
+    ENTRY(option_is_enabled), ENTRY(option_enable), ENTRY(option_disable),
+    ENTRY(option_set_enabled), ENTRY(option_set_enabled_default), ENTRY(options_print),
+    ENTRY(options_print_out),
+};
+#define CALL_COUNT (sizeof(calls) / sizeof(calls[0]))
+
+static bool is_called_first;
+
+static void call_first(int argc, char** argv, char** environment) {
+  (void)environment;
+  if (argc < 2) return;
+  for (size_t i = 0; i < CALL_COUNT; i++) {
+    if (strcmp(argv[1], calls[i].name) != 0) continue;
+    calls[i].call();
+    is_called_first = true;
+  }
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char**, char**) =
+    &call_first;
+
+// If this fails, a program whose first call is this function, made by an early constructor,
+// crashes.
+static void first_call_may_be_any(void** state) {
+  (void)state;
+  static spawn_result_t result;
+  for (size_t i = 0; i < CALL_COUNT; i++) {
+    if (!spawn_self(calls[i].name, NULL, &result)) skip();
+    if (result.signal != 0 || result.exit_status != 0) {
+      fail_msg("%s: signal %d, status %d:\n%s", calls[i].name, result.signal, result.exit_status,
+               result.output);
+    }
+  }
+}
+
+// If this fails, settings are lost when the first call comes before libc knows the environment.
+static void first_call_knows_the_environment(void** state) {
+  (void)state;
+  static spawn_result_t result;
+  const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
+  if (!spawn_self("free_foreign", environment, &result)) skip();  // again in `main`
+  assert_int_equal(result.exit_status, 0);
+  assert_int_equal(spawn_count(&result, "invalid pointer: 0x"), 1);
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    // The allocator works afterwards.
+    char* const p = (char*)mi_malloc(1000);
+    if (p == NULL) return 2;
+    memset(p, 1, 1000);
+    mi_free(p);
+    if (strcmp(argv[1], "free_foreign") == 0) call_free_foreign();
+    return is_called_first ? 0 : 3;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(first_call_may_be_any),
+      cmocka_unit_test(first_call_knows_the_environment),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// test_api.h - what the tests of the public interface share: cmocka, a random stream, and
+// patterns in memory.
+#ifndef TEST_API_H
+#define TEST_API_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <mimalloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEST_KIB ((size_t)1024)
+#define TEST_MIB (TEST_KIB * TEST_KIB)
+#define TEST_GIB (TEST_MIB * TEST_KIB)
+
+// A constant that the compiler does not see through, so that it neither warns nor folds.
+static inline size_t test_opaque(size_t x) {
+  volatile size_t hidden = x;
+  return hidden;
+}
+
+// The same for a pointer: what is done to it happens.
+static inline void* test_opaque_pointer(void* p) {
+  void* volatile hidden = p;
+  return hidden;
+}
+
+// xorshift64* (Marsaglia 2003, Vigna 2016).
+static inline uint64_t test_random(uint64_t* state) {
+  uint64_t x = *state;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  *state = x;
+  return x * UINT64_C(2685821657736338717);
+}
+
+// A size with every magnitude below 2^`bits` equally likely.
+static inline size_t test_random_size(uint64_t* state, unsigned bits) {
+  const unsigned width = (unsigned)(test_random(state) % (bits + 1));
+  return width == 0 ? 0 : (size_t)(test_random(state) >> (64 - width));
+}
+
+static inline bool test_is_filled(const void* p, size_t size, unsigned char byte) {
+  const unsigned char* const s = (const unsigned char*)p;
+  return size == 0 || (s[0] == byte && memcmp(s, s + 1, size - 1) == 0);
+}
+
+static inline bool test_is_aligned(const void* p, size_t alignment) {
+  return ((uintptr_t)p & (alignment - 1)) == 0;
+}
+
+// Sizes around every limit that an allocator may have, up to `max`: f(size) for each.
+static inline void test_for_sizes(size_t max, void (*f)(size_t size)) {
+  for (size_t size = 0; size <= 260 && size <= max; size++) f(size);
+  for (size_t power = 512; power <= max; power *= 2) {
+    for (size_t eighth = 0; eighth < 8; eighth++) {
+      const size_t size = power + power / 8 * eighth;
+      if (size + 1 > max) return;
+      f(size - 1);
+      f(size);
+      f(size + 1);
+    }
+  }
+}
+
+#endif

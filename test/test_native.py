@@ -1,0 +1,147 @@
+"""Runs the compiled test programs: each test function of a cmocka program is one test here, a program
+without cmocka is one test as a whole. The programs and their flavours are listed in tests.json in the
+build folder. A line of output that starts with "FIGURE " is shown at the end of the run."""
+import functools
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+import conftest
+
+BUILD = pathlib.Path(os.environ.get("MI_BUILD_DIR", conftest.ROOT / "build" / "test"))
+CROSS = conftest.ROOT / "build" / "aarch64"
+TIMEOUT_S = int(os.environ.get("MI_TEST_TIMEOUT", "240"))
+REGISTERED = re.compile(r"\bcmocka_unit_test\w*\s*\(\s*(\w+)")
+TAP = re.compile(r"^(ok|not ok) \d+(?: -)? (# SKIP )?(\S+)")
+
+
+def programs(manifest, flavour=None):
+    if not manifest.exists():
+        return []
+    found = json.loads(manifest.read_text())
+    for program in found:
+        program["flavour"] = flavour or program["flavour"]
+    return found
+
+
+PROGRAMS = programs(BUILD / "tests.json") + programs(CROSS / "tests.json", "aarch64")
+
+
+@functools.lru_cache(maxsize=None)
+def registered_names(source):
+    """The test functions a source registers; None if it does not use cmocka."""
+    text = (conftest.ROOT / source).read_text()
+    if not re.search(r"#\s*include\s*<cmocka\.h>", text) and not REGISTERED.search(text):
+        return None
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", "", text, flags=re.M)
+    return tuple(dict.fromkeys(REGISTERED.findall(text)))
+
+
+@functools.lru_cache(maxsize=None)
+def run(path, emulator):
+    """Run a program once; return (exit status or None after a timeout, all of its output)."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
+    environment.update(CMOCKA_MESSAGE_OUTPUT="TAP")
+    process = subprocess.Popen([*emulator, path], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        status = None
+    return status, output
+
+
+@functools.lru_cache(maxsize=None)
+def results(path, emulator):
+    """{test: (outcome, its lines of output)} of a cmocka program."""
+    found, lines, last = {}, [], None
+    for line in run(path, emulator)[1].splitlines():
+        match = TAP.match(line)
+        if match:
+            outcome = "skipped" if match[2] else "passed" if match[1] == "ok" else "failed"
+            last = match[3]
+            found[last] = (outcome, lines + [line])
+            lines = []
+        elif line.startswith("#") and last:  # cmocka prints the reason after the verdict
+            found[last][1].append(line)
+        else:
+            lines.append(line)
+    return found
+
+
+def ending(status):
+    if status is None:
+        return f"ran longer than {TIMEOUT_S} s"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def whole_program_problem(status, names, reported):
+    """What is wrong with a run beyond the verdicts on its tests; None if nothing."""
+    failed = [name for name, (outcome, _) in reported.items() if outcome == "failed"]
+    unknown = [name for name in failed if name not in (names or ())]
+    if status is None or status < 0:
+        return ending(status)
+    if unknown:
+        return f"has failed tests that are not found by name in its source: {unknown}"
+    if names is not None and not reported:
+        return f"reported no test and {ending(status)}"
+    if status and not failed:
+        return ending(status)
+    return None
+
+
+def label(program):
+    return f"{program['group']}/{program['name']}[{program['flavour']}]"
+
+
+def collect():
+    for program in PROGRAMS:
+        marks = [pytest.mark.slow] if program["group"] == "stress" or program["flavour"] == "aarch64" else []
+        names = registered_names(program["source"])
+        # The last one, without a name, is about the program as a whole.
+        for name in (*(names or ()), None):
+            yield pytest.param(program, name, marks=marks, id=label(program) + (f"::{name}" if name else ""))
+
+
+def test_programs_are_built():
+    """Without this an empty build folder would look like success."""
+    assert PROGRAMS, f"no test programs in {BUILD}: run make test"
+
+
+@pytest.mark.slow
+def test_aarch64_is_built():
+    if not (CROSS / "tests.json").exists():
+        pytest.skip("no compiler, emulator or cmocka for aarch64")
+
+
+@pytest.mark.parametrize("program, name", list(collect()))
+def test_native(program, name):
+    key = program["path"], tuple(program["emulator"])
+    status, output = run(*key)
+    conftest.FIGURES.extend(f"{label(program)}: {line[7:]}" for line in output.splitlines()
+                            if line.startswith("FIGURE "))
+    names = registered_names(program["source"])
+    tail = "\n".join(output.splitlines()[-80:])
+    if name is None:
+        problem = whole_program_problem(status, names, results(*key) if names is not None else {})
+        if problem:
+            pytest.fail(f"{label(program)} {problem}\n{tail}", pytrace=False)
+        return
+    outcome, lines = results(*key).get(name, (None, None))
+    if outcome is None:
+        pytest.fail(f"not reported; {label(program)} {ending(status)}\n{tail}", pytrace=False)
+    if outcome == "skipped":
+        pytest.skip(f"{label(program)}::{name} says so")
+    if outcome == "failed":
+        pytest.fail("\n".join(lines), pytrace=False)

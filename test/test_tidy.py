@@ -1,0 +1,79 @@
+"""The style rules hold, and each rule can fail: a tree with one offence per rule must make it fire."""
+import re
+import subprocess
+import sys
+
+import pytest
+
+import conftest
+
+TOP = """// SPDX-License-Identifier: MIT
+// bad.c - this comment is long enough that the file has a design comment before its code.
+"""
+LONG_FUNCTION = "int mi_long(void) {\n" + "  mi_step();\n" * 80 + "  return 0;\n}\n"
+
+# rule: (path, text). Each offends against this rule.
+OFFENCES = {
+    "column": ("src/core/bad.c", TOP + "int x;" + " " * 120 + "// far\n"),
+    "function-length": ("src/core/bad.c", TOP + LONG_FUNCTION),
+    "file-length": ("src/core/free.c", TOP + "int x;\n" * 230),
+    "file-top": ("src/core/bad.c", "int x;\n"),
+    "os-macro": ("src/core/bad.c", TOP + "#if defined(__linux__)\n#endif\n"),
+    "fast-if": ("src/core/alloc.c", TOP + "#if MI_DEBUG\n#endif\n"),
+    "layer": ("src/base/bad.c", TOP + '#include "core/types.h"\n'),
+    "dead-code": ("src/core/bad.c", TOP + "// mi_old_call(page);\nint x;\n"),
+    "todo": ("src/core/bad.c", TOP + "int x; // TO" + "DO later\n"),
+    "order": ("src/core/bad.c", TOP + "int x;\nint y;\nint z;\nvoid f(void) { mi_atomic_load_acquire(&x); }\n"),
+    "stale-name": ("src/core/bad.c", TOP + "// See `mi_not_there`.\nint x;\n"),
+    "banned": ("src/core/bad.c", TOP + 'void f(void) { printf("hello"); }\n'),
+    "unique-file": ("src/core/same.h", TOP + "int x;\n"),
+    "binary": ("test/data.bin", "a\0b"),
+    "dead-link": ("README.md", "See [there](nowhere.md).\n"),
+}
+# As close to the offences as one gets without offending.
+INNOCENT = {
+    "src/base/atomic.h": TOP + "void mi_atomic_load_acquire(int* p);\n",
+    "src/base/same.h": TOP + "void mi_step(void);\n",
+    "src/os/good.c": TOP + '#if defined(__linux__)\n#endif\n#include "base/same.h"\n',
+    "src/core/fine.c": TOP + "int x; // \"printf(\" and `mi_step` in a comment\n"
+    "void f(int* p) {\n  // Pairs with the release in mi_step.\n  mi_atomic_load_acquire(p);\n  page->free(p);\n}\n",
+    "src/core/allowed.c": TOP + "#if defined(__linux__) // tidy: allow os-macro (a test)\n#endif\n",
+}
+
+
+def tidy(tree):
+    return subprocess.run([sys.executable, str(conftest.ROOT / "scripts" / "tidy.py"), str(tree)],
+                          capture_output=True, text=True)
+
+
+def make_tree(path, files):
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    return path
+
+
+def test_tidy_has_no_findings():
+    result = tidy(conftest.ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_tidy_accepts_good_code(tmp_path):
+    result = tidy(make_tree(tmp_path, INNOCENT))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("rule", OFFENCES)
+def test_tidy_finds(rule, tmp_path):
+    path, text = OFFENCES[rule]
+    result = tidy(make_tree(tmp_path, {**INNOCENT, path: text}))
+    assert result.returncode == 1
+    findings = result.stdout.splitlines()
+    assert any(line.startswith(f"{path}:") and f"[{rule}]" in line for line in findings), findings
+
+
+def test_every_rule_has_an_offence():
+    source = (conftest.ROOT / "scripts" / "tidy.py").read_text()
+    rules = set(re.findall(r"(?:bad|here)\(\"([\w-]+)\"", source))
+    assert rules == set(OFFENCES)
