@@ -2,7 +2,7 @@
 #   test/unit/*.c    one program each, on the fake operating system, every module its own object file
 #   test/api/*.c     one program each, public header only; compiled once, linked with every flavour
 #   test/stress/*.c  the same without cmocka; the exit code tells
-#   test/lib/*.c     helpers linked to all of them (os_fake.c: to the unit tests only)
+#   test/lib/*.c     helpers linked to all of them (os_fake.c, hooks_fake.c, unit.c: to unit tests only)
 # Programs of the folders api and stress may be C++ (*.cpp) too.
 # The list of what was built goes to tests.json, which test/test_native.py reads.
 
@@ -26,7 +26,8 @@ endif()
 # -- What test programs are linked with.
 
 file(GLOB mi_lib_sources CONFIGURE_DEPENDS ${MI_TEST_DIR}/lib/*.c)
-list(FILTER mi_lib_sources EXCLUDE REGEX "/os_fake\\.c$")
+set(mi_unit_helpers "/(os_fake|hooks_fake|unit)\\.c$")
+list(FILTER mi_lib_sources EXCLUDE REGEX "${mi_unit_helpers}")
 if(mi_lib_sources)
   add_library(mi-testlib STATIC ${mi_lib_sources})
   mi_compile_flags(mi-testlib)
@@ -36,17 +37,18 @@ else()
   target_include_directories(mi-testlib INTERFACE ${MI_TEST_DIR}/lib)
 endif()
 
-# mi_unit_library(TARGET DEFINITION...): the sources as separate translation units on os_fake.c.
-file(GLOB_RECURSE mi_unit_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/*.c)
-list(FILTER mi_unit_sources EXCLUDE REGEX "/src/(static\\.c|os/os(_[a-z]+)?\\.c|override/.*)$")
-if(EXISTS ${MI_TEST_DIR}/lib/os_fake.c)
-  list(APPEND mi_unit_sources ${MI_TEST_DIR}/lib/os_fake.c)
-endif()
+# mi_unit_library(TARGET DEFINITION...): the core and what is below it, as separate translation
+# units, on os_fake.c; hooks_fake.c is in the place of the layers above.
+file(GLOB mi_unit_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/base/*.c
+     ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*.c)
+file(GLOB mi_unit_helper_sources CONFIGURE_DEPENDS ${MI_TEST_DIR}/lib/*.c)
+list(FILTER mi_unit_helper_sources INCLUDE REGEX "${mi_unit_helpers}")
+list(APPEND mi_unit_sources ${CMAKE_CURRENT_SOURCE_DIR}/src/os/assert.c ${mi_unit_helper_sources})
 function(mi_unit_library target)
   add_library(${target} OBJECT ${mi_unit_sources})
   mi_compile_flags(${target})
   target_compile_definitions(${target} PUBLIC MI_UNIT_TEST=1 MI_DEBUG=3 ${ARGN} ${MI_EXTRA_CPPDEFS})
-  target_include_directories(${target} PUBLIC include src ${MI_TEST_DIR}/lib)
+  target_include_directories(${target} PUBLIC include src ${MI_TEST_DIR}/lib ${MI_CMOCKA_INCLUDE})
   target_link_libraries(${target} PUBLIC Threads::Threads)
 endfunction()
 

@@ -133,7 +133,6 @@ def faults_of(pid):
 
 
 REDIS_FILL = """for i = 1, 150000 do redis.call('set', 'k' .. i, string.rep('v', i % 400)) end
-for i = 1, 150000, 2 do redis.call('del', 'k' .. i) end
 for i = 1, 50000 do redis.call('hset', 'h' .. i % 500, 'f' .. i, string.rep('w', i % 90)) end return redis.call('dbsize')"""
 REDIS_READ = """local out = '' for i = 1, 150000, 7 do out = redis.sha1hex(out .. (redis.call('get', 'k' .. i) or '')) end
 for i = 0, 499 do out = redis.sha1hex(out .. redis.call('hlen', 'h' .. i)) end return out .. redis.call('dbsize')"""

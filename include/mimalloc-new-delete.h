@@ -15,11 +15,10 @@
 #include "mimalloc.h"
 
 #if defined(_MSC_VER) && defined(_Ret_notnull_) && defined(_Post_writable_byte_size_)
-#define mi_decl_new(n) \
-  mi_decl_nodiscard mi_decl_restrict _Ret_notnull_ _Post_writable_byte_size_(n)
-#define mi_decl_new_nothrow(n) \
-  mi_decl_nodiscard mi_decl_restrict _Ret_maybenull_ _Success_(return != NULL) \
-  _Post_writable_byte_size_(n)
+#define mi_decl_new(n) mi_decl_nodiscard mi_decl_restrict _Ret_notnull_ _Post_writable_byte_size_(n)
+#define mi_decl_new_nothrow(n)                                                                     \
+  mi_decl_nodiscard mi_decl_restrict _Ret_maybenull_ _Success_(return != NULL)                     \
+      _Post_writable_byte_size_(n)
 #else
 #define mi_decl_new(n) mi_decl_nodiscard mi_decl_restrict
 #define mi_decl_new_nothrow(n) mi_decl_nodiscard mi_decl_restrict

@@ -14,7 +14,7 @@
 #ifndef MIMALLOC_H
 #define MIMALLOC_H
 
-#define MI_MALLOC_VERSION 30403  // major * 10000 + minor * 100 + patch
+#define MI_MALLOC_VERSION 30403 // major * 10000 + minor * 100 + patch
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@
 #endif
 #define mi_cdecl __cdecl
 #else
-#if (defined(__GNUC__) || defined(__clang__)) && defined(MI_SHARED_LIB) && \
+#if (defined(__GNUC__) || defined(__clang__)) && defined(MI_SHARED_LIB) &&                         \
     defined(MI_SHARED_LIB_EXPORT)
 #define mi_decl_export __attribute__((visibility("default")))
 #else
@@ -84,32 +84,32 @@
 // Constants and types
 // ------------------------------------------------------------------------------------------------
 
-#define MI_SMALL_WSIZE_MAX 128                                   // words
-#define MI_SMALL_SIZE_MAX (MI_SMALL_WSIZE_MAX * sizeof(void*))   // bytes; see `mi_malloc_small`
+#define MI_SMALL_WSIZE_MAX 128 // words
+#define MI_SMALL_SIZE_MAX (MI_SMALL_WSIZE_MAX * sizeof(void*)) // bytes; see `mi_malloc_small`
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct mi_heap_s;
-typedef struct mi_heap_s mi_heap_t;    // a set of blocks that can be released at once
+typedef struct mi_heap_s mi_heap_t; // a set of blocks that can be released at once
 struct mi_theap_s;
-typedef struct mi_theap_s mi_theap_t;  // the part of a heap that one thread owns
+typedef struct mi_theap_s mi_theap_t; // the part of a heap that one thread owns
 
-typedef void* mi_arena_id_t;  // a range of reserved memory
+typedef void* mi_arena_id_t; // a range of reserved memory
 typedef struct mi_subproc_id_s {
   void* _mi_subproc_id;
-} mi_subproc_id_t;            // a group of heaps that shares nothing with others
+} mi_subproc_id_t; // a group of heaps that shares nothing with others
 
 // One run of equal blocks in a heap, as visitors see it.
 typedef struct mi_heap_area_s {
-  void* blocks;            // where the blocks start
-  size_t reserved;         // bytes there are for blocks
-  size_t committed;        // bytes that were handed out at least once
-  size_t used;             // number of blocks in use
-  size_t block_size;       // bytes a program may use of each block
-  size_t full_block_size;  // bytes from one block to the next
-  void* reserved1;         // for the library
+  void* blocks; // where the blocks start
+  size_t reserved; // bytes there are for blocks
+  size_t committed; // bytes that were handed out at least once
+  size_t used; // number of blocks in use
+  size_t block_size; // bytes a program may use of each block
+  size_t full_block_size; // bytes from one block to the next
+  void* reserved1; // for the library
 } mi_heap_area_t;
 
 // Called now and then from allocation and collection, to let the program free what it had put
@@ -135,17 +135,17 @@ typedef bool(mi_cdecl mi_commit_fun_t)(bool commit, void* start, size_t size, bo
 // ------------------------------------------------------------------------------------------------
 
 // A block of at least `size` bytes; contents unspecified.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept
-    mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_malloc(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
 
 // A block for `count` elements of `size` bytes. Every usable byte reads as zero. NULL when the
 // product overflows.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_calloc(size_t count, size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_calloc(size_t count, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
 
 // As `mi_malloc`; every usable byte reads as zero.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept
-    mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_zalloc(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
 
 // Resize `p` (NULL: allocate) to `newsize` bytes, in place or by moving it; contents are kept up
 // to the smaller size. NULL means failure, and `p` is untouched. Size 0 gives a minimal block.
@@ -165,10 +165,10 @@ mi_decl_export void* mi_expand(void* p, size_t newsize) mi_attr_noexcept mi_attr
 mi_decl_export void mi_free(void* p) mi_attr_noexcept;
 
 // As `mi_malloc` and `mi_zalloc` for `size` of at most MI_SMALL_SIZE_MAX (the caller's promise).
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_malloc_small(size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_zalloc_small(size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_malloc_small(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_zalloc_small(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
 
 // As `mi_free`, only for blocks of the two functions above.
 mi_decl_export void mi_free_small(void* p) mi_attr_noexcept;
@@ -190,20 +190,22 @@ mi_decl_export void mi_free_size_aligned(void* p, size_t size, size_t alignment)
 
 mi_decl_nodiscard mi_decl_export void* mi_rezalloc(void* p, size_t newsize) mi_attr_noexcept
     mi_attr_alloc_size(2);
-mi_decl_nodiscard mi_decl_export void* mi_recalloc(void* p, size_t newcount, size_t size)
-    mi_attr_noexcept mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export void* mi_recalloc(void* p, size_t newcount,
+                                                   size_t size) mi_attr_noexcept
+    mi_attr_alloc_size2(2, 3);
 mi_decl_nodiscard mi_decl_export void* mi_rezalloc_aligned(void* p, size_t newsize,
                                                            size_t alignment) mi_attr_noexcept
     mi_attr_alloc_size(2) mi_attr_alloc_align(3);
-mi_decl_nodiscard mi_decl_export void* mi_rezalloc_aligned_at(void* p, size_t newsize,
-                                                              size_t alignment, size_t offset)
-    mi_attr_noexcept mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export void*
+mi_rezalloc_aligned_at(void* p, size_t newsize, size_t alignment, size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size(2);
 mi_decl_nodiscard mi_decl_export void* mi_recalloc_aligned(void* p, size_t newcount, size_t size,
                                                            size_t alignment) mi_attr_noexcept
     mi_attr_alloc_size2(2, 3) mi_attr_alloc_align(4);
 mi_decl_nodiscard mi_decl_export void* mi_recalloc_aligned_at(void* p, size_t newcount, size_t size,
-                                                              size_t alignment, size_t offset)
-    mi_attr_noexcept mi_attr_alloc_size2(2, 3);
+                                                              size_t alignment,
+                                                              size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size2(2, 3);
 
 // Other names of `mi_recalloc_aligned` and `mi_recalloc_aligned_at`.
 mi_decl_nodiscard mi_decl_export void* mi_aligned_recalloc(void* p, size_t newcount, size_t size,
@@ -219,11 +221,12 @@ mi_decl_nodiscard mi_decl_export void* mi_aligned_offset_recalloc(void* p, size_
 // ------------------------------------------------------------------------------------------------
 
 // As `mi_malloc` for `count` elements.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_mallocn(size_t count, size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_mallocn(size_t count, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
 // As `mi_realloc` for `count` elements.
-mi_decl_nodiscard mi_decl_export void* mi_reallocn(void* p, size_t count, size_t size)
-    mi_attr_noexcept mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export void* mi_reallocn(void* p, size_t count,
+                                                   size_t size) mi_attr_noexcept
+    mi_attr_alloc_size2(2, 3);
 
 // The same for a type: one element, or `n` of them; the result has type `tp*`.
 #define mi_malloc_tp(tp) ((tp*)mi_malloc(sizeof(tp)))
@@ -239,33 +242,30 @@ mi_decl_nodiscard mi_decl_export void* mi_reallocn(void* p, size_t count, size_t
 // the size.
 // ------------------------------------------------------------------------------------------------
 
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_malloc_aligned(size_t size,
-                                                                          size_t alignment)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1) mi_attr_alloc_align(2);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_malloc_aligned_at(size_t size,
-                                                                             size_t alignment,
-                                                                             size_t offset)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_zalloc_aligned(size_t size,
-                                                                          size_t alignment)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1) mi_attr_alloc_align(2);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_zalloc_aligned_at(size_t size,
-                                                                             size_t alignment,
-                                                                             size_t offset)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_calloc_aligned(size_t count, size_t size,
-                                                                          size_t alignment)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2) mi_attr_alloc_align(3);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_calloc_aligned_at(size_t count,
-                                                                             size_t size,
-                                                                             size_t alignment,
-                                                                             size_t offset)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
-mi_decl_nodiscard mi_decl_export void* mi_realloc_aligned(void* p, size_t newsize, size_t alignment)
-    mi_attr_noexcept mi_attr_alloc_size(2) mi_attr_alloc_align(3);
-mi_decl_nodiscard mi_decl_export void* mi_realloc_aligned_at(void* p, size_t newsize,
-                                                             size_t alignment, size_t offset)
-    mi_attr_noexcept mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_malloc_aligned(size_t size, size_t alignment) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(1) mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_malloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_zalloc_aligned(size_t size, size_t alignment) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(1) mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_zalloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_calloc_aligned(size_t count, size_t size, size_t alignment) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size2(1, 2) mi_attr_alloc_align(3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_calloc_aligned_at(size_t count, size_t size, size_t alignment,
+                     size_t offset) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(1, 2);
+mi_decl_nodiscard mi_decl_export void* mi_realloc_aligned(void* p, size_t newsize,
+                                                          size_t alignment) mi_attr_noexcept
+    mi_attr_alloc_size(2) mi_attr_alloc_align(3);
+mi_decl_nodiscard mi_decl_export void*
+mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment, size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size(2);
 
 // ------------------------------------------------------------------------------------------------
 // Sizes
@@ -280,27 +280,22 @@ mi_decl_nodiscard mi_decl_export size_t mi_good_size(size_t size) mi_attr_noexce
 
 // As their namesakes without `u`. `*block_size` (may be NULL) receives the bytes of the whole
 // slot that the block occupies; it is not written on failure.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_umalloc(size_t size, size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_uzalloc(size_t size, size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_ucalloc(size_t count, size_t size,
-                                                                   size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_umalloc_small(size_t size,
-                                                                         size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_uzalloc_small(size_t size,
-                                                                         size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_umalloc_aligned(size_t size,
-                                                                           size_t alignment,
-                                                                           size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_align(2);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_uzalloc_aligned(size_t size,
-                                                                           size_t alignment,
-                                                                           size_t* block_size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_umalloc(size_t size, size_t* block_size) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_uzalloc(size_t size, size_t* block_size) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_ucalloc(size_t count, size_t size, size_t* block_size) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_umalloc_small(size_t size, size_t* block_size) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_uzalloc_small(size_t size, size_t* block_size) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_umalloc_aligned(size_t size, size_t alignment,
+                   size_t* block_size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_uzalloc_aligned(size_t size, size_t alignment,
+                   size_t* block_size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_align(2);
 // `*block_size_pre` receives the slot size of `p` before (0 for NULL), also on failure;
 // `*block_size_post` that of the result.
 mi_decl_nodiscard mi_decl_export void* mi_urealloc(void* p, size_t newsize, size_t* block_size_pre,
@@ -312,18 +307,18 @@ mi_decl_export void mi_ufree(void* p, size_t* block_size) mi_attr_noexcept;
 // Strings and paths. Results are blocks; NULL for a NULL string.
 // ------------------------------------------------------------------------------------------------
 
-mi_decl_nodiscard mi_decl_export mi_decl_restrict char* mi_strdup(const char* s) mi_attr_noexcept
-    mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict char*
+mi_strdup(const char* s) mi_attr_noexcept mi_attr_malloc;
 // At most `n` characters, and a terminating zero. Reads no character past the first `n`.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict char* mi_strndup(const char* s, size_t n)
-    mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict char*
+mi_strndup(const char* s, size_t n) mi_attr_noexcept mi_attr_malloc;
 // As realpath(3): the result is `resolved_name`, or a block when that is NULL.
-mi_decl_nodiscard mi_decl_export char* mi_realpath(const char* fname, char* resolved_name)
-    mi_attr_noexcept;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict unsigned char* mi_mbsdup(const unsigned char* s)
-    mi_attr_noexcept mi_attr_malloc;
-mi_decl_nodiscard mi_decl_export mi_decl_restrict wchar_t* mi_wcsdup(const wchar_t* s)
-    mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export char* mi_realpath(const char* fname,
+                                                   char* resolved_name) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict unsigned char*
+mi_mbsdup(const unsigned char* s) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict wchar_t*
+mi_wcsdup(const wchar_t* s) mi_attr_noexcept mi_attr_malloc;
 // Copies the value of environment variable `name` to a block `*buf` (NULL when there is no such
 // variable), and its length with the terminating zero to `*size` (may be NULL). Returns 0, EINVAL
 // or ENOMEM.
@@ -341,25 +336,27 @@ mi_decl_export int mi_wdupenv_s(wchar_t** buf, size_t* size, const wchar_t* name
 // is not declared so (as in libc).
 mi_decl_export int mi_posix_memalign(void** p, size_t alignment, size_t size);
 // As `mi_malloc_aligned`, with the alignment first.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_memalign(size_t alignment, size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2) mi_attr_alloc_align(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_aligned_alloc(size_t alignment,
-                                                                         size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2) mi_attr_alloc_align(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_memalign(size_t alignment, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2)
+    mi_attr_alloc_align(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_aligned_alloc(size_t alignment, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2) mi_attr_alloc_align(1);
 // Aligned to the page size of the operating system; `mi_pvalloc` also rounds the size up to whole
 // such pages.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_valloc(size_t size) mi_attr_noexcept
-    mi_attr_malloc mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_pvalloc(size_t size) mi_attr_noexcept
-    mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_valloc(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_pvalloc(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
 // As `mi_reallocn`; `errno` is EOVERFLOW when the product overflows.
-mi_decl_nodiscard mi_decl_export void* mi_reallocarray(void* p, size_t count, size_t size)
-    mi_attr_noexcept mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export void* mi_reallocarray(void* p, size_t count,
+                                                       size_t size) mi_attr_noexcept
+    mi_attr_alloc_size2(2, 3);
 // `ptrp` is the address of a pointer, which is updated. Count 0 frees the block and stores NULL.
 // Returns 0, or an errno value (EINVAL, EOVERFLOW, ENOMEM; also stored in `errno`) with the
 // pointer unchanged.
-mi_decl_nodiscard mi_decl_export int mi_reallocarr(void* ptrp, size_t count, size_t size)
-    mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export int mi_reallocarr(void* ptrp, size_t count,
+                                                   size_t size) mi_attr_noexcept;
 // Other names of `mi_usable_size` and `mi_good_size`.
 mi_decl_nodiscard mi_decl_export size_t mi_malloc_size(const void* p) mi_attr_noexcept;
 mi_decl_nodiscard mi_decl_export size_t mi_malloc_usable_size(const void* p) mi_attr_noexcept;
@@ -375,22 +372,23 @@ mi_decl_export void* mi__expand(void* p, size_t newsize) mi_attr_noexcept mi_att
 
 mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new(size_t size) mi_attr_malloc
     mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_aligned(size_t size,
-                                                                       size_t alignment)
-    mi_attr_malloc mi_attr_alloc_size(1) mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_new_aligned(size_t size, size_t alignment) mi_attr_malloc mi_attr_alloc_size(1)
+    mi_attr_alloc_align(2);
 // NULL only when the product overflows and a new-handler was called.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_n(size_t count, size_t size)
-    mi_attr_malloc mi_attr_alloc_size2(1, 2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_n(size_t count,
+                                                                 size_t size) mi_attr_malloc
+    mi_attr_alloc_size2(1, 2);
 mi_decl_nodiscard mi_decl_export void* mi_new_realloc(void* p, size_t newsize)
     mi_attr_alloc_size(2);
 mi_decl_nodiscard mi_decl_export void* mi_new_reallocn(void* p, size_t newcount, size_t size)
     mi_attr_alloc_size2(2, 3);
 // NULL instead of an exception; a new-handler is called all the same.
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_nothrow(size_t size)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_aligned_nothrow(size_t size,
-                                                                               size_t alignment)
-    mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1) mi_attr_alloc_align(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_new_nothrow(size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_new_aligned_nothrow(size_t size, size_t alignment) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(1) mi_attr_alloc_align(2);
 
 // ------------------------------------------------------------------------------------------------
 // Process, threads, collection
@@ -418,10 +416,9 @@ mi_decl_export void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexce
 
 // What the process used: milliseconds, bytes, and page faults that had to read from a disk. Any
 // argument may be NULL.
-mi_decl_export void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs,
-                                    size_t* system_msecs, size_t* current_rss, size_t* peak_rss,
-                                    size_t* current_commit, size_t* peak_commit,
-                                    size_t* page_faults) mi_attr_noexcept;
+mi_decl_export void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_msecs,
+                                    size_t* current_rss, size_t* peak_rss, size_t* current_commit,
+                                    size_t* peak_commit, size_t* page_faults) mi_attr_noexcept;
 // The same as one line of text. `out` NULL is the registered output function, or else standard
 // error.
 mi_decl_export void mi_process_info_print(void) mi_attr_noexcept;
@@ -459,54 +456,54 @@ mi_decl_export void mi_stats_merge(void) mi_attr_noexcept;
 
 // The numbers are part of the binary interface.
 typedef enum mi_option_e {
-  mi_option_show_errors = 0,                // print errors and warnings
-  mi_option_show_stats = 1,                 // print statistics at the end
-  mi_option_verbose = 2,                    // print what happens; 2: more
+  mi_option_show_errors = 0, // print errors and warnings
+  mi_option_show_stats = 1, // print statistics at the end
+  mi_option_verbose = 2, // print what happens; 2: more
   mi_option_deprecated_eager_commit = 3,
-  mi_option_arena_eager_commit = 4,         // commit whole: 0 no, 1 yes, 2 if overcommitted
-  mi_option_purge_decommits = 5,            // unused memory: 1 goes back, 0 may be taken
-  mi_option_allow_large_os_pages = 6,       // explicit 2 MiB pages
-  mi_option_reserve_huge_os_pages = 7,      // number of 1 GiB pages to reserve at the start
-  mi_option_reserve_huge_os_pages_at = 8,   // their NUMA node, -1 any
-  mi_option_reserve_os_memory = 9,          // KiB to reserve at the start
+  mi_option_arena_eager_commit = 4, // commit whole: 0 no, 1 yes, 2 if overcommitted
+  mi_option_purge_decommits = 5, // unused memory: 1 goes back, 0 may be taken
+  mi_option_allow_large_os_pages = 6, // explicit 2 MiB pages
+  mi_option_reserve_huge_os_pages = 7, // number of 1 GiB pages to reserve at the start
+  mi_option_reserve_huge_os_pages_at = 8, // their NUMA node, -1 any
+  mi_option_reserve_os_memory = 9, // KiB to reserve at the start
   mi_option_deprecated_segment_cache = 10,
   mi_option_deprecated_page_reset = 11,
   mi_option_deprecated_abandoned_page_purge = 12,
   mi_option_deprecated_segment_reset = 13,
   mi_option_deprecated_eager_commit_delay = 14,
-  mi_option_purge_delay = 15,               // ms until unused memory goes back; -1 never
-  mi_option_use_numa_nodes = 16,            // pretend to have so many nodes; 0 ask the system
-  mi_option_disallow_os_alloc = 17,         // use reserved memory only
+  mi_option_purge_delay = 15, // ms until unused memory goes back; -1 never
+  mi_option_use_numa_nodes = 16, // pretend to have so many nodes; 0 ask the system
+  mi_option_disallow_os_alloc = 17, // use reserved memory only
   mi_option_os_tag = 18,
-  mi_option_max_errors = 19,                // print at most so many errors; -1 all
-  mi_option_max_warnings = 20,              // print at most so many warnings; -1 all
+  mi_option_max_errors = 19, // print at most so many errors; -1 all
+  mi_option_max_warnings = 20, // print at most so many warnings; -1 all
   mi_option_deprecated_max_segment_reclaim = 21,
-  mi_option_destroy_on_exit = 22,           // give everything back at the end
-  mi_option_arena_reserve = 23,             // KiB of address space to reserve at a time
-  mi_option_arena_purge_mult = 24,          // purge delay of arenas, in multiples of `purge_delay`
+  mi_option_destroy_on_exit = 22, // give everything back at the end
+  mi_option_arena_reserve = 23, // KiB of address space to reserve at a time
+  mi_option_arena_purge_mult = 24, // purge delay of arenas, in multiples of `purge_delay`
   mi_option_deprecated_purge_extend_delay = 25,
-  mi_option_disallow_arena_alloc = 26,      // use no arenas
-  mi_option_retry_on_oom = 27,              // Windows: milliseconds to keep trying
-  mi_option_visit_abandoned = 28,           // keep track of all abandoned memory, for visitors
-  mi_option_guarded_min = 29,               // smallest and largest size of guarded blocks, bytes
+  mi_option_disallow_arena_alloc = 26, // use no arenas
+  mi_option_retry_on_oom = 27, // Windows: milliseconds to keep trying
+  mi_option_visit_abandoned = 28, // keep track of all abandoned memory, for visitors
+  mi_option_guarded_min = 29, // smallest and largest size of guarded blocks, bytes
   mi_option_guarded_max = 30,
-  mi_option_guarded_precise = 31,           // guard to the byte, even if that breaks the alignment
-  mi_option_guarded_sample_rate = 32,       // guard one block in so many; 0 none
+  mi_option_guarded_precise = 31, // guard to the byte, even if that breaks the alignment
+  mi_option_guarded_sample_rate = 32, // guard one block in so many; 0 none
   mi_option_guarded_sample_seed = 33,
-  mi_option_generic_collect = 34,           // collect after so many slow allocations
-  mi_option_page_reclaim_on_free = 35,      // take over abandoned pages when freeing into them
-  mi_option_page_full_retain = 36,          // full pages a thread keeps per size
-  mi_option_page_max_candidates = 37,       // pages to look at for the best one
-  mi_option_max_vabits = 38,                // bits of an address; 0 ask the system
-  mi_option_pagemap_commit = 39,            // commit the whole page map at the start
-  mi_option_page_commit_on_demand = 40,     // commit pages bit by bit
-  mi_option_page_max_reclaim = 41,          // limits to taking over pages
+  mi_option_generic_collect = 34, // collect after so many slow allocations
+  mi_option_page_reclaim_on_free = 35, // take over abandoned pages when freeing into them
+  mi_option_page_full_retain = 36, // full pages a thread keeps per size
+  mi_option_page_max_candidates = 37, // pages to look at for the best one
+  mi_option_max_vabits = 38, // bits of an address; 0 ask the system
+  mi_option_pagemap_commit = 39, // commit the whole page map at the start
+  mi_option_page_commit_on_demand = 40, // commit pages bit by bit
+  mi_option_page_max_reclaim = 41, // limits to taking over pages
   mi_option_page_cross_thread_max_reclaim = 42,
-  mi_option_allow_thp = 43,                 // huge pages: 0 never, 1 where they pay, 2 all
-  mi_option_minimal_purge_size = 44,        // KiB; smaller ranges are kept
-  mi_option_arena_max_object_size = 45,     // KiB; larger blocks get a mapping of their own
-  mi_option_arena_is_numa_local = 46,       // arenas belong to the node of their maker
-  _mi_option_last = 47,                     // how many there are
+  mi_option_allow_thp = 43, // huge pages: 0 never, 1 where they pay, 2 all
+  mi_option_minimal_purge_size = 44, // KiB; smaller ranges are kept
+  mi_option_arena_max_object_size = 45, // KiB; larger blocks get a mapping of their own
+  mi_option_arena_is_numa_local = 46, // arenas belong to the node of their maker
+  _mi_option_last = 47, // how many there are
   // older names
   mi_option_eager_region_commit = mi_option_arena_eager_commit,
   mi_option_reset_decommits = mi_option_purge_decommits,

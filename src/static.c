@@ -5,7 +5,7 @@
 // internal is visible outside (MI_SINGLE_TU makes it static). The unit tests compile the files
 // one by one instead.
 #if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE  // mremap and friends in the headers of libc; must come before the first of them
+#define _GNU_SOURCE // for mremap in the headers of libc; must come before the first of them
 #endif
 #define MI_SINGLE_TU 1
 

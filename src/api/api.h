@@ -58,10 +58,10 @@ MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment);
 
 // What the process holds, for the information calls of C libraries. Bytes, but for the counts.
 typedef struct mi_snapshot_s {
-  size_t in_use;                  // of blocks that share pages, those the program has
+  size_t in_use; // of blocks that share pages, those the program has
   size_t in_use_blocks;
-  size_t in_pages;                // memory of these pages
-  size_t large, large_peak;       // blocks with a page of their own
+  size_t in_pages; // memory of these pages
+  size_t large, large_peak; // blocks with a page of their own
   size_t large_blocks;
   size_t committed, committed_peak, reserved;
 } mi_snapshot_t;

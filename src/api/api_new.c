@@ -30,8 +30,7 @@ static mi_attr_cold void mi_new_throw(void) {
 
 // Calls the new-handler. False when there is none.
 static bool mi_new_call_handler(void) {
-  const mi_new_handler_t handler =
-      _ZSt15get_new_handlerv == NULL ? NULL : _ZSt15get_new_handlerv();
+  const mi_new_handler_t handler = _ZSt15get_new_handlerv == NULL ? NULL : _ZSt15get_new_handlerv();
   if (handler == NULL) return false;
   handler();
   return true;

@@ -90,17 +90,11 @@ int mi_reallocarr(void* ptrp, size_t count, size_t size) mi_attr_noexcept {
   return err;
 }
 
-size_t mi_malloc_size(const void* p) mi_attr_noexcept {
-  return mi_usable_size(p);
-}
+size_t mi_malloc_size(const void* p) mi_attr_noexcept { return mi_usable_size(p); }
 
-size_t mi_malloc_usable_size(const void* p) mi_attr_noexcept {
-  return mi_usable_size(p);
-}
+size_t mi_malloc_usable_size(const void* p) mi_attr_noexcept { return mi_usable_size(p); }
 
-size_t mi_malloc_good_size(size_t size) mi_attr_noexcept {
-  return mi_good_size(size);
-}
+size_t mi_malloc_good_size(size_t size) mi_attr_noexcept { return mi_good_size(size); }
 
 void* mi__expand(void* p, size_t newsize) mi_attr_noexcept {
   void* const q = mi_expand(p, newsize);

@@ -19,18 +19,18 @@ typedef enum mi_option_effect_e { MI_OPTION_EFFECT_NONE, MI_OPTION_EFFECT_LIVE }
 
 static const struct mi_option_info_s {
   const char* name;
-  const char* legacy;   // older name of the environment variable, or NULL
+  const char* legacy; // older name of the environment variable, or NULL
   mi_option_kind_t kind;
   mi_option_effect_t effect;
 } mi_option_table[MI_OPTION_COUNT] = {
-#define X(name, value, kind, legacy, effect) \
+#define X(name, value, kind, legacy, effect)                                                       \
   {#name, legacy, MI_OPTION_KIND_##kind, MI_OPTION_EFFECT_##effect},
 #include "../core/options.def"
 #undef X
 };
 
 // The numbers of the public enumeration are those of the table.
-#define X(name, value, kind, legacy, effect) \
+#define X(name, value, kind, legacy, effect)                                                       \
   mi_static_assert((int)mi_option_##name == (int)MI_OPTION_##name, "the order of the ABI");
 #include "../core/options.def"
 #undef X
@@ -41,7 +41,7 @@ mi_static_assert((int)_mi_option_last == (int)MI_OPTION_COUNT, "every option is 
 
 // Who set a value last, see N1. Relaxed, as the values.
 typedef enum mi_option_source_e {
-  MI_OPTION_FROM_TABLE = 0,  // or from `mi_option_set_default`
+  MI_OPTION_FROM_TABLE = 0, // or from `mi_option_set_default`
   MI_OPTION_FROM_ENVIRONMENT,
   MI_OPTION_FROM_PROGRAM,
 } mi_option_source_t;
@@ -75,11 +75,20 @@ static bool mi_option_parse_unit(const char* text, size_t length, unsigned* shif
   *shift = 0;
   if (length == 0) return true;
   switch (mi_text_upper(text[0])) {
-    case 'K': *shift = 10; break;
-    case 'M': *shift = 20; break;
-    case 'G': *shift = 30; break;
-    case 'T': *shift = 40; break;
-    default: return false;
+    case 'K':
+      *shift = 10;
+      break;
+    case 'M':
+      *shift = 20;
+      break;
+    case 'G':
+      *shift = 30;
+      break;
+    case 'T':
+      *shift = 40;
+      break;
+    default:
+      return false;
   }
   return length == 1 || mi_option_equals(text + 1, length - 1, "B") ||
          mi_option_equals(text + 1, length - 1, "iB");
@@ -171,7 +180,7 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
   if (finding == MI_OPTION_INVALID) {
     const char* const format = "environment option mimalloc_%s has an invalid value.";
     if (option == MI_OPTION_verbose) {
-      mi_output_force_warning(format, info->name);  // the user wants to hear something
+      mi_output_force_warning(format, info->name); // the user wants to hear something
     } else {
       mi_hook_warning(format, info->name);
     }
@@ -203,9 +212,7 @@ MI_INTERNAL void mi_option_load_late(void) {
 
 // -- Public functions --
 
-static bool mi_option_is_valid(mi_option_t option) {
-  return (size_t)option < MI_OPTION_COUNT;
-}
+static bool mi_option_is_valid(mi_option_t option) { return (size_t)option < MI_OPTION_COUNT; }
 
 long mi_option_get(mi_option_t option) {
   if (!mi_option_is_valid(option)) return 0;
@@ -247,9 +254,7 @@ void mi_option_set_default(mi_option_t option, long value) {
   mi_atomic_store_relaxed(&mi_option_values[option], value);
 }
 
-bool mi_option_is_enabled(mi_option_t option) {
-  return mi_option_get(option) != 0;
-}
+bool mi_option_is_enabled(mi_option_t option) { return mi_option_get(option) != 0; }
 
 void mi_option_set_enabled(mi_option_t option, bool enable) {
   mi_option_set(option, enable ? 1 : 0);
@@ -259,13 +264,9 @@ void mi_option_set_enabled_default(mi_option_t option, bool enable) {
   mi_option_set_default(option, enable ? 1 : 0);
 }
 
-void mi_option_enable(mi_option_t option) {
-  mi_option_set_enabled(option, true);
-}
+void mi_option_enable(mi_option_t option) { mi_option_set_enabled(option, true); }
 
-void mi_option_disable(mi_option_t option) {
-  mi_option_set_enabled(option, false);
-}
+void mi_option_disable(mi_option_t option) { mi_option_set_enabled(option, false); }
 
 void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_process_setup();
@@ -283,6 +284,4 @@ void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_output_print(sink, "mem tracking: %s\n", "none");
 }
 
-void mi_options_print(void) mi_attr_noexcept {
-  mi_options_print_out(NULL, NULL);
-}
+void mi_options_print(void) mi_attr_noexcept { mi_options_print_out(NULL, NULL); }

@@ -18,7 +18,7 @@
 // Any thread may call anything here. Deliberately absent: formatting (base/text.c) and what
 // reports say (stats.c, options.c).
 #include <errno.h>
-#include <stdio.h>  // for the addresses of stdout and stderr only, see `mi_output_sink`
+#include <stdio.h> // for the addresses of stdout and stderr only, see `mi_output_sink`
 
 #include "api.h"
 #include "callback.h"
@@ -43,8 +43,8 @@ static struct mi_output_s {
   // The lock is tried and never waited for: a signal handler may print while its thread holds it,
   // and in the child of a fork it may stay held. Then a message is not kept.
   mi_lock_t lock;
-  size_t kept;                    // characters in `keep`, under the lock
-  char keep[MI_OUTPUT_KEEP_MAX];  // under the lock
+  size_t kept; // characters in `keep`, under the lock
+  char keep[MI_OUTPUT_KEEP_MAX]; // under the lock
 } mi_output;
 
 // This thread is printing, or in the user's error function.
@@ -141,12 +141,10 @@ static bool mi_output_wants_errors(void) {
   return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0;
 }
 
-MI_INTERNAL bool mi_output_is_verbose(void) {
-  return mi_option_value(verbose) != 0;
-}
+MI_INTERNAL bool mi_output_is_verbose(void) { return mi_option_value(verbose) != 0; }
 
 // Counts a message and says whether it may be printed. `max` below 0: no limit.
-static bool mi_output_admit(mi_atomic(long)* count, long max) {
+static bool mi_output_admit(mi_atomic(long) * count, long max) {
   if (!mi_output_wants_errors()) return false;
   const long earlier = mi_atomic_add_relaxed(count, 1);
   return mi_output_is_verbose() || max < 0 || earlier < max;
@@ -155,7 +153,7 @@ static bool mi_output_admit(mi_atomic(long)* count, long max) {
 static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
   if (mi_output_is_busy) return;
   char text[MI_OUTPUT_MESSAGE_MAX];
-  const size_t capacity = sizeof(text) - 1;  // leaves room for the end of the line
+  const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
   size_t used = mi_text_append(text, capacity, 0, prefix);
   const uintptr_t self = mi_tls_thread_id();
   const uintptr_t main_thread = mi_atomic_load_relaxed(&mi_output.main_thread);
@@ -213,8 +211,8 @@ MI_INTERNAL void mi_output_force_warning(const char* format, ...) {
 // -- Errors --
 
 static const struct {
-  int code;           // what the user's error function receives
-  const char* label;  // names the kind in the summary
+  int code; // what the user's error function receives
+  const char* label; // names the kind in the summary
 } mi_output_kinds[MI_ERROR_COUNT] = {
     [MI_ERROR_INVALID_POINTER] = {EINVAL, "invalid pointer"},
     [MI_ERROR_INTERIOR_POINTER] = {EINVAL, "pointer inside a block"},
@@ -277,7 +275,7 @@ static void mi_output_describe(mi_error_kind_t kind, const char* where, const vo
 
 MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
                                size_t size) {
-  mi_process_setup();  // this may be the first call of all: know what the user wants
+  mi_process_setup(); // this may be the first call of all: know what the user wants
   if (mi_output_wants_errors()) {
     const bool is_first = mi_atomic_add_relaxed(&mi_output.seen[kind], (size_t)1) == 0;
     if (!is_first && !mi_output_is_verbose()) {
@@ -304,8 +302,8 @@ MI_INTERNAL void mi_output_summary(void) {
   for (size_t kind = 0; kind < MI_ERROR_COUNT; kind++) {
     const size_t hidden = mi_atomic_load_relaxed(&mi_output.hidden[kind]);
     if (hidden == 0) continue;
-    mi_output_message("mimalloc: error: ", "%s: %zu more of this kind",
-                      mi_output_kinds[kind].label, hidden);
+    mi_output_message("mimalloc: error: ", "%s: %zu more of this kind", mi_output_kinds[kind].label,
+                      hidden);
   }
 }
 

@@ -22,7 +22,7 @@ static __thread bool mi_process_is_in_deferred mi_attr_initial_exec;
 static __thread uint64_t mi_process_heartbeat mi_attr_initial_exec;
 
 // True for exactly one caller.
-static bool mi_process_once(mi_atomic(uint32_t)* flag) {
+static bool mi_process_once(mi_atomic(uint32_t) * flag) {
   uint32_t expected = 0;
   while (!mi_atomic_cas_weak_relaxed(flag, &expected, 1)) {
     if (expected != 0) return false;
@@ -50,9 +50,7 @@ void mi_process_done(void) mi_attr_noexcept {
 
 // Unit tests bring their own operating system and start by hand.
 #if !defined(MI_UNIT_TEST)
-static void __attribute__((constructor)) mi_process_on_load(void) {
-  mi_process_init();
-}
+static void __attribute__((constructor)) mi_process_on_load(void) { mi_process_init(); }
 
 static void __attribute__((destructor)) mi_process_on_exit(void) {
   mi_process_done();
@@ -66,22 +64,16 @@ void mi_thread_init(void) mi_attr_noexcept {
   mi_thread_enter();
 }
 
-void mi_thread_done(void) mi_attr_noexcept {
-  mi_thread_leave();
-}
+void mi_thread_done(void) mi_attr_noexcept { mi_thread_leave(); }
 
-void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
-  mi_thread_init();
-}
+void mi_thread_set_in_threadpool(void) mi_attr_noexcept { mi_thread_init(); }
 
 void mi_collect(bool force) mi_attr_noexcept {
   mi_hook_deferred_free(force, mi_process_heartbeat + 1);
   mi_collect_all(force ? MI_FORCE : MI_GENTLE);
 }
 
-MI_INTERNAL size_t mi_process_trim(void) {
-  return mi_collect_all(MI_FORCE);
-}
+MI_INTERNAL size_t mi_process_trim(void) { return mi_collect_all(MI_FORCE); }
 
 void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexcept {
   (void)target_thread_owned;
@@ -99,12 +91,9 @@ MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
       (mi_deferred_free_fun*)mi_callback_get(&mi_process_deferred_free, &arg);
   if (fun == NULL) return;
   mi_process_is_in_deferred = true;
-  mi_process_heartbeat =
-      heartbeat > mi_process_heartbeat ? heartbeat : mi_process_heartbeat + 1;
+  mi_process_heartbeat = heartbeat > mi_process_heartbeat ? heartbeat : mi_process_heartbeat + 1;
   fun(is_forced, (unsigned long long)mi_process_heartbeat, arg);
   mi_process_is_in_deferred = false;
 }
 
-int mi_version(void) mi_attr_noexcept {
-  return MI_MALLOC_VERSION;
-}
+int mi_version(void) mi_attr_noexcept { return MI_MALLOC_VERSION; }

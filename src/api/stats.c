@@ -80,7 +80,7 @@ static void mi_stats_line1(mi_sink_t sink, const char* label, mi_stats_unit_t un
 
 // -- Sections --
 
-static int64_t mi_stats_load(mi_atomic(int64_t)* counter) {
+static int64_t mi_stats_load(mi_atomic(int64_t) * counter) {
   return mi_atomic_load_relaxed(counter);
 }
 
@@ -217,20 +217,16 @@ void mi_stats_print(void* out) mi_attr_noexcept {
   mi_stats_print_out(NULL, NULL);
 }
 
-void mi_stats_reset(void) mi_attr_noexcept {
-}
+void mi_stats_reset(void) mi_attr_noexcept {}
 
-void mi_stats_merge(void) mi_attr_noexcept {
-}
+void mi_stats_merge(void) mi_attr_noexcept {}
 
 void mi_process_info_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_process_setup();
   mi_stats_print_process(mi_output_sink(out, arg));
 }
 
-void mi_process_info_print(void) mi_attr_noexcept {
-  mi_process_info_print_out(NULL, NULL);
-}
+void mi_process_info_print(void) mi_attr_noexcept { mi_process_info_print_out(NULL, NULL); }
 
 static void mi_stats_put(size_t* result, size_t value) {
   if (result != NULL) *result = value;

@@ -102,6 +102,14 @@ MI_INTERNAL void* mi_large_alloc(size_t size, size_t alignment, mi_fill_t fill) 
   return mi_large_alloc_shifted(size, alignment, 0, fill);
 }
 
+MI_INTERNAL void* mi_large_alloc_growing(size_t size, mi_fill_t fill) {
+  if (size > MI_REQUEST_MAX - size / 8) return NULL;
+  mi_page_t* const page = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0);
+  if (page == NULL) return NULL;
+  if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
+  return page->start;
+}
+
 static void mi_large_release_slices(mi_page_t* page, uint8_t* start, size_t slice_count) {
   if (page->backing == MI_BACKING_DIRECT) {
     mi_os_unmap(start, slice_count * MI_SLICE_SIZE);

@@ -16,6 +16,9 @@ MI_INTERNAL void* mi_large_alloc(size_t size, size_t alignment, mi_fill_t fill);
 MI_INTERNAL void* mi_large_alloc_shifted(size_t size, size_t alignment, size_t shift,
                                          mi_fill_t fill);
 
+// A block that holds `size` bytes now and has addresses to grow by an eighth in place.
+MI_INTERNAL void* mi_large_alloc_growing(size_t size, mi_fill_t fill);
+
 MI_INTERNAL void mi_large_free(mi_page_t* page, void* p);
 
 // Make the block hold `size` bytes without moving it. The caller holds the block.

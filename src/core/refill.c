@@ -32,6 +32,10 @@
 #include "thread.h"
 
 #define MI_CADENCE_CALLS 256
+// How often a theap gives up idle pages, when it refills at all.
+#define MI_TICK_MS 500
+// What a theap may hold in idle pages of large classes while it makes another page.
+#define MI_IDLE_LARGE_MAX (16 * MI_SLICE_SIZE)
 
 MI_INTERNAL mi_theap_t* mi_refill_theap(void) {
   mi_theap_t* const theap = mi_theap_self();
@@ -122,6 +126,7 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   if (page != NULL) {
     mi_count_add(&mi_state.count.adopted, 1);
   } else {
+    if (mi_class_slices(c) > 1) mi_theap_trim(theap, MI_IDLE_LARGE_MAX);
     page = mi_page_make(theap, c);
     if (page == NULL) return false;
     theap->page_count--; // counted again when it becomes current
@@ -141,6 +146,12 @@ static void mi_refill_cadence(mi_theap_t* theap) {
   theap->cadence_count += since;
   if (theap->cadence_count < MI_CADENCE_CALLS) return;
   theap->cadence_count = 0;
+  const uint64_t now = mi_os_now_ms();
+  if (now - theap->tick_ms >= MI_TICK_MS) {
+    theap->tick_ms = now;
+    mi_theap_collect(theap);
+    mi_theap_trim(theap, 0);
+  }
   mi_purge_poll();
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;

@@ -19,6 +19,9 @@
 #include "remote.h"
 #include "sample.h"
 
+// An empty page in a queue is kept when it has no more slices than this.
+#define MI_RETAIN_SLICES_MAX 4
+
 MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .current = {[0 ... MI_CLASS_COUNT - 1] = MI_PAGE_NONE},
 };
@@ -82,7 +85,7 @@ MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
     const mi_page_queue_t* const queue = &theap->queue[page->size_class];
-    if (queue->first == queue->last) return;
+    if (queue->first == queue->last && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
     mi_theap_remove_queued(theap, page);
     mi_remote_give_up(page);
   }
@@ -126,6 +129,28 @@ MI_INTERNAL void mi_theap_collect(mi_theap_t* theap) {
     if (page == NULL) continue;
     mi_theap_remove_guest(theap, page);
     mi_remote_give_up(page);
+  }
+}
+
+// Bytes of a current page that are carved but not in use: all of them, or 0 when a block is in use.
+static size_t mi_theap_idle_bytes(const mi_theap_t* theap, const mi_page_t* page) {
+  size_t in_list = 0;
+  for (const mi_block_t* b = theap->free[page->size_class]; b != NULL; b = b->next) in_list++;
+  return page->count.used == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
+}
+
+MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit) {
+  size_t kept = 0;
+  for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
+    const mi_page_t* const page = mi_theap_current(theap, c);
+    if (page == NULL || theap->sample_interval != 0) continue;
+    const size_t bytes = mi_theap_idle_bytes(theap, page);
+    if (bytes == 0) continue;
+    if (kept + bytes <= limit) {
+      kept += bytes;
+    } else {
+      mi_remote_give_up(mi_theap_detach_current(theap, c));
+    }
   }
 }
 

@@ -143,6 +143,7 @@ struct mi_theap_s {
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // refills since the last deferred frees and purge
   uint64_t heartbeat; // refills over all time
+  uint64_t tick_ms; // when idle pages were last given up
   uintptr_t thread_id; // 0 while nobody has the theap
   mi_heap_t* heap;
   size_t page_count; // pages in `current` and `queue`

@@ -72,14 +72,12 @@ int __posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_ALIAS(mi_po
 
 // glibc's argument is not const, other systems' is.
 size_t malloc_usable_size(void* p) MI_ELF_EXPORT;
-size_t malloc_usable_size(void* p) {
-  return mi_usable_size(p);
-}
+size_t malloc_usable_size(void* p) { return mi_usable_size(p); }
 
 void* reallocarray(void* p, size_t count, size_t size) MI_ELF_EXPORT;
 void* reallocarray(void* p, size_t count, size_t size) {
   void* const q = mi_reallocarray(p, count, size);
-  if (q == NULL && errno == EOVERFLOW) errno = ENOMEM;  // the value of glibc and the BSDs
+  if (q == NULL && errno == EOVERFLOW) errno = ENOMEM; // the value of glibc and the BSDs
   return q;
 }
 

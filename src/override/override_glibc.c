@@ -33,7 +33,7 @@ static size_t mi_glibc_free_bytes(const mi_snapshot_t* now) {
 }
 
 MI_GLIBC_EXPORT int malloc_trim(size_t pad) {
-  (void)pad;  // there is no top of the heap to leave it at
+  (void)pad; // there is no top of the heap to leave it at
   return mi_process_trim() > 0 ? 1 : 0;
 }
 
@@ -52,9 +52,7 @@ MI_GLIBC_EXPORT struct mallinfo2 mallinfo2(void) {
 #endif
 
 // The older form counts in int: a figure that does not fit becomes the largest one.
-static int mi_glibc_int(size_t value) {
-  return value > (size_t)INT_MAX ? INT_MAX : (int)value;
-}
+static int mi_glibc_int(size_t value) { return value > (size_t)INT_MAX ? INT_MAX : (int)value; }
 
 MI_GLIBC_EXPORT struct mallinfo mallinfo(void) {
   mi_snapshot_t now;
@@ -133,9 +131,9 @@ MI_GLIBC_EXPORT int malloc_info(int options, FILE* file) {
                  "<aspace type=\"total\" size=\"%zu\"/>\n"
                  "<aspace type=\"mprotect\" size=\"%zu\"/>\n"
                  "</malloc>\n",
-                 free_bytes, now.committed, now.committed_peak, now.reserved,
-                 now.committed, free_bytes, now.large_blocks, now.large,
-                 now.committed, now.committed_peak, now.reserved, now.committed);
+                 free_bytes, now.committed, now.committed_peak, now.reserved, now.committed,
+                 free_bytes, now.large_blocks, now.large, now.committed, now.committed_peak,
+                 now.reserved, now.committed);
   return fputs(text, file) < 0 ? errno : 0;
 }
 

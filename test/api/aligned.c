@@ -4,7 +4,8 @@
 
 #define ALIGNMENT_MAX TEST_GIB
 
-static const size_t sizes[] = {0, 1, 7, 8, 15, 16, 17, 48, 100, 128, 1000, 1024, 4095, 4096, 5000, 65536, 70001, 1048577};
+static const size_t sizes[] = {0,   1,    7,    8,    15,   16,   17,    48,    100,
+                               128, 1000, 1024, 4095, 4096, 5000, 65536, 70001, 1048577};
 #define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
 
 static void check_block(unsigned char* p, size_t size, size_t alignment, size_t offset) {

@@ -231,7 +231,7 @@ static void* keep_one(void* arg) {
   char* const p = (char*)mi_malloc(100);
   if (p != NULL) strcpy(p, "kept");
   mi_thread_done();
-  void* const q = mi_malloc(50);  // the thread may go on
+  void* const q = mi_malloc(50); // the thread may go on
   mi_free(q);
   return p;
 }

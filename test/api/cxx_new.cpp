@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cxx_new.cpp - C++ programs on this allocator: every form of new and delete, handlers, exceptions, containers.
+// cxx_new.cpp - C++ programs on this allocator: every form of new and delete, handlers,
+// exceptions, containers.
 //
-// If this fails, C++ programs crash, leak, or do not notice that memory ran out. The exit status is the number of checks
-// that failed.
+// If this fails, C++ programs crash, leak, or do not notice that memory ran out. The exit status
+// is the number of checks that failed.
 #include <mimalloc.h>
 
 #include <cstdint>
@@ -17,12 +18,12 @@
 
 static int failures = 0;
 
-#define CHECK(condition)                                                 \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);        \
-      failures++;                                                        \
-    }                                                                    \
+#define CHECK(condition)                                                                           \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
+      failures++;                                                                                  \
+    }                                                                                              \
   } while (0)
 
 static std::size_t opaque(std::size_t x) {
@@ -74,8 +75,7 @@ static void all_forms() {
   ::operator delete[](nullptr);
 }
 
-template <typename F>
-static bool throws_bad_alloc(F f) {
+template <typename F> static bool throws_bad_alloc(F f) {
   try {
     f();
   } catch (const std::bad_alloc&) {
@@ -89,7 +89,7 @@ static void no_memory_throws() {
   CHECK(throws_bad_alloc([&] { ::operator delete(::operator new(huge)); }));
   CHECK(throws_bad_alloc([&] { ::operator delete[](::operator new[](huge)); }));
   CHECK(throws_bad_alloc([&] {
-    ::operator delete(::operator new(huge, std::align_val_t{64}), std::align_val_t{64});
+    ::operator delete (::operator new (huge, std::align_val_t{64}), std::align_val_t{64});
   }));
   CHECK(throws_bad_alloc([&] { mi_free(mi_new(huge)); }));
   CHECK(throws_bad_alloc([&] { mi_free(mi_new_n(huge, 16)); }));
@@ -100,7 +100,7 @@ static void no_memory_throws() {
   }));
   CHECK(::operator new(huge, std::nothrow) == nullptr);
   CHECK(::operator new[](huge, std::nothrow) == nullptr);
-  CHECK(::operator new(huge, std::align_val_t{64}, std::nothrow) == nullptr);
+  CHECK(::operator new (huge, std::align_val_t{64}, std::nothrow) == nullptr);
 }
 
 static int handler_calls = 0;
@@ -111,9 +111,7 @@ static void give_up_at_three() {
 
 struct handler_error {};
 
-static void throw_something() {
-  throw handler_error();
-}
+static void throw_something() { throw handler_error(); }
 
 static void handlers_are_called() {
   const std::size_t huge = opaque(SIZE_MAX / 2);
@@ -127,7 +125,7 @@ static void handlers_are_called() {
   CHECK(handler_calls == 3);
   std::set_new_handler(&give_up_at_three);
   handler_calls = 0;
-  CHECK(mi_new_n(huge, 16) == nullptr);  // the product overflows: the handler runs once
+  CHECK(mi_new_n(huge, 16) == nullptr); // the product overflows: the handler runs once
   CHECK(handler_calls == 1);
   std::set_new_handler(&throw_something);
   bool is_caught = false;
@@ -159,6 +157,13 @@ static void containers_work() {
 }
 
 int main() {
+  void* const p = ::operator new(10);
+  const bool is_ours = ::is_ours(p, 10);
+  ::operator delete(p);
+  if (!is_ours) {
+    std::printf("this build does not replace operator new\n");
+    return 0;
+  }
   all_forms();
   no_memory_throws();
   handlers_are_called();

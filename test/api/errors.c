@@ -146,8 +146,8 @@ static int no_memory(void) {
 static const struct misuse_s {
   const char* name;
   int (*run)(void);
-  const char* message;   // with %s where the address stands
-  const char* summary;   // printed at the end when it happened again, or NULL
+  const char* message; // with %s where the address stands
+  const char* summary; // printed at the end when it happened again, or NULL
 } misuses[] = {
     {"free_stack", &free_stack, "mimalloc: error: invalid pointer: %s in free", NULL},
     {"free_static", &free_static, "mimalloc: error: invalid pointer: %s in free", NULL},
@@ -161,13 +161,14 @@ static const struct misuse_s {
     {"free_inside_of_another_thread", &free_inside_of_another_thread,
      "invalid pointer: %s in free: inside a block", NULL},
     {"free_large_twice", &free_large_twice, "mimalloc: error: invalid pointer: %s in free", NULL},
-    {"free_small_twice", &free_small_twice, "mimalloc: error: double free detected of block %s", NULL},
+    {"free_small_twice", &free_small_twice, "mimalloc: error: double free detected of block %s",
+     NULL},
     {"too_large", &too_large, "mimalloc: error: allocation request is too large (",
      "mimalloc: error: allocation request is too large: 3 more of this kind"},
     {"bad_alignment", &bad_alignment, "mimalloc: error: invalid alignment: 24",
      "mimalloc: error: invalid alignment: 2 more of this kind"},
-    {"no_memory", &no_memory, "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)",
-     NULL},
+    {"no_memory", &no_memory,
+     "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)", NULL},
 };
 #define MISUSE_COUNT (sizeof(misuses) / sizeof(misuses[0]))
 

@@ -12,9 +12,7 @@
 
 static size_t sink;
 
-static void use(const void* p) {
-  sink += (size_t)(uintptr_t)p;
-}
+static void use(const void* p) { sink += (size_t)(uintptr_t)p; }
 
 static void on_output(const char* text, void* arg) {
   (void)arg;
@@ -33,7 +31,7 @@ static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
 
 static int local_object;
 
-#define CALL(name, expression) \
+#define CALL(name, expression)                                                                     \
   static void call_##name(void) { expression; }
 
 CALL(malloc, use(mi_malloc(100)))
@@ -144,37 +142,118 @@ CALL(option_set_enabled_default, mi_option_set_enabled_default(mi_option_verbose
 CALL(options_print, mi_options_print())
 CALL(options_print_out, mi_options_print_out(&on_output, NULL))
 
-#define ENTRY(name) {#name, &call_##name}
+#define ENTRY(name)                                                                                \
+  { #name, &call_##name }
 static const struct {
   const char* name;
   void (*call)(void);
 } calls[] = {
-    ENTRY(malloc), ENTRY(malloc_large), ENTRY(malloc_zero_size), ENTRY(malloc_too_large),
-    ENTRY(calloc), ENTRY(zalloc), ENTRY(realloc), ENTRY(reallocf), ENTRY(expand), ENTRY(free),
-    ENTRY(free_foreign), ENTRY(malloc_small), ENTRY(zalloc_small), ENTRY(free_small), ENTRY(cfree),
-    ENTRY(free_size), ENTRY(free_aligned), ENTRY(free_size_aligned), ENTRY(rezalloc),
-    ENTRY(recalloc), ENTRY(rezalloc_aligned), ENTRY(rezalloc_aligned_at), ENTRY(recalloc_aligned),
-    ENTRY(recalloc_aligned_at), ENTRY(aligned_recalloc), ENTRY(aligned_offset_recalloc),
-    ENTRY(mallocn), ENTRY(reallocn), ENTRY(malloc_aligned), ENTRY(malloc_aligned_huge),
-    ENTRY(malloc_aligned_at), ENTRY(malloc_aligned_wrong), ENTRY(zalloc_aligned),
-    ENTRY(zalloc_aligned_at), ENTRY(calloc_aligned), ENTRY(calloc_aligned_at),
-    ENTRY(realloc_aligned), ENTRY(realloc_aligned_at), ENTRY(usable_size),
-    ENTRY(usable_size_foreign), ENTRY(good_size), ENTRY(umalloc), ENTRY(uzalloc), ENTRY(ucalloc),
-    ENTRY(umalloc_small), ENTRY(uzalloc_small), ENTRY(umalloc_aligned), ENTRY(uzalloc_aligned),
-    ENTRY(urealloc), ENTRY(ufree), ENTRY(strdup), ENTRY(strndup), ENTRY(mbsdup), ENTRY(wcsdup),
-    ENTRY(realpath), ENTRY(dupenv_s), ENTRY(wdupenv_s), ENTRY(posix_memalign), ENTRY(memalign),
-    ENTRY(aligned_alloc), ENTRY(valloc), ENTRY(pvalloc), ENTRY(reallocarray), ENTRY(reallocarr),
-    ENTRY(malloc_size), ENTRY(malloc_usable_size), ENTRY(malloc_good_size), ENTRY(_expand),
-    ENTRY(new), ENTRY(new_aligned), ENTRY(new_n), ENTRY(new_realloc), ENTRY(new_reallocn),
-    ENTRY(new_nothrow), ENTRY(new_aligned_nothrow), ENTRY(version), ENTRY(process_init),
-    ENTRY(process_done), ENTRY(thread_init), ENTRY(thread_done), ENTRY(thread_set_in_threadpool),
-    ENTRY(collect), ENTRY(collect_force), ENTRY(collect_reduce), ENTRY(process_info),
-    ENTRY(process_info_print), ENTRY(process_info_print_out), ENTRY(register_deferred_free),
-    ENTRY(register_output), ENTRY(register_error), ENTRY(stats_print), ENTRY(stats_print_out),
-    ENTRY(thread_stats_print_out), ENTRY(stats_reset), ENTRY(stats_merge), ENTRY(option_get),
-    ENTRY(option_get_clamp), ENTRY(option_get_size), ENTRY(option_set), ENTRY(option_set_default),
-    ENTRY(option_is_enabled), ENTRY(option_enable), ENTRY(option_disable),
-    ENTRY(option_set_enabled), ENTRY(option_set_enabled_default), ENTRY(options_print),
+    ENTRY(malloc),
+    ENTRY(malloc_large),
+    ENTRY(malloc_zero_size),
+    ENTRY(malloc_too_large),
+    ENTRY(calloc),
+    ENTRY(zalloc),
+    ENTRY(realloc),
+    ENTRY(reallocf),
+    ENTRY(expand),
+    ENTRY(free),
+    ENTRY(free_foreign),
+    ENTRY(malloc_small),
+    ENTRY(zalloc_small),
+    ENTRY(free_small),
+    ENTRY(cfree),
+    ENTRY(free_size),
+    ENTRY(free_aligned),
+    ENTRY(free_size_aligned),
+    ENTRY(rezalloc),
+    ENTRY(recalloc),
+    ENTRY(rezalloc_aligned),
+    ENTRY(rezalloc_aligned_at),
+    ENTRY(recalloc_aligned),
+    ENTRY(recalloc_aligned_at),
+    ENTRY(aligned_recalloc),
+    ENTRY(aligned_offset_recalloc),
+    ENTRY(mallocn),
+    ENTRY(reallocn),
+    ENTRY(malloc_aligned),
+    ENTRY(malloc_aligned_huge),
+    ENTRY(malloc_aligned_at),
+    ENTRY(malloc_aligned_wrong),
+    ENTRY(zalloc_aligned),
+    ENTRY(zalloc_aligned_at),
+    ENTRY(calloc_aligned),
+    ENTRY(calloc_aligned_at),
+    ENTRY(realloc_aligned),
+    ENTRY(realloc_aligned_at),
+    ENTRY(usable_size),
+    ENTRY(usable_size_foreign),
+    ENTRY(good_size),
+    ENTRY(umalloc),
+    ENTRY(uzalloc),
+    ENTRY(ucalloc),
+    ENTRY(umalloc_small),
+    ENTRY(uzalloc_small),
+    ENTRY(umalloc_aligned),
+    ENTRY(uzalloc_aligned),
+    ENTRY(urealloc),
+    ENTRY(ufree),
+    ENTRY(strdup),
+    ENTRY(strndup),
+    ENTRY(mbsdup),
+    ENTRY(wcsdup),
+    ENTRY(realpath),
+    ENTRY(dupenv_s),
+    ENTRY(wdupenv_s),
+    ENTRY(posix_memalign),
+    ENTRY(memalign),
+    ENTRY(aligned_alloc),
+    ENTRY(valloc),
+    ENTRY(pvalloc),
+    ENTRY(reallocarray),
+    ENTRY(reallocarr),
+    ENTRY(malloc_size),
+    ENTRY(malloc_usable_size),
+    ENTRY(malloc_good_size),
+    ENTRY(_expand),
+    ENTRY(new),
+    ENTRY(new_aligned),
+    ENTRY(new_n),
+    ENTRY(new_realloc),
+    ENTRY(new_reallocn),
+    ENTRY(new_nothrow),
+    ENTRY(new_aligned_nothrow),
+    ENTRY(version),
+    ENTRY(process_init),
+    ENTRY(process_done),
+    ENTRY(thread_init),
+    ENTRY(thread_done),
+    ENTRY(thread_set_in_threadpool),
+    ENTRY(collect),
+    ENTRY(collect_force),
+    ENTRY(collect_reduce),
+    ENTRY(process_info),
+    ENTRY(process_info_print),
+    ENTRY(process_info_print_out),
+    ENTRY(register_deferred_free),
+    ENTRY(register_output),
+    ENTRY(register_error),
+    ENTRY(stats_print),
+    ENTRY(stats_print_out),
+    ENTRY(thread_stats_print_out),
+    ENTRY(stats_reset),
+    ENTRY(stats_merge),
+    ENTRY(option_get),
+    ENTRY(option_get_clamp),
+    ENTRY(option_get_size),
+    ENTRY(option_set),
+    ENTRY(option_set_default),
+    ENTRY(option_is_enabled),
+    ENTRY(option_enable),
+    ENTRY(option_disable),
+    ENTRY(option_set_enabled),
+    ENTRY(option_set_enabled_default),
+    ENTRY(options_print),
     ENTRY(options_print_out),
 };
 #define CALL_COUNT (sizeof(calls) / sizeof(calls[0]))
@@ -191,8 +270,8 @@ static void call_first(int argc, char** argv, char** environment) {
   }
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char**, char**) =
-    &call_first;
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char**,
+                                                                              char**) = &call_first;
 
 // If this fails, a program whose first call is this function, made by an early constructor,
 // crashes.
@@ -213,7 +292,7 @@ static void first_call_knows_the_environment(void** state) {
   (void)state;
   static spawn_result_t result;
   const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
-  if (!spawn_self("free_foreign", environment, &result)) skip();  // again in `main`
+  if (!spawn_self("free_foreign", environment, &result)) skip(); // again in `main`
   assert_int_equal(result.exit_status, 0);
   assert_int_equal(spawn_count(&result, "invalid pointer: 0x"), 1);
 }

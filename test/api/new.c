@@ -47,21 +47,13 @@ static void new_nothrow_returns_null(void** state) {
   assert_null(mi_new_aligned_nothrow(100, test_opaque(24)));
 }
 
-static void fail_new(void) {
-  (void)!mi_new(test_opaque(SIZE_MAX / 2));
-}
+static void fail_new(void) { (void)!mi_new(test_opaque(SIZE_MAX / 2)); }
 
-static void fail_new_aligned(void) {
-  (void)!mi_new_aligned(10, test_opaque(24));
-}
+static void fail_new_aligned(void) { (void)!mi_new_aligned(10, test_opaque(24)); }
 
-static void fail_new_n(void) {
-  (void)!mi_new_n(test_opaque(SIZE_MAX / 2), 8);
-}
+static void fail_new_n(void) { (void)!mi_new_n(test_opaque(SIZE_MAX / 2), 8); }
 
-static void fail_new_realloc(void) {
-  (void)!mi_new_realloc(mi_new(10), test_opaque(SIZE_MAX / 2));
-}
+static void fail_new_realloc(void) { (void)!mi_new_realloc(mi_new(10), test_opaque(SIZE_MAX / 2)); }
 
 // If this fails, a program that cannot handle the lack of memory runs on with NULL where it
 // expects an object.

@@ -37,7 +37,7 @@ static const struct {
     {"max_warnings", 32, false},
     {"deprecated_max_segment_reclaim", 10, false},
     {"destroy_on_exit", 0, false},
-    {"arena_reserve", LONG_MIN, true},  // depends on the build
+    {"arena_reserve", LONG_MIN, true}, // depends on the build
     {"arena_purge_mult", 1, false},
     {"deprecated_purge_extend_delay", 1, false},
     {"disallow_arena_alloc", 0, false},
@@ -178,14 +178,14 @@ static void environment_understands_units(void** state) {
     const char* text;
     long kib;
   } cases[] = {
-      {"10K", 10},         {"10k", 10},
-      {"10KB", 10},        {"10KiB", 10},
-      {"10kib", 10},       {"3M", 3 * 1024},
-      {"3MiB", 3 * 1024},  {"3mb", 3 * 1024},
-      {"2G", 2097152},     {"2GiB", 2097152},
-      {"1T", 1073741824},  {"1048576", 1024},
-      {"1025", 2},         {"1", 1},
-      {"0", 0},            {"9999999999T", PTRDIFF_MAX / 1024 + 1},
+      {"10K", 10},        {"10k", 10},
+      {"10KB", 10},       {"10KiB", 10},
+      {"10kib", 10},      {"3M", 3 * 1024},
+      {"3MiB", 3 * 1024}, {"3mb", 3 * 1024},
+      {"2G", 2097152},    {"2GiB", 2097152},
+      {"1T", 1073741824}, {"1048576", 1024},
+      {"1025", 2},        {"1", 1},
+      {"0", 0},           {"9999999999T", PTRDIFF_MAX / 1024 + 1},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     char variable[96];
@@ -198,15 +198,21 @@ static void environment_understands_units(void** state) {
 // program.
 static void environment_garbage_is_reported_and_ignored(void** state) {
   (void)state;
-  const char* const garbage[] = {"abc", "12abc", "1.5", "--5", "-", "+", "0x10", "10 20", "yess",
-                                 "5K", " ", "%s%n", "\xFF\xFE",
-                                 "11111111111111111111111111111111111111111111111111111111111111111111"};
+  const char* const garbage[] = {
+      "abc",      "12abc",
+      "1.5",      "--5",
+      "-",        "+",
+      "0x10",     "10 20",
+      "yess",     "5K",
+      " ",        "%s%n",
+      "\xFF\xFE", "11111111111111111111111111111111111111111111111111111111111111111111"};
   for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
     char variable[160];
     snprintf(variable, sizeof(variable), "MIMALLOC_PURGE_DELAY=%s", garbage[i]);
     assert_int_equal(child_value(variable, "MIMALLOC_SHOW_ERRORS=1", "purge_delay"), 1000);
     assert_int_equal(spawn_count(&result, "mimalloc: warning: environment option "
-                                          "mimalloc_purge_delay has an invalid value."), 1);
+                                          "mimalloc_purge_delay has an invalid value."),
+                     1);
     assert_int_equal(child_value(variable, NULL, "purge_delay"), 1000);
     assert_int_equal(spawn_count(&result, "mimalloc"), 0);
   }
@@ -247,7 +253,8 @@ static void environment_legacy_names(void** state) {
     assert_int_equal(child_value(cases[i].variable, "MIMALLOC_SHOW_ERRORS=1", name), expected);
     assert_int_equal(spawn_count(&result, "is deprecated"), 1);
   }
-  assert_int_equal(child_value("MIMALLOC_RESET_DELAY=77", "MIMALLOC_PURGE_DELAY=88", "purge_delay"), 88);
+  assert_int_equal(child_value("MIMALLOC_RESET_DELAY=77", "MIMALLOC_PURGE_DELAY=88", "purge_delay"),
+                   88);
 }
 
 // If this fails, users believe that an option works which this version does not act on.

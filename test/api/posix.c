@@ -42,7 +42,7 @@ static void memalign_and_aligned_alloc(void** state) {
   (void)state;
   for (size_t alignment = 1; alignment <= TEST_MIB; alignment *= 2) {
     void* const p = mi_memalign(alignment, 100);
-    void* const q = mi_aligned_alloc(alignment, 100);  // 100 is no multiple: accepted all the same
+    void* const q = mi_aligned_alloc(alignment, 100); // 100 is no multiple: accepted all the same
     assert_non_null(p);
     assert_non_null(q);
     assert_true(test_is_aligned(p, alignment));

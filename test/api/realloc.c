@@ -123,7 +123,7 @@ static void realloc_failure_keeps_the_block(void** state) {
     assert_null(mi_recalloc(p, test_opaque(SIZE_MAX / 2), 4));
     assert_null(mi_realloc_aligned(p, test_opaque(SIZE_MAX), 64));
     assert_true(is_kept(p, sizes[i], 9));
-    assert_null(mi_reallocf(p, test_opaque(SIZE_MAX)));  // this one frees
+    assert_null(mi_reallocf(p, test_opaque(SIZE_MAX))); // this one frees
   }
 }
 
@@ -167,9 +167,7 @@ static void realloc_within_the_block_stays(void** state) {
   }
 }
 
-static void* realloc_first(void* arg) {
-  return mi_realloc(arg, 5000);
-}
+static void* realloc_first(void* arg) { return mi_realloc(arg, 5000); }
 
 // If this fails, a thread that starts by enlarging an object it was given crashes.
 static void realloc_is_the_first_call_of_a_thread(void** state) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // strings.c - copies of strings, paths and environment values.
 #if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE  // setenv, MAP_ANONYMOUS
+#define _GNU_SOURCE // setenv, MAP_ANONYMOUS
 #endif
 #include "test_api.h"
 
@@ -35,8 +35,8 @@ static void strdup_copies(void** state) {
 static void strndup_reads_no_further(void** state) {
   (void)state;
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  char* const two = (char*)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* const two =
+      (char*)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_ptr_not_equal(two, MAP_FAILED);
   assert_int_equal(mprotect(two + page, page, PROT_NONE), 0);
   memset(two, 'y', page);

@@ -44,7 +44,8 @@ static void usable_size_of_nothing_is_zero(void** state) {
   assert_int_equal(mi_usable_size(NULL), 0);
   assert_int_equal(mi_malloc_size(NULL), 0);
   assert_int_equal(mi_usable_size(test_opaque_pointer(&local)), 0);
-  assert_int_equal(mi_malloc_usable_size(test_opaque_pointer((void*)(uintptr_t)&check_good_size)), 0);
+  assert_int_equal(mi_malloc_usable_size(test_opaque_pointer((void*)(uintptr_t)&check_good_size)),
+                   0);
   assert_int_equal(mi_usable_size(test_opaque_pointer((void*)(UINTPTR_MAX - 15))), 0);
 }
 

@@ -126,7 +126,7 @@ static void rezalloc_keeps_large_blocks_zero(void** state) {
   assert_non_null(p);
   memset(p, 0x33, size);
   while (size < 40 * TEST_MIB) {
-    void* const barrier = mi_malloc(TEST_MIB);  // so that growing in place does not always work
+    void* const barrier = mi_malloc(TEST_MIB); // so that growing in place does not always work
     make_dirty(3 * TEST_MIB);
     const size_t larger = size + size / 2;
     p = (unsigned char*)mi_rezalloc(p, larger);

@@ -32,8 +32,8 @@ static bool spawn_collect(pid_t child, int fd, spawn_result_t* result) {
   for (;;) {
     const size_t room = SPAWN_OUTPUT_MAX - 1 - result->length;
     char sink[1024];
-    const ssize_t got = room > 0 ? read(fd, result->output + result->length, room)
-                                 : read(fd, sink, sizeof(sink));
+    const ssize_t got =
+        room > 0 ? read(fd, result->output + result->length, room) : read(fd, sink, sizeof(sink));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     if (room > 0) result->length += (size_t)got;

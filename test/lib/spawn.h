@@ -12,10 +12,10 @@
 #define SPAWN_OUTPUT_MAX 65536
 
 typedef struct spawn_result_s {
-  int exit_status;                  // -1 when a signal ended the child
-  int signal;                       // 0 when it exited
+  int exit_status; // -1 when a signal ended the child
+  int signal; // 0 when it exited
   size_t length;
-  char output[SPAWN_OUTPUT_MAX];    // standard output and error, terminated
+  char output[SPAWN_OUTPUT_MAX]; // standard output and error, terminated
 } spawn_result_t;
 
 // Runs this program with `argument`, and `environment` (a NULL-terminated list of "NAME=value",

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// messages.c - callbacks for output, errors and deferred frees, and the reports for people.
+#include "spawn.h"
+#include "test_api.h"
+
+#include <pthread.h>
+
+static spawn_result_t result;
+
+typedef struct sink_s {
+  size_t calls;
+  size_t longest_line;
+  bool has_partial_line;
+  char text[32768];
+} sink_t;
+
+static sink_t sink;
+
+static void collect_text(const char* text, void* arg) {
+  sink_t* const to = (sink_t*)arg;
+  const size_t length = strlen(text);
+  to->calls++;
+  if (length == 0 || text[length - 1] != '\n') to->has_partial_line = true;
+  if (length > to->longest_line) to->longest_line = length;
+  if (strlen(to->text) + length < sizeof(to->text)) strcat(to->text, text);
+}
+
+static void clear_sink(void) { memset(&sink, 0, sizeof(sink)); }
+
+// If this fails, the report at the end of a program is unreadable, or breaks programs that show
+// it line by line.
+static void stats_print_gives_whole_lines(void** state) {
+  (void)state;
+  clear_sink();
+  void* const p = mi_malloc(3000000);
+  mi_stats_print_out(&collect_text, &sink);
+  mi_free(p);
+  assert_true(sink.calls > 10);
+  assert_true(sink.longest_line < 256);
+  assert_false(sink.has_partial_line);
+  assert_int_equal(strncmp(sink.text, "subproc 0\n", 10), 0);
+  const char* const labels[] = {
+      "\n blocks ",      "\n  binned    :", "\n  huge      :",       "\n pages ",
+      "\n arenas ",      "\n  reserved  :", "\n  committed :",       "\n process ",
+      "\n  threads   :", "\n  elapsed   :", "\n  process   : user: "};
+  for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+    if (strstr(sink.text, labels[i]) == NULL) fail_msg("no \"%s\" in:\n%s", labels[i], sink.text);
+  }
+  clear_sink();
+  mi_thread_stats_print_out(&collect_text, &sink);
+  assert_true(sink.calls > 10);
+  clear_sink();
+  mi_process_info_print_out(&collect_text, &sink);
+  assert_non_null(strstr(sink.text, "peak rss: "));
+  mi_stats_reset();
+  mi_stats_merge();
+}
+
+// If this fails, what a program reads about its own memory use is nonsense.
+static void process_info_tells_the_truth(void** state) {
+  (void)state;
+  size_t elapsed, user, system, rss, peak_rss, commit, peak_commit, faults;
+  mi_process_info(&elapsed, &user, &system, &rss, &peak_rss, &commit, &peak_commit, &faults);
+  const size_t size = 48 * TEST_MIB;
+  char* const p = (char*)mi_malloc(size);
+  assert_non_null(p);
+  memset(p, 1, size);
+  size_t rss2, peak2, commit2, peak_commit2;
+  mi_process_info(NULL, NULL, NULL, &rss2, &peak2, &commit2, &peak_commit2, NULL);
+  assert_true(rss2 >= rss + size / 10 * 9);
+  assert_true(peak2 >= size);
+  assert_true(commit2 >= size);
+  assert_true(peak_commit2 >= commit2);
+  mi_free(p);
+  mi_collect(true);
+  size_t rss3;
+  mi_process_info(NULL, NULL, NULL, &rss3, NULL, NULL, NULL, NULL);
+  assert_true(rss3 <= rss2 - size / 10 * 9);
+  mi_process_info(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+}
+
+// If this fails, a program that asks for messages in its own log does not get them, or gets half
+// of them.
+static void registered_output_gets_messages(void** state) {
+  (void)state;
+  clear_sink();
+  mi_option_set(mi_option_show_errors, 1);
+  mi_register_output(&collect_text, &sink);
+  assert_null(mi_malloc_aligned(16, test_opaque(24)));
+  assert_non_null(strstr(sink.text, "mimalloc: error: invalid alignment: 24"));
+  assert_false(sink.has_partial_line);
+  mi_register_output(NULL, NULL);
+  const size_t calls = sink.calls;
+  assert_null(mi_malloc_aligned(16, test_opaque(24)));
+  assert_int_equal(sink.calls, calls);
+  mi_option_set(mi_option_show_errors, 0);
+}
+
+static int register_late(void) {
+  int local = 0;
+  mi_free(test_opaque_pointer(&local));
+  mi_register_output(&collect_text, &sink);
+  printf("received: %s", sink.text);
+  return 0;
+}
+
+// If this fails, what was said before a program registered its log is not in it.
+static void registered_output_gets_earlier_messages(void** state) {
+  (void)state;
+  const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", "MIMALLOC_PURGE_DELAY=x", NULL};
+  if (!spawn_self("register_late", environment, &result)) skip();
+  assert_int_equal(result.exit_status, 0);
+  const char* const at = strstr(result.output, "received: mimalloc: warning: environment option");
+  assert_non_null(at);
+  assert_non_null(strstr(at, "mimalloc: error: invalid pointer: "));
+}
+
+static void* make_error(void* arg) {
+  (void)arg;
+  mi_free(test_opaque_pointer(&result));
+  return NULL;
+}
+
+static int other_thread_errors(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, &make_error, NULL) != 0) return 1;
+  pthread_join(thread, NULL);
+  return 0;
+}
+
+// If this fails, messages of several threads cannot be told apart.
+static void messages_name_the_thread(void** state) {
+  (void)state;
+  const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
+  if (!spawn_self("other_thread_errors", environment, &result)) skip();
+  assert_int_equal(spawn_count(&result, "mimalloc: error: thread 0x"), 1);
+}
+
+static int last_error;
+static size_t error_calls;
+
+static void on_error(int err, void* arg) {
+  assert_ptr_equal(arg, &last_error);
+  last_error = err;
+  error_calls++;
+  mi_free(mi_malloc(100)); // a handler may allocate
+  errno = 1;
+}
+
+// If this fails, programs that react to errors of the allocator are not told, or told the wrong
+// kind.
+static void registered_error_function_gets_codes(void** state) {
+  (void)state;
+  int local = 0;
+  mi_register_error(&on_error, &last_error);
+  errno = 4711;
+  mi_free(test_opaque_pointer(&local));
+  assert_int_equal(last_error, EINVAL);
+  assert_int_equal(errno, 4711);
+  assert_null(mi_malloc(test_opaque(SIZE_MAX)));
+  assert_int_equal(last_error, EOVERFLOW);
+  assert_int_equal(errno, ENOMEM);
+  assert_null(mi_malloc_aligned(10, test_opaque(3)));
+  assert_int_equal(last_error, EOVERFLOW);
+  assert_int_equal(errno, EINVAL);
+  assert_null(mi_malloc(test_opaque((size_t)1 << 60)));
+  assert_int_equal(last_error, ENOMEM);
+  assert_int_equal(error_calls, 4);
+  mi_register_error(NULL, NULL);
+  mi_free(test_opaque_pointer(&local));
+  assert_int_equal(error_calls, 4);
+}
+
+static size_t deferred_calls, deferred_forced, deferred_depth;
+static unsigned long long deferred_beat;
+
+static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
+  assert_ptr_equal(arg, &deferred_calls);
+  assert_int_equal(deferred_depth, 0);
+  assert_true(heartbeat > deferred_beat);
+  deferred_beat = heartbeat;
+  deferred_depth++;
+  deferred_calls++;
+  if (force) deferred_forced++;
+  for (size_t i = 0; i < 2000; i++) mi_free(mi_malloc(i * 10));
+  mi_collect(false);
+  deferred_depth--;
+}
+
+// If this fails, language run-times that free in batches never do, or do so inside themselves.
+static void deferred_free_is_called(void** state) {
+  (void)state;
+  enum { COUNT = 300000 };
+  mi_register_deferred_free(&on_deferred, &deferred_calls);
+  mi_collect(false);
+  assert_int_equal(deferred_calls, 1);
+  assert_int_equal(deferred_forced, 0);
+  mi_collect(true);
+  assert_int_equal(deferred_calls, 2);
+  assert_int_equal(deferred_forced, 1);
+  static void* p[COUNT];
+  for (size_t i = 0; i < COUNT; i++) p[i] = mi_malloc(64 + i % 128);
+  for (size_t i = 0; i < COUNT; i++) mi_free(p[i]);
+  assert_true(deferred_calls > 2);
+  mi_register_deferred_free(NULL, NULL);
+  const size_t calls = deferred_calls;
+  mi_collect(true);
+  assert_int_equal(deferred_calls, calls);
+}
+
+static int nothing(void) {
+  mi_free(mi_malloc(100));
+  return 0;
+}
+
+// If this fails, users cannot see statistics without changing the program.
+static void show_stats_prints_at_the_end(void** state) {
+  (void)state;
+  const char* const shown[] = {"MIMALLOC_SHOW_STATS=1", NULL};
+  if (!spawn_self("nothing", shown, &result)) skip();
+  assert_int_equal(result.exit_status, 0);
+  assert_int_equal(spawn_count(&result, "subproc 0\n"), 1);
+  assert_int_equal(spawn_count(&result, "option '"), 0);
+  const char* const verbose[] = {"MIMALLOC_VERBOSE=1", NULL};
+  if (!spawn_self("nothing", verbose, &result)) skip();
+  assert_int_equal(spawn_count(&result, "subproc 0\n"), 1);
+  assert_int_equal(spawn_count(&result, "option 'show_errors': 0\n"), 1);
+  if (!spawn_self("nothing", NULL, &result)) skip();
+  assert_int_equal(result.length, 0);
+}
+
+// If this fails, calls that may be made more than once do harm.
+static void init_and_done_may_be_repeated(void** state) {
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    mi_process_init();
+    mi_thread_init();
+    void* const p = mi_malloc(100);
+    assert_non_null(p);
+    mi_thread_done();
+    mi_free(p);
+    mi_thread_set_in_threadpool();
+    mi_collect_reduce(1000);
+  }
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    if (strcmp(argv[1], "register_late") == 0) return register_late();
+    if (strcmp(argv[1], "other_thread_errors") == 0) return other_thread_errors();
+    return nothing();
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(stats_print_gives_whole_lines),
+      cmocka_unit_test(process_info_tells_the_truth),
+      cmocka_unit_test(registered_output_gets_messages),
+      cmocka_unit_test(registered_output_gets_earlier_messages),
+      cmocka_unit_test(messages_name_the_thread),
+      cmocka_unit_test(registered_error_function_gets_codes),
+      cmocka_unit_test(deferred_free_is_called),
+      cmocka_unit_test(show_stats_prints_at_the_end),
+      cmocka_unit_test(init_and_done_may_be_repeated),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// figures.h - what the measured programs share: marks for the tracer, and exact memory figures.
+//
+// Nothing here allocates: files of /proc are read into static buffers with plain system calls.
+#ifndef TEST_FIGURES_H
+#define TEST_FIGURES_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIGURES_KIB ((size_t)1024)
+#define FIGURES_MIB (FIGURES_KIB * FIGURES_KIB)
+#define FIGURES_GIB (FIGURES_KIB * FIGURES_MIB)
+
+// A phase that trace.c counts: a breakpoint whose argument is the name, or NULL for its end. Costs
+// no call and no system call of this program. Only for programs that run under trace.c.
+#if defined(__x86_64__)
+static inline void phase(const char* name) {
+  __asm__ volatile("int3" : : "D"(name) : "memory");
+}
+#endif
+
+// The compiler must believe that `p` is used.
+static inline void figures_keep(void* p) {
+  __asm__ volatile("" : : "r"(p) : "memory");
+}
+
+// xorshift64* (Marsaglia 2003, Vigna 2016).
+static inline uint64_t figures_random(uint64_t* state) {
+  uint64_t x = *state;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  *state = x;
+  return x * UINT64_C(2685821657736338717);
+}
+
+// The value of "Name:  123 kB" in a file of /proc, in KiB; ends the program when it is not there.
+static inline size_t figures_proc_kib(const char* path, const char* name) {
+  static char text[16384];
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  size_t length = 0;
+  for (ssize_t n; fd >= 0 && (n = read(fd, text + length, sizeof(text) - 1 - length)) > 0;) {
+    length += (size_t)n;
+  }
+  if (fd >= 0) close(fd);
+  text[length] = 0;
+  const char* at = strstr(text, name);
+  if (at == NULL) {
+    fprintf(stderr, "%s is not in %s\n", name, path);
+    _exit(2);
+  }
+  return strtoul(at + strlen(name), NULL, 10);
+}
+
+// Resident memory of this process in KiB, counted page by page by the kernel.
+static inline size_t figures_rss_kib(void) {
+  return figures_proc_kib("/proc/self/smaps_rollup", "\nRss:");
+}
+
+// Lines of /proc/self/maps.
+static inline size_t figures_map_count(void) {
+  static char text[65536];
+  size_t count = 0;
+  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  for (ssize_t n; (n = read(fd, text, sizeof(text))) > 0;) {
+    for (ssize_t i = 0; i < n; i++) count += text[i] == '\n';
+  }
+  close(fd);
+  return count;
+}
+
+// Write every byte. The compiler must not leave it out.
+static inline void figures_fill(void* p, size_t size) {
+  memset(p, 0x5a, size);
+  figures_keep(p);
+}
+
+#endif

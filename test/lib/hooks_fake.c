@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// hooks_fake.c - see hooks_fake.h. Part of every unit test, in the place of the layer above the core.
+#include "hooks_fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/state.h"
+
+hooks_fake_t hooks_fake;
+
+// The promise of hooks.h: a user's function may call anything, so no lock may be held.
+static void check_no_lock(void) {
+  if (hooks_fake.is_lock_allowed) return;
+  if (mi_atomic_load_relaxed(&mi_state.thread_lock.word) != 0 ||
+      mi_atomic_load_relaxed(&mi_state.arena_lock.word) != 0 ||
+      mi_atomic_load_relaxed(&mi_state.purge_lock.word) != 0) {
+    fprintf(stderr, "hooks_fake: a hook is called while a lock is held\n");
+    abort();
+  }
+}
+
+MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
+                               size_t size) {
+  check_no_lock();
+  hooks_fake.error_count++;
+  hooks_fake.count[kind]++;
+  hooks_fake.kind = kind;
+  hooks_fake.where = where;
+  hooks_fake.p = p;
+  hooks_fake.size = size;
+  if (hooks_fake.on_error != NULL) hooks_fake.on_error();
+}
+
+MI_INTERNAL void mi_hook_verbose(const char* format, ...) {
+  (void)format;
+  check_no_lock();
+}
+
+MI_INTERNAL void mi_hook_warning(const char* format, ...) {
+  (void)format;
+  check_no_lock();
+  hooks_fake.warning_count++;
+}
+
+MI_INTERNAL void mi_hook_load_options(void) {
+  check_no_lock();
+  if (hooks_fake.on_load_options != NULL) hooks_fake.on_load_options();
+}
+
+MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
+  (void)is_forced;
+  check_no_lock();
+  hooks_fake.deferred_count++;
+  hooks_fake.heartbeat = heartbeat;
+  if (hooks_fake.on_deferred_free != NULL) hooks_fake.on_deferred_free();
+}

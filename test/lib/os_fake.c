@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: MIT
+// os_fake.c - see os_fake.h. Part of every unit test, in the place of os/os.c.
+//
+// O1  `ranges` is sorted by address, ranges do not overlap, and neighbours that a kernel would merge
+//     are merged: same state, same advice, same origin.
+// O2  memory outside COMMITTED ranges is inaccessible; memory that is mapped afresh reads as zero.
+//
+// All state is under one mutex: several threads of a test may call. Page sizes above that of the
+// machine are pretended: the rules above are checked with the pretended size.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#include "os_fake.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "os/lock.h"
+
+#define RANGE_MAX 65536
+#define RANGE_ORIGIN_MAPPED 0
+
+typedef enum range_advice_e { ADVICE_NONE, ADVICE_HUGE, ADVICE_SMALL } range_advice_t;
+
+typedef struct range_s {
+  uint8_t* start;
+  uint8_t* end;
+  os_fake_state_t state;
+  range_advice_t advice;
+  size_t origin;  // moved mappings differ from all others and do not merge
+} range_t;
+
+os_fake_t os_fake;
+
+static range_t ranges[RANGE_MAX];
+static size_t range_count;
+static size_t next_origin = RANGE_ORIGIN_MAPPED + 1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t exit_key;
+static bool has_exit_key;
+
+static _Noreturn void misuse(const char* what, const void* start, size_t size) {
+  fprintf(stderr, "os_fake: %s: %p, %zu bytes\n", what, start, size);
+  abort();
+}
+
+// -- the list of ranges --
+
+// Index of the first range that ends behind `p`.
+static size_t range_find(const uint8_t* p) {
+  size_t low = 0;
+  size_t high = range_count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (ranges[middle].end > p) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+static void range_insert(size_t i, range_t range) {
+  if (range_count == RANGE_MAX) misuse("too many mappings", range.start, 0);
+  memmove(&ranges[i + 1], &ranges[i], (range_count - i) * sizeof(range_t));
+  ranges[i] = range;
+  range_count++;
+}
+
+static void range_remove(size_t i, size_t count) {
+  memmove(&ranges[i], &ranges[i + count], (range_count - i - count) * sizeof(range_t));
+  range_count -= count;
+}
+
+// Make `p` a boundary of ranges.
+static void range_split(uint8_t* p) {
+  const size_t i = range_find(p);
+  if (i == range_count || ranges[i].start >= p) return;
+  range_t upper = ranges[i];
+  upper.start = p;
+  ranges[i].end = p;
+  range_insert(i + 1, upper);
+}
+
+static bool range_can_merge(const range_t* a, const range_t* b) {
+  return a->end == b->start && a->state == b->state && a->advice == b->advice &&
+         a->origin == b->origin;
+}
+
+static size_t range_bytes(os_fake_state_t state, const uint8_t* start, const uint8_t* end) {
+  size_t bytes = 0;
+  for (size_t i = range_find(start); i < range_count && ranges[i].start < end; i++) {
+    if (ranges[i].state < state) continue;
+    const uint8_t* const from = ranges[i].start > start ? ranges[i].start : start;
+    const uint8_t* const to = ranges[i].end < end ? ranges[i].end : end;
+    bytes += (size_t)(to - from);
+  }
+  return bytes;
+}
+
+static void range_account(const uint8_t* start, const uint8_t* end, bool is_added) {
+  const size_t mapped = range_bytes(OS_FAKE_RESERVED, start, end);
+  const size_t committed = range_bytes(OS_FAKE_COMMITTED, start, end);
+  os_fake.mapped = is_added ? os_fake.mapped + mapped : os_fake.mapped - mapped;
+  os_fake.committed = is_added ? os_fake.committed + committed : os_fake.committed - committed;
+}
+
+// Replace what is in the range of `now`; the state UNMAPPED leaves a hole.
+static void range_set(range_t now) {
+  range_account(now.start, now.end, false);
+  range_split(now.start);
+  range_split(now.end);
+  const size_t first = range_find(now.start);
+  size_t last = first;
+  while (last < range_count && ranges[last].start < now.end) last++;
+  range_remove(first, last - first);
+  if (now.state == OS_FAKE_UNMAPPED) return;
+  range_insert(first, now);
+  range_account(now.start, now.end, true);
+  if (first + 1 < range_count && range_can_merge(&ranges[first], &ranges[first + 1])) {
+    ranges[first].end = ranges[first + 1].end;
+    range_remove(first + 1, 1);
+  }
+  if (first > 0 && range_can_merge(&ranges[first - 1], &ranges[first])) {
+    ranges[first - 1].end = ranges[first].end;
+    range_remove(first, 1);
+  }
+}
+
+// Apply a change to every range inside, which keep what they do not change.
+static void range_change(uint8_t* start, size_t size, int state, int advice) {
+  uint8_t* const end = start + size;
+  uint8_t* p = start;
+  while (p < end) {
+    range_t now = ranges[range_find(p)];
+    now.start = p;
+    now.end = now.end < end ? now.end : end;
+    if (state >= 0) now.state = (os_fake_state_t)state;
+    if (advice >= 0) now.advice = (range_advice_t)advice;
+    p = now.end;
+    range_set(now);
+  }
+}
+
+// Lowest place for a mapping, or `hint` when that is free. NULL: the reserve is full.
+static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
+  uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
+  if (hint >= os_fake.reserve && hint < end && size <= (size_t)(end - hint) &&
+      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_RESERVED, hint, hint + size) == 0) {
+    return hint;
+  }
+  if (hint != NULL) os_fake.hint_missed++;
+  uint8_t* p = (uint8_t*)mi_bits_align_up((uintptr_t)os_fake.reserve, alignment);
+  for (size_t i = 0; p < end && size <= (size_t)(end - p); i++) {
+    while (i < range_count && ranges[i].end <= p) i++;
+    if (i == range_count || (ranges[i].start >= p && size <= (size_t)(ranges[i].start - p))) {
+      return p;
+    }
+    p = (uint8_t*)mi_bits_align_up((uintptr_t)ranges[i].end, alignment);
+  }
+  return NULL;
+}
+
+// -- counting, failing, checking --
+
+static bool is_due(size_t* countdown) {
+  if (*countdown == 0) return false;
+  if (*countdown == 1 && os_fake.is_failing_on) return true;
+  return --*countdown == 0;
+}
+
+// Called with the lock held. True: the call must fail.
+static bool enter_call(os_fake_call_t call, void* start, size_t size) {
+  os_fake.count[call]++;
+  bool is_failed = false;
+  if (call < OS_FAKE_FALLIBLE) {
+    os_fake.fallible_count++;
+    const bool is_one = is_due(&os_fake.fail_at[call]);
+    const bool is_any = is_due(&os_fake.fail_at[OS_FAKE_FALLIBLE]);
+    is_failed = is_one || is_any;
+  }
+  const os_fake_entry_t entry = {call, (uint8_t*)start, size, is_failed};
+  os_fake.log[os_fake.log_count++ % OS_FAKE_LOG_SIZE] = entry;
+  return is_failed;
+}
+
+static void check_range(const char* what, const void* start, size_t size,
+                        os_fake_state_t lowest_state) {
+  const uint8_t* const p = (const uint8_t*)start;
+  if (size == 0 || size % os_fake.page_size != 0) misuse("size not in pages", start, size);
+  if ((uintptr_t)start % os_fake.page_size != 0) misuse("start not at a page", start, size);
+  if (range_bytes(lowest_state, p, p + size) != size) misuse(what, start, size);
+}
+
+static void real_protect(void* start, size_t size, int protection) {
+  if (mprotect(start, size, protection) != 0) misuse("the machine refuses access", start, size);
+}
+
+static void real_discard(void* start, size_t size) {
+  if (madvise(start, size, MADV_DONTNEED) != 0) misuse("the machine keeps memory", start, size);
+}
+
+static bool is_over_limit(size_t size, bool is_read_write) {
+  if (is_read_write && !os_fake.has_overcommit &&
+      os_fake.committed + size > os_fake.commit_limit) {
+    return true;
+  }
+  return false;
+}
+
+// -- the contract --
+
+void os_fake_start(size_t page_size, size_t reserve_size) {
+  memset(&os_fake, 0, sizeof(os_fake));
+  os_fake.page_size = page_size;
+  os_fake.has_overcommit = true;
+  os_fake.has_move = true;
+  os_fake.commit_limit = SIZE_MAX;
+  os_fake.now_ms = 1000000;
+  os_fake.random = 42;
+  os_fake.reserve_size = reserve_size != 0 ? reserve_size : OS_FAKE_RESERVE_DEFAULT;
+  const size_t size = os_fake.reserve_size + MI_WINDOW_SIZE;
+  // The same addresses in every run, where that is possible.
+  void* const p = mmap((void*)(uintptr_t)0x200000000000, size, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) misuse("no address space", NULL, size);
+  madvise(p, size, MADV_NOHUGEPAGE);  // so that what is resident was touched
+  os_fake.reserve = (uint8_t*)mi_bits_align_up((uintptr_t)p, MI_WINDOW_SIZE);
+}
+
+MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
+  if (os_fake.page_size == 0) misuse("os_fake_start was not called", NULL, 0);
+  info->page_size = os_fake.page_size;
+  info->address_bits = MI_ADDRESS_BITS;
+  info->has_overcommit = os_fake.has_overcommit;
+  info->has_address_limit = os_fake.has_address_limit;
+  info->address_limit = os_fake.address_limit;
+  info->is_setuid = os_fake.is_setuid;
+}
+
+MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
+  pthread_mutex_lock(&lock);
+  uint8_t* p = NULL;
+  if (size % os_fake.page_size != 0 || size == 0) misuse("map: size not in pages", hint, size);
+  if (!mi_bits_is_power_of_two(alignment) || alignment < os_fake.page_size) {
+    misuse("map: alignment", hint, alignment);
+  }
+  const bool is_read_write = access == MI_OS_READ_WRITE;
+  const bool is_failed = enter_call(OS_FAKE_MAP, hint, size);
+  const bool is_too_large =
+      (os_fake.map_limit != 0 && size > os_fake.map_limit) ||
+      (os_fake.has_address_limit && size > os_fake.address_limit - os_fake.mapped);
+  if (!is_failed && !is_too_large && !is_over_limit(size, is_read_write)) {
+    p = range_place((uint8_t*)hint, size, alignment);
+  }
+  if (p != NULL) {
+    const os_fake_state_t state = is_read_write ? OS_FAKE_COMMITTED : OS_FAKE_RESERVED;
+    range_set((range_t){p, p + size, state, ADVICE_NONE, RANGE_ORIGIN_MAPPED});
+    if (is_read_write) real_protect(p, size, PROT_READ | PROT_WRITE);
+  }
+  pthread_mutex_unlock(&lock);
+  return p;
+}
+
+MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("unmap of what is not mapped", start, size, OS_FAKE_RESERVED);
+  const bool is_failed = enter_call(OS_FAKE_UNMAP, start, size);
+  if (!is_failed) {
+    range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_UNMAPPED, ADVICE_NONE, 0});
+    real_discard(start, size);
+    real_protect(start, size, PROT_NONE);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_commit(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("commit of what is not mapped", start, size, OS_FAKE_RESERVED);
+  const uint8_t* const p = (const uint8_t*)start;
+  const size_t more = size - range_bytes(OS_FAKE_COMMITTED, p, p + size);
+  const bool is_failed = enter_call(OS_FAKE_COMMIT, start, size) || is_over_limit(more, true);
+  if (!is_failed) {
+    range_change((uint8_t*)start, size, OS_FAKE_COMMITTED, -1);
+    real_protect(start, size, PROT_READ | PROT_WRITE);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("decommit of what is not mapped", start, size, OS_FAKE_RESERVED);
+  const bool is_failed = enter_call(OS_FAKE_DECOMMIT, start, size);
+  if (!is_failed) {
+    range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_RESERVED, ADVICE_NONE,
+                        RANGE_ORIGIN_MAPPED});
+    real_discard(start, size);
+    real_protect(start, size, PROT_NONE);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_purge(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
+  const bool is_failed = enter_call(OS_FAKE_PURGE, start, size);
+  if (!is_failed) real_discard(start, size);
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+// The system takes every other page at once: the worst it may do.
+MI_INTERNAL int mi_os_reset(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("reset of what is not usable", start, size, OS_FAKE_COMMITTED);
+  const bool is_failed = enter_call(OS_FAKE_RESET, start, size);
+  for (size_t i = 0; !is_failed && i < size; i += 2 * os_fake.page_size) {
+    real_discard((uint8_t*)start + i, os_fake.page_size);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_populate(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("populate of what is not usable", start, size, OS_FAKE_COMMITTED);
+  const bool is_failed = enter_call(OS_FAKE_POPULATE, start, size);
+  for (size_t i = 0; !is_failed && i < size; i += 4096) {
+    volatile uint8_t* const p = (volatile uint8_t*)start + i;
+    *p = *p;
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
+  pthread_mutex_lock(&lock);
+  check_range("advice for what is not mapped", start, size, OS_FAKE_RESERVED);
+  const bool is_failed = enter_call(OS_FAKE_HUGE_PAGES, start, size);
+  if (!is_failed) range_change((uint8_t*)start, size, -1, is_wanted ? ADVICE_HUGE : ADVICE_SMALL);
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+// The target takes over the advice of the source, as a moved mapping does.
+MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
+  check_range("move to what is not usable", to, size, OS_FAKE_COMMITTED);
+  const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || !os_fake.has_move;
+  if (!is_failed) {
+    real_discard(to, size);
+    for (size_t i = 0; i < size; i += os_fake.page_size) {
+      if (os_fake_resident((uint8_t*)from + i, os_fake.page_size) == 0) continue;
+      memcpy((uint8_t*)to + i, (uint8_t*)from + i, os_fake.page_size);
+    }
+    real_discard(from, size);
+    range_t now = ranges[range_find((uint8_t*)from)];
+    now.start = (uint8_t*)to;
+    now.end = (uint8_t*)to + size;
+    now.origin = next_origin++;
+    range_set(now);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_remap(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  check_range("remap of what is not mapped", start, size, OS_FAKE_RESERVED);
+  const bool is_failed = enter_call(OS_FAKE_REMAP, start, size);
+  if (!is_failed) {
+    range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_COMMITTED, ADVICE_NONE,
+                        RANGE_ORIGIN_MAPPED});
+    real_protect(start, size, PROT_READ | PROT_WRITE);
+    real_discard(start, size);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL uint64_t mi_os_now_ms(void) {
+  pthread_mutex_lock(&lock);
+  enter_call(OS_FAKE_CLOCK, NULL, 0);
+  const uint64_t now = os_fake.now_ms;
+  pthread_mutex_unlock(&lock);
+  return now;
+}
+
+MI_INTERNAL uint64_t mi_os_random(void) {
+  pthread_mutex_lock(&lock);
+  const uint64_t bits = mi_random_mix(++os_fake.random);
+  pthread_mutex_unlock(&lock);
+  return bits;
+}
+
+MI_INTERNAL bool mi_os_is_single_threaded(void) { return os_fake.is_single_threaded; }
+
+MI_INTERNAL const char* mi_os_environment(const char* name) {
+  return os_fake.environment != NULL ? os_fake.environment(name) : NULL;
+}
+
+MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
+  fwrite(text, 1, length, stderr);
+}
+
+MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
+  pthread_mutex_lock(&lock);
+  const bool is_failed = enter_call(OS_FAKE_THREAD_KEY, NULL, 0);
+  if (!is_failed && !has_exit_key) has_exit_key = pthread_key_create(&exit_key, on_exit) == 0;
+  const bool is_done = !is_failed && has_exit_key && pthread_setspecific(exit_key, value) == 0;
+  pthread_mutex_unlock(&lock);
+  return is_done;
+}
+
+MI_INTERNAL void mi_os_thread_key_done(void) {
+  if (has_exit_key) pthread_key_delete(exit_key);
+  has_exit_key = false;
+}
+
+MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  pthread_mutex_lock(&lock);
+  const bool is_failed = enter_call(OS_FAKE_AT_FORK, NULL, 0);
+  if (!is_failed) {
+    os_fake.fork_prepare = prepare;
+    os_fake.fork_parent = parent;
+    os_fake.fork_child = child;
+  }
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
+  memset(usage, 0, sizeof(*usage));
+  usage->rss = os_fake_resident_all();
+}
+
+MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
+
+MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
+  fputs(text, stderr);
+  abort();
+}
+
+MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
+  if (mi_atomic_load_relaxed(word) == value) sched_yield();
+}
+
+MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
+
+// -- questions of tests --
+
+void os_fake_advance_ms(uint64_t ms) {
+  pthread_mutex_lock(&lock);
+  os_fake.now_ms += ms;
+  pthread_mutex_unlock(&lock);
+}
+
+size_t os_fake_calls(os_fake_call_t call) {
+  return call == OS_FAKE_FALLIBLE ? os_fake.fallible_count : os_fake.count[call];
+}
+
+size_t os_fake_resident(const void* start, size_t size) {
+  static _Thread_local unsigned char present[MI_KIB * 64];
+  const size_t real_page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t unit = os_fake.page_size > real_page ? os_fake.page_size : real_page;
+  const size_t step = sizeof(present) * real_page;
+  const uint8_t* const first = (const uint8_t*)mi_bits_align_down((uintptr_t)start, unit);
+  const size_t length = mi_bits_align_up((size_t)((const uint8_t*)start - first) + size, unit);
+  size_t bytes = 0;
+  for (size_t at = 0; at < length; at += step) {
+    const size_t count = mi_bits_min(length - at, step) / real_page;
+    if (mincore((void*)(uintptr_t)(first + at), count * real_page, present) != 0) {
+      misuse("the machine does not tell what is resident", first + at, count * real_page);
+    }
+    for (size_t i = 0; i < count; i += unit / real_page) {
+      bool is_present = false;
+      for (size_t j = 0; j < unit / real_page; j++) is_present |= (present[i + j] & 1) != 0;
+      if (is_present) bytes += unit;
+    }
+  }
+  return bytes;
+}
+
+size_t os_fake_resident_all(void) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < range_count; i++) {
+    if (ranges[i].state != OS_FAKE_COMMITTED) continue;
+    bytes += os_fake_resident(ranges[i].start, (size_t)(ranges[i].end - ranges[i].start));
+  }
+  return bytes;
+}
+
+size_t os_fake_mapping_count(void) { return range_count; }
+
+os_fake_state_t os_fake_state(const void* p) {
+  const size_t i = range_find((const uint8_t*)p);
+  const bool is_inside = i < range_count && ranges[i].start <= (const uint8_t*)p;
+  return is_inside ? ranges[i].state : OS_FAKE_UNMAPPED;
+}
+
+bool os_fake_is_one_mapping(const void* start, size_t size) {
+  const size_t i = range_find((const uint8_t*)start);
+  return i < range_count && ranges[i].start <= (const uint8_t*)start &&
+         ranges[i].end >= (const uint8_t*)start + size;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// os_fake.h - an operating system in a box: the contract of os/os.h and os/lock.h, for unit tests.
+//
+// Memory comes from one reserve of real address space; which part of it is mapped, with which
+// access, and what the last advice was, is tracked in a list of ranges, as a kernel does. A test
+// chooses page size, overcommit and limits, lets calls fail, owns the clock, and asks what happened.
+//
+// Misuse by the allocator ends the process with a message: unmapping what is not mapped, a size
+// that is no multiple of the page size, purging inaccessible memory, and so on.
+#ifndef TEST_OS_FAKE_H
+#define TEST_OS_FAKE_H
+
+#include "os/os.h"
+
+// Calls that are counted; all but the last can fail.
+typedef enum os_fake_call_e {
+  OS_FAKE_MAP,
+  OS_FAKE_UNMAP,
+  OS_FAKE_COMMIT,
+  OS_FAKE_DECOMMIT,
+  OS_FAKE_PURGE,
+  OS_FAKE_RESET,
+  OS_FAKE_POPULATE,
+  OS_FAKE_HUGE_PAGES,
+  OS_FAKE_MOVE,
+  OS_FAKE_REMAP,
+  OS_FAKE_THREAD_KEY,
+  OS_FAKE_AT_FORK,
+  OS_FAKE_FALLIBLE,  // number of the above; as an index: all of them together
+  OS_FAKE_CLOCK = OS_FAKE_FALLIBLE,
+  OS_FAKE_CALL_COUNT,
+} os_fake_call_t;
+
+typedef struct os_fake_entry_s {
+  os_fake_call_t call;
+  uint8_t* start;
+  size_t size;
+  bool is_failed;
+} os_fake_entry_t;
+
+#define OS_FAKE_LOG_SIZE 1024
+#define OS_FAKE_RESERVE_DEFAULT ((size_t)16 << 30)
+
+typedef struct os_fake_s {
+  // -- what a test sets --
+  size_t page_size;
+  bool has_overcommit;
+  bool has_move;             // moving mappings is supported
+  bool is_single_threaded;
+  bool is_setuid;
+  bool has_address_limit;
+  size_t address_limit;      // bytes that may be mapped, when limited
+  size_t commit_limit;       // bytes that may be read-write without overcommit
+  size_t map_limit;          // larger mappings are refused; 0: no limit
+  size_t fail_at[OS_FAKE_CALL_COUNT];  // 1: the next such call fails, 2: the one after; 0: none
+  bool is_failing_on;        // what reached its count fails from then on
+  uint64_t now_ms;
+  uint64_t random;
+  const char* (*environment)(const char* name);
+  // -- what a test reads --
+  size_t count[OS_FAKE_CALL_COUNT];
+  size_t fallible_count;     // of all calls that can fail
+  size_t hint_missed;        // mappings that went elsewhere than their hint said
+  size_t mapped;             // bytes
+  size_t committed;          // bytes that are read-write
+  uint8_t* reserve;          // start of the address range all memory comes from
+  size_t reserve_size;
+  os_fake_entry_t log[OS_FAKE_LOG_SIZE];
+  size_t log_count;          // entries ever made; the log keeps the last ones
+  void (*fork_prepare)(void);
+  void (*fork_parent)(void);
+  void (*fork_child)(void);
+} os_fake_t;
+
+extern os_fake_t os_fake;
+
+// Once per process, before the first use of the allocator. `reserve_size` 0: the default.
+void os_fake_start(size_t page_size, size_t reserve_size);
+
+void os_fake_advance_ms(uint64_t ms);
+
+// Calls of one kind since the start, or all fallible ones together.
+size_t os_fake_calls(os_fake_call_t call);
+
+// Memory that was touched and not given back, in whole pages.
+size_t os_fake_resident(const void* start, size_t size);
+size_t os_fake_resident_all(void);
+
+// Ranges with equal access, advice and origin: what a kernel lists as mappings.
+size_t os_fake_mapping_count(void);
+
+typedef enum os_fake_state_e {
+  OS_FAKE_UNMAPPED = 0,
+  OS_FAKE_RESERVED,
+  OS_FAKE_COMMITTED,
+} os_fake_state_t;
+
+os_fake_state_t os_fake_state(const void* p);
+
+// Whether the range lies in one mapping.
+bool os_fake_is_one_mapping(const void* start, size_t size);
+
+#endif

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// unit.c - see unit.h.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#include "unit.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/arena.h"
+#include "core/bitmap.h"
+#include "core/page.h"
+#include "core/pool.h"
+#include "core/theap.h"
+#include "spawn.h"
+
+// A test that hangs is ended.
+#define UNIT_TIMEOUT_S 60
+
+// -- running --
+
+static void (*unit_body)(void);
+static size_t unit_page_size;
+static size_t unit_reserve_size;
+
+static void unit_child(void) {
+  alarm(UNIT_TIMEOUT_S);
+  os_fake_start(unit_page_size, unit_reserve_size);
+  unit_body();
+  if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_READY) unit_check_valid();
+}
+
+static void unit_run_with(void (*body)(void), size_t page_size, size_t reserve_size) {
+  static spawn_result_t result;
+  unit_body = body;
+  unit_page_size = page_size;
+  unit_reserve_size = reserve_size;
+  if (!spawn_fork(&unit_child, &result)) fail_msg("cannot fork");
+  fputs(result.output, stdout);
+  fflush(stdout);
+  if (result.signal != 0) {
+    fail_msg("page size %zu: ended by signal %d\n%s", page_size, result.signal, result.output);
+  } else if (result.exit_status != 0) {
+    fail_msg("page size %zu:\n%s", page_size, result.output);
+  }
+}
+
+void unit_run(void (*body)(void), size_t reserve_size) { unit_run_with(body, 4096, reserve_size); }
+
+void unit_run_page_sizes(void (*body)(void)) {
+  for (size_t page_size = 4096; page_size <= 64 * MI_KIB && page_size <= MI_SLICE_SIZE;
+       page_size *= 4) {
+    unit_run_with(body, page_size, 0);
+  }
+}
+
+_Noreturn void unit_fail(const char* file, int line, const char* text) {
+  fprintf(stderr, "%s:%d: %s\n", file, line, text);
+  fflush(NULL);
+  _exit(1);
+}
+
+void unit_check_equal(const char* file, int line, const char* text, uint64_t a, uint64_t b) {
+  if (a == b) return;
+  char message[512];
+  snprintf(message, sizeof(message), "%s: %llu and %llu", text, (unsigned long long)a,
+           (unsigned long long)b);
+  unit_fail(file, line, message);
+}
+
+// -- invariants --
+
+// What a walk over all pages finds, to be compared with what theaps and pools know.
+typedef struct unit_census_s {
+  size_t owned;    // pages of classes that somebody owns
+  size_t pooled;   // pages with the POOLED bit
+} unit_census_t;
+
+static bool unit_bit(mi_bitmap_word_t* map, size_t i) { return mi_bitmap_is_all_set(map, i, 1); }
+
+static void unit_check_class_page(mi_page_t* page, unit_census_t* census) {
+  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  check(page->size_class < MI_CLASS_COUNT);
+  check(mi_page_is_valid(page));
+  for (size_t i = 1; i < page->slice_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    check(mi_atomic_load_relaxed(&interior->owner) == MI_OWNER_INTERIOR && interior->first == page);
+  }
+  if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS);  // R1 of remote.c
+  if ((word & MI_REMOTE_OWNED) != 0) census->owned++;
+  if ((word & MI_REMOTE_POOLED) != 0) census->pooled++;
+  const size_t used = mi_page_capacity(page) * page->block_size;
+  if (page->is_zero) {  // P3 of page.c
+    check(unit_is_zero(page->start + used, page->reserved * page->block_size - used));
+  }
+}
+
+// The slices of one page, or one slice in no page. Returns how many slices that were.
+static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* census) {
+  uint8_t* const start = arena->start + i * MI_SLICE_SIZE;
+  mi_page_t* const page = mi_pagemap_slice(start);
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if (owner == MI_OWNER_NONE) {
+    check(unit_bit(arena->free, i));  // A1 of arena.c: else it is lost
+    if (!unit_bit(arena->dirty, i) && os_fake_state(start) == OS_FAKE_COMMITTED &&
+        os_fake_resident(start, MI_SLICE_SIZE) > 0) {
+      check(unit_is_zero(start, MI_SLICE_SIZE));  // A2
+    }
+    if (arena->is_committed || unit_bit(arena->committed, i)) {
+      check(os_fake_state(start) == OS_FAKE_COMMITTED);
+    }
+    return 1;
+  }
+  check(owner != MI_OWNER_INTERIOR && page->start == start && page->slice_count > 0);
+  for (size_t k = 0; k < page->slice_count; k++) {
+    check(!unit_bit(arena->free, i + k));
+    check(arena->is_committed || unit_bit(arena->committed, i + k));
+  }
+  if (mi_page_is_single(page)) {
+    check(owner == MI_OWNER_SINGLE && page->block_size <= page->slice_count * MI_SLICE_SIZE);
+  } else {
+    unit_check_class_page(page, census);
+  }
+  return page->slice_count;
+}
+
+static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
+  size_t free_count = 0;
+  for (size_t i = 0; i < arena->slice_count; i++) free_count += unit_bit(arena->free, i) ? 1 : 0;
+  check_equal(free_count, mi_atomic_load_relaxed(&arena->free_count));
+  for (size_t i = 0; i < arena->slice_count;) {
+    const size_t word = i / MI_WORD_BITS;
+    // Untouched parts of a large arena.
+    if (i % MI_WORD_BITS == 0 && i + MI_WORD_BITS <= arena->slice_count &&
+        mi_atomic_load_relaxed(&arena->free[word]) == UINT64_MAX &&
+        mi_atomic_load_relaxed(&arena->dirty[word]) == 0 &&
+        os_fake_resident(arena->start + i * MI_SLICE_SIZE, MI_WORD_BITS * MI_SLICE_SIZE) == 0) {
+      i += MI_WORD_BITS;
+      continue;
+    }
+    i += unit_check_slice(arena, i, census);
+  }
+}
+
+static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages) {
+  mi_page_t* const current = mi_theap_current(theap, c);
+  size_t listed = 0;
+  for (mi_block_t* b = theap->free[c]; b != NULL; b = b->next) {
+    check(current != NULL && mi_page_block_of(current, b) == b);  // H1 of theap.c
+    check(++listed <= mi_page_capacity(current));
+  }
+  if (current != NULL) {
+    check(current->place == MI_PLACE_CURRENT && current->size_class == c);
+    check(current->count.used > listed && current->theap == theap);
+    (*pages)++;
+  }
+  mi_page_t* before = NULL;
+  for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
+    check(page->place == MI_PLACE_QUEUE && page->size_class == c);  // H2
+    check(page->prev == before && page->theap == theap && mi_page_has_free(page));
+    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
+    const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
+    const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+    check((owner & ~MI_OWNER_SLOW) == id);
+    check(id == MI_OWNER_SHARED || ((owner & MI_OWNER_SLOW) != 0) == mi_page_has_interior(page));
+    before = page;
+    (*pages)++;
+  }
+  check(theap->queue[c].last == before);
+}
+
+// Returns the number of pages it owns.
+static size_t unit_check_theap(mi_theap_t* theap) {
+  size_t pages = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) unit_check_theap_class(theap, c, &pages);
+  check_equal(pages, theap->page_count);  // H4
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page == NULL) continue;
+    check(page->place == MI_PLACE_GUEST && page->local_free != NULL);  // H3
+    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
+    pages++;
+  }
+  return pages;
+}
+
+size_t unit_pool_length(mi_pool_t* pool) {
+  const size_t bits = MI_ADDRESS_BITS - MI_PAGE_SHIFT;
+  const uint64_t head = mi_atomic_load_relaxed(&pool->head) & (((uint64_t)1 << bits) - 1);
+  size_t length = 0;
+  mi_page_t* page = (mi_page_t*)(uintptr_t)(head << MI_PAGE_SHIFT);
+  for (; page != NULL; page = mi_atomic_load_relaxed(&page->pool_next)) {
+    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0);  // L1 of pool.c
+    length++;
+  }
+  return length;
+}
+
+void unit_check_valid(void) {
+  unit_census_t census = {0};
+  MI_FOR_EACH_ARENA(arena) { unit_check_arena(arena, &census); }
+  size_t owned = 0;
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    mi_theap_t* theap = mi_state.theap_bucket[i];
+    for (; theap != NULL; theap = theap->bucket_next) owned += unit_check_theap(theap);
+  }
+  for (mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
+    check(theap->thread_id == 0);
+    owned += unit_check_theap(theap);
+  }
+  check_equal(census.owned, owned);  // else a page is owned by nobody who knows it
+  size_t pooled = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) pooled += unit_pool_length(&mi_state.heap_main.pool[c]);
+  check_equal(census.pooled, pooled);
+}
+
+size_t unit_free_slices(void) {
+  size_t count = 0;
+  MI_FOR_EACH_ARENA(arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
+  return count;
+}
+
+void unit_check_empty(void) {
+  // Pooled pages without a block in use go back when somebody takes them out.
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) check(unit_pool_length(&mi_state.heap_main.pool[c]) == 0);
+  size_t total = 0;
+  MI_FOR_EACH_ARENA(arena) { total += arena->slice_count; }
+  check_equal(unit_free_slices(), total);
+}
+
+// -- small helpers --
+
+uint64_t unit_random(uint64_t* state) {
+  uint64_t x = *state;
+  x ^= x >> 12;
+  x ^= x << 25;
+  x ^= x >> 27;
+  *state = x;
+  return x * UINT64_C(2685821657736338717);
+}
+
+size_t unit_random_below(uint64_t* state, size_t end) {
+  return (size_t)((unit_random(state) >> 11) % end);
+}
+
+static uint8_t unit_byte(size_t tag, size_t i) { return (uint8_t)((mi_random_mix(tag + 1) | 1) + i); }
+
+void unit_fill(void* p, size_t size, size_t tag) {
+  for (size_t i = 0; i < size; i++) ((uint8_t*)p)[i] = unit_byte(tag, i);
+}
+
+bool unit_is_filled(const void* p, size_t size, size_t tag) {
+  for (size_t i = 0; i < size; i++) {
+    if (((const uint8_t*)p)[i] != unit_byte(tag, i)) return false;
+  }
+  return true;
+}
+
+bool unit_is_zero(const void* p, size_t size) {
+  const uint8_t* const s = (const uint8_t*)p;
+  return size == 0 || (s[0] == 0 && memcmp(s, s + 1, size - 1) == 0);
+}
+
+// -- threads --
+
+typedef struct unit_call_s {
+  void (*f)(void* arg);
+  void* arg;
+  pthread_t thread;
+} unit_call_t;
+
+static void* unit_call_run(void* p) {
+  unit_call_t* const call = (unit_call_t*)p;
+  call->f(call->arg);
+  return NULL;
+}
+
+void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size) {
+  unit_call_t call[64];
+  check(count <= 64);
+  const bool was_allowed = hooks_fake.is_lock_allowed;
+  hooks_fake.is_lock_allowed = was_allowed || count > 1;
+  for (size_t i = 0; i < count; i++) {
+    call[i].f = f;
+    call[i].arg = (uint8_t*)arg + i * size;
+    check(pthread_create(&call[i].thread, NULL, &unit_call_run, &call[i]) == 0);
+  }
+  for (size_t i = 0; i < count; i++) pthread_join(call[i].thread, NULL);
+  hooks_fake.is_lock_allowed = was_allowed;
+}
+
+void unit_on_thread(void (*f)(void* arg), void* arg) { unit_on_threads(1, f, arg, 0); }
+
+static void* unit_puppet_run(void* p) {
+  unit_puppet_t* const puppet = (unit_puppet_t*)p;
+  pthread_mutex_lock(&puppet->lock);
+  while (!puppet->is_ended) {
+    if (puppet->f != NULL) {
+      puppet->f(puppet->arg);
+      puppet->f = NULL;
+      pthread_cond_broadcast(&puppet->change);
+    }
+    pthread_cond_wait(&puppet->change, &puppet->lock);
+  }
+  pthread_mutex_unlock(&puppet->lock);
+  return NULL;
+}
+
+void unit_puppet_start(unit_puppet_t* puppet) {
+  memset(puppet, 0, sizeof(*puppet));
+  pthread_mutex_init(&puppet->lock, NULL);
+  pthread_cond_init(&puppet->change, NULL);
+  check(pthread_create(&puppet->thread, NULL, &unit_puppet_run, puppet) == 0);
+}
+
+void unit_puppet_do(unit_puppet_t* puppet, void (*f)(void* arg), void* arg) {
+  pthread_mutex_lock(&puppet->lock);
+  puppet->f = f;
+  puppet->arg = arg;
+  pthread_cond_broadcast(&puppet->change);
+  while (puppet->f != NULL) pthread_cond_wait(&puppet->change, &puppet->lock);
+  pthread_mutex_unlock(&puppet->lock);
+}
+
+void unit_puppet_end(unit_puppet_t* puppet) {
+  pthread_mutex_lock(&puppet->lock);
+  puppet->is_ended = true;
+  pthread_cond_broadcast(&puppet->change);
+  pthread_mutex_unlock(&puppet->lock);
+  pthread_join(puppet->thread, NULL);
+}
+
+typedef struct unit_request_s {
+  size_t size;
+  void* p;
+} unit_request_t;
+
+static void unit_request_malloc(void* arg) {
+  unit_request_t* const request = (unit_request_t*)arg;
+  request->p = mi_malloc(request->size);
+}
+
+void* unit_puppet_malloc(unit_puppet_t* puppet, size_t size) {
+  unit_request_t request = {size, NULL};
+  unit_puppet_do(puppet, &unit_request_malloc, &request);
+  return request.p;
+}
+
+void unit_puppet_free(unit_puppet_t* puppet, void* p) { unit_puppet_do(puppet, &mi_free, p); }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// unit.h - what the unit tests share: each test is a process of its own on the fake system.
+//
+//   // If this fails, ... (what breaks for a user)
+//   UNIT_TEST(module_behaviour) { ... check(...); }
+//
+//   int main(void) {
+//     const struct CMUnitTest tests[] = {cmocka_unit_test(module_behaviour)};
+//     return cmocka_run_group_tests_name("module", tests, NULL, NULL);
+//   }
+//
+// The process-wide state of the allocator starts as it does in a program: all zero. The body runs
+// in a forked child; `check` ends the child and fails the test. When the body returns, the
+// invariants of all structures are checked once more (`unit_check_valid`).
+#ifndef TEST_UNIT_H
+#define TEST_UNIT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "hooks_fake.h"
+#include "mimalloc.h"
+#include "os_fake.h"
+
+// Runs the body in a child: with the smallest page size, or with each that the build supports.
+void unit_run(void (*body)(void), size_t reserve_size);
+void unit_run_page_sizes(void (*body)(void));
+
+#define UNIT_TEST_ON(name, reserve_size)                                  \
+  static void name##_body(void);                                          \
+  static void name(void** state) {                                        \
+    (void)state;                                                          \
+    unit_run(&name##_body, reserve_size);                                 \
+  }                                                                       \
+  static void name##_body(void)
+
+#define UNIT_TEST(name) UNIT_TEST_ON(name, 0)
+
+// With OS pages of 4, 16 and 64 KiB, up to the size of a slice.
+#define UNIT_TEST_PAGE_SIZES(name)                                        \
+  static void name##_body(void);                                          \
+  static void name(void** state) {                                        \
+    (void)state;                                                          \
+    unit_run_page_sizes(&name##_body);                                    \
+  }                                                                       \
+  static void name##_body(void)
+
+_Noreturn void unit_fail(const char* file, int line, const char* text);
+void unit_check_equal(const char* file, int line, const char* text, uint64_t a, uint64_t b);
+
+#define check(e) ((e) ? (void)0 : unit_fail(__FILE__, __LINE__, #e))
+#define check_equal(a, b) \
+  unit_check_equal(__FILE__, __LINE__, #a " == " #b, (uint64_t)(a), (uint64_t)(b))
+
+#define unit_option(name, value) \
+  mi_atomic_store_relaxed(&mi_option_values[MI_OPTION_##name], (long)(value))
+
+// True when nothing is running and every invariant of types.h, page.c, pool.c, theap.c and arena.c
+// holds; else says which one does not, and ends the child.
+void unit_check_valid(void);
+
+// After mi_collect_all(MI_FORCE) with no block in use: every slice is free.
+void unit_check_empty(void);
+
+size_t unit_free_slices(void);
+size_t unit_pool_length(mi_pool_t* pool);
+
+// xorshift64* (Marsaglia 2003, Vigna 2016).
+uint64_t unit_random(uint64_t* state);
+// Below `end`.
+size_t unit_random_below(uint64_t* state, size_t end);
+
+// Fill with a pattern that depends on the tag; look whether it is still there.
+void unit_fill(void* p, size_t size, size_t tag);
+bool unit_is_filled(const void* p, size_t size, size_t tag);
+bool unit_is_zero(const void* p, size_t size);
+
+// -- threads --
+
+// Runs `f(arg)` on a new thread that ends before this returns.
+void unit_on_thread(void (*f)(void* arg), void* arg);
+
+// Runs `f(arg + i * size)` on `count` threads at once.
+void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size);
+
+// A thread that does one thing after the other, as told.
+typedef struct unit_puppet_s {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  void (*f)(void* arg);
+  void* arg;
+  bool is_ended;
+} unit_puppet_t;
+
+void unit_puppet_start(unit_puppet_t* puppet);
+void unit_puppet_do(unit_puppet_t* puppet, void (*f)(void* arg), void* arg);
+void unit_puppet_end(unit_puppet_t* puppet);
+
+// Short forms for what puppets do most.
+void* unit_puppet_malloc(unit_puppet_t* puppet, size_t size);
+void unit_puppet_free(unit_puppet_t* puppet, void* p);
+
+#endif
