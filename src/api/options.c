@@ -47,8 +47,8 @@ typedef enum mi_option_source_e {
 } mi_option_source_t;
 static mi_atomic(uint8_t) mi_option_source[MI_OPTION_COUNT];
 
-// Whether the environment had any option. Relaxed: set-up and the constructor are the only users.
-static mi_atomic(bool) mi_option_is_found;
+// Whether the environment could be read. Relaxed: set-up and the constructor are the only users.
+static mi_atomic(bool) mi_option_is_read;
 
 // -- Parsing --
 
@@ -145,7 +145,8 @@ static bool mi_option_parse(const char* text, mi_option_kind_t kind, long* value
 
 static const char* mi_option_environment(const char* option_name) {
   char name[MI_OPTION_TEXT_MAX];
-  mi_text_format(name, sizeof(name), "mimalloc_%s", option_name);
+  const size_t used = mi_text_append(name, sizeof(name), 0, "mimalloc_");
+  mi_text_append(name, sizeof(name), used, option_name);
   return mi_os_environment(name);
 }
 
@@ -199,15 +200,17 @@ MI_INTERNAL void mi_hook_load_options(void) {
   if (mi_state.os.is_setuid) return;
   // Two rounds: whether warnings are printed depends on options, too.
   uint8_t findings[MI_OPTION_COUNT];
+  bool is_read = mi_os_environment("PATH") != NULL; // nearly every process has one
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
     findings[i] = (uint8_t)mi_option_load(i);
-    if (findings[i] != MI_OPTION_ABSENT) mi_atomic_store_relaxed(&mi_option_is_found, true);
+    if (findings[i] != MI_OPTION_ABSENT) is_read = true;
   }
+  mi_atomic_store_relaxed(&mi_option_is_read, is_read);
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) mi_option_tell(i, (mi_option_finding_t)findings[i]);
 }
 
 MI_INTERNAL void mi_option_load_late(void) {
-  if (!mi_atomic_load_relaxed(&mi_option_is_found)) mi_hook_load_options();
+  if (!mi_atomic_load_relaxed(&mi_option_is_read)) mi_hook_load_options();
 }
 
 // -- Public functions --

@@ -109,9 +109,8 @@ static mi_claim_t mi_arena_claim_existing(size_t count, size_t alignment, mi_run
     if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
       index = mi_arena_claim_in_word(arena, count);
     }
-    if (index == MI_BITMAP_NONE && (count > 1 || alignment > MI_SLICE_SIZE)) {
-      index = mi_arena_claim_across(arena, count, alignment);
-    }
+    // Also when a stale `low_word` hid the slices: `free_count` says that there are some.
+    if (index == MI_BITMAP_NONE) index = mi_arena_claim_across(arena, count, alignment);
     if (index == MI_BITMAP_NONE) continue;
     run->arena = arena;
     run->slice_index = index;

@@ -31,7 +31,7 @@
 #include "sample.h"
 #include "thread.h"
 
-#define MI_CADENCE_CALLS 256
+#define MI_CADENCE_CALLS 1024
 // How often a theap gives up idle pages, when it refills at all.
 #define MI_TICK_MS 500
 // What a theap may hold in idle pages of large classes while it makes another page.

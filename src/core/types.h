@@ -127,7 +127,7 @@ typedef struct mi_page_queue_s {
 } mi_page_queue_t;
 
 #define MI_GUEST_COUNT 4
-#define MI_QUICK_REFILLS 256
+#define MI_QUICK_REFILLS 512
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked.
 struct mi_theap_s {

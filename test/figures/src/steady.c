@@ -4,7 +4,7 @@
 //   steady SIZE [threaded]
 //
 // Some pages full of blocks of one size, of which random ones are freed and allocated anew, round
-// after round. Every fourth block stays for ever, so that no page ever becomes empty. After some
+// after round. Every fourth block and the last stay for ever, so that no page ever becomes empty. After some
 // rounds to warm up, one round is a phase. Prints how many pages were made in it. With "threaded" a
 // second thread has existed before: a control, as then locked instructions must be seen.
 #include <mimalloc.h>
@@ -39,7 +39,7 @@ static void choose(size_t count, size_t changes) {
   memset(is_chosen, 0, count);
   for (size_t i = 0; i < changes;) {
     const uint32_t v = (uint32_t)(figures_random(&state) % count);
-    if (v % 4 == 0 || is_chosen[v]) continue;
+    if (v % 4 == 0 || v + 3 >= count || is_chosen[v]) continue;
     is_chosen[v] = true;
     victim[i++] = v;
   }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// pair.c - pairs of malloc and free in steady state, for callgrind and for trace.c.
+//
+//   pair ROUNDS PATTERN:SIZE...
+//
+// The patterns, a round of each is 100 pairs:
+//   pair     allocate a block, free it
+//   held     the same while every other block of some pages is in use
+//   batch    allocate 100 blocks, then free them in the order of allocation
+//   stack    the same, freed in reverse
+//   replace  of some pages full of blocks, free a random one and allocate another
+// Each one is warmed up, then called as `measured` once with malloc and free, and once with two
+// functions that only return, which is the cost of the loop itself. With ROUNDS 0 that second call
+// is left out, and the rounds are many, between the marks of trace.c.
+#include <mimalloc.h>
+
+#include "figures.h"
+
+#define BATCH 100
+#define BLOCK_MAX 4096
+#define WARM_ROUNDS 40
+
+typedef void* allocate_t(size_t);
+typedef void release_t(void*);
+
+void* empty_allocate(size_t size);
+void empty_release(void* p);
+__asm__(".text\nempty_allocate:\nempty_release:\n  ret\n");
+
+static void* block[BLOCK_MAX];
+static void* batch[BATCH];
+
+void measured(char kind, size_t size, size_t live, size_t rounds, allocate_t* allocate,
+              release_t* release);
+
+__attribute__((noinline, noipa)) void measured(char kind, size_t size, size_t live, size_t rounds,
+                                               allocate_t* allocate, release_t* release) {
+  uint64_t state = 88172645463325252u;
+  for (size_t round = 0; round < rounds; round++) {
+    if (kind == 'p' || kind == 'h') {
+      for (size_t i = 0; i < BATCH; i++) release(allocate(size));
+    } else if (kind == 'r') {
+      for (size_t i = 0; i < BATCH; i++) {
+        const size_t victim = (size_t)((figures_random(&state) >> 32) * live >> 32);
+        release(block[victim]);
+        block[victim] = allocate(size);
+      }
+    } else {
+      for (size_t i = 0; i < BATCH; i++) batch[i] = allocate(size);
+      for (size_t i = 0; i < BATCH; i++) release(batch[kind == 'b' ? i : BATCH - 1 - i]);
+    }
+  }
+}
+
+// The totals of the line "pages : PEAK TOTAL CURRENT" of the statistics.
+static void find_pages(const char* line, void* total) {
+  char peak[16], all[16];
+  if (sscanf(line, " pages : %15s %15s", peak, all) != 2) return;
+  if (strchr(peak, '.') != NULL || strchr(all, '.') != NULL) abort(); // rounded
+  *(long*)total = atol(all);
+}
+
+static long pages(void) {
+  long total = -1;
+  mi_stats_print_out(&find_pages, &total);
+  return total;
+}
+
+static void run(char kind, size_t size, size_t rounds) {
+  size_t live = kind == 'h' || kind == 'r' ? 4 * FIGURES_MIB / size : 0;
+  if (live > BLOCK_MAX) live = BLOCK_MAX;
+  for (size_t i = 0; i < live; i++) block[i] = malloc(size);
+  for (size_t i = 1; kind == 'h' && i < live; i += 2) free(block[i]);
+  measured(kind, size, live, WARM_ROUNDS, malloc, free);
+  if (rounds > 0) {
+    measured(kind, size, live, rounds, malloc, free);
+    measured(kind, size, 0, rounds, empty_allocate, empty_release);
+  } else {
+    const long before = pages();
+#if defined(__x86_64__)
+    phase("pairs");
+    measured(kind, size, live, 5000, malloc, free);
+    phase(NULL);
+#endif
+    printf("made %ld\n", pages() - before);
+  }
+  for (size_t i = 0; i < live; i++) {
+    if (kind == 'r' || i % 2 == 0) free(block[i]);
+  }
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  for (int i = 2; i < argc; i++) {
+    const char* const size = strchr(argv[i], ':');
+    if (size == NULL) return 2;
+    run(argv[i][0], strtoul(size + 1, NULL, 10), strtoul(argv[1], NULL, 10));
+  }
+  return 0;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// pagemap.c - tests of src/core/pagemap.h: M1 to M3, and what no table covers.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/pagemap.h"
+
+static void cover(const void* start, size_t size, bool is_expected) {
+  mi_lock_enter(&mi_state.arena_lock);
+  const bool is_done = mi_pagemap_cover(start, size);
+  mi_lock_leave(&mi_state.arena_lock);
+  check(is_done == is_expected);
+}
+
+// If this fails, free or realloc of a foreign address crashes instead of being reported.
+UNIT_TEST_PAGE_SIZES(pagemap_knows_no_foreign_address) {
+  int local = 0;
+  const uintptr_t odd[] = {0, 1, 8, (uintptr_t)&local, (uintptr_t)&pagemap_knows_no_foreign_address,
+                           UINTPTR_MAX, (uintptr_t)1 << 63, (uintptr_t)1 << MI_ADDRESS_BITS,
+                           ((uintptr_t)1 << MI_ADDRESS_BITS) - 1, (uintptr_t)os_fake.reserve};
+  for (size_t round = 0; round < 2; round++) {
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+      check(mi_pagemap_find((void*)odd[i]) == NULL);
+      check(!mi_is_known_address((void*)odd[i]) && mi_slot_size((void*)odd[i]) == 0);
+    }
+    // Once more with tables in place.
+    void* const p = mi_malloc(100);
+    check(mi_pagemap_find(p) != NULL);
+    mi_free(p);
+    mi_collect_all(MI_FORCE);
+    cover(os_fake.reserve, MI_WINDOW_SIZE, true);
+  }
+  check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none)));  // M1
+}
+
+// If this fails, a block finds the descriptor of another page.
+UNIT_TEST_PAGE_SIZES(pagemap_covers_windows) {
+  mi_process_setup();
+  uint8_t* const base = os_fake.reserve + 3 * MI_WINDOW_SIZE;
+  uint8_t* const start = base - 5 * MI_SLICE_SIZE;
+  cover(start, 10 * MI_SLICE_SIZE, true);
+  const size_t calls = os_fake_calls(OS_FAKE_MAP);
+  cover(start, 10 * MI_SLICE_SIZE, true);
+  cover(base, MI_WINDOW_SIZE, true);
+  check_equal(os_fake_calls(OS_FAKE_MAP), calls);  // M2: a window has one table
+  mi_page_t* before = NULL;
+  for (size_t i = 0; i < 10; i++) {
+    uint8_t* const slice = start + i * MI_SLICE_SIZE;
+    mi_page_t* const page = mi_pagemap_slice(slice);
+    check(page == mi_pagemap_slice(slice + MI_SLICE_SIZE - 1));
+    check(page != before && !(page >= mi_pagemap.none && page < mi_pagemap.none + MI_WINDOW_SLICES));
+    if (slice != base && before != NULL) check(page == before + 1);
+    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
+    before = page;
+  }
+  // The neighbours of the covered windows are still unknown.
+  check(mi_pagemap_slice(base + MI_WINDOW_SIZE) == &mi_pagemap.none[0]);
+}
+
+// If this fails, an address inside a large page is taken for a foreign one.
+UNIT_TEST_PAGE_SIZES(pagemap_interior_slices_lead_to_the_page) {
+  const size_t size = MI_SLICE_SIZE * 3 / 2;
+  uint8_t* const p = (uint8_t*)mi_malloc(size);
+  mi_page_t* const page = mi_pagemap_find(p);
+  check(page != NULL && page->slice_count > 1);
+  for (size_t i = 0; i < page->slice_count * MI_SLICE_SIZE; i += MI_SLICE_SIZE / 4) {
+    check(mi_pagemap_find(page->start + i) == page);
+  }
+  mi_free(p);
+}
+
+// If this fails, a window without a table is used, and the process crashes.
+UNIT_TEST_PAGE_SIZES(pagemap_cover_fails_without_memory) {
+  mi_process_setup();
+  os_fake.fail_at[OS_FAKE_MAP] = 2;
+  cover(os_fake.reserve, 2 * MI_WINDOW_SIZE, false);
+  check(mi_pagemap_slice(os_fake.reserve + MI_WINDOW_SIZE) == &mi_pagemap.none[0]);
+  cover(os_fake.reserve, 2 * MI_WINDOW_SIZE, true);
+  check(mi_pagemap_slice(os_fake.reserve + MI_WINDOW_SIZE) != &mi_pagemap.none[0]);
+  // Beyond what the table of windows reaches.
+  cover((void*)((uintptr_t)1 << MI_ADDRESS_BITS), MI_SLICE_SIZE, false);
+  cover((void*)(((uintptr_t)1 << MI_ADDRESS_BITS) - MI_SLICE_SIZE), 2 * MI_SLICE_SIZE, false);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pagemap_knows_no_foreign_address),
+      cmocka_unit_test(pagemap_covers_windows),
+      cmocka_unit_test(pagemap_interior_slices_lead_to_the_page),
+      cmocka_unit_test(pagemap_cover_fails_without_memory),
+  };
+  return cmocka_run_group_tests_name("pagemap", tests, NULL, NULL);
+}
