@@ -187,7 +187,9 @@ void mi_cfree(void* p) mi_attr_noexcept {
 // -- Sizes --
 
 size_t mi_good_size(size_t size) mi_attr_noexcept {
-  return size > MI_REQUEST_MAX ? size : mi_class_good_size(size);
+  if (size > MI_REQUEST_MAX) return size;
+  if (size > MI_CLASS_MAX) mi_process_setup(); // the page size of the system is needed
+  return mi_class_good_size(size);
 }
 
 // The result of an allocation, with its slot size reported to callers who want it.

@@ -6,8 +6,8 @@
 //
 // N1  a value comes from, in rising order: the table, `mi_option_set_default`, the environment,
 //     `mi_option_set`.
-// N2  the environment is read once, before the first value is used, without libc (it may not be
-//     ready).
+// N2  the environment is read before the first value is used, without libc (it may not be ready), and
+//     again by the constructor if libc did not know it yet.
 // N3  text that is no value changes nothing but a warning.
 //
 // Not synchronised: values are for the start of a program. Reading one while another thread sets

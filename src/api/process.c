@@ -69,7 +69,7 @@ void mi_thread_done(void) mi_attr_noexcept { mi_thread_leave(); }
 void mi_thread_set_in_threadpool(void) mi_attr_noexcept { mi_thread_init(); }
 
 void mi_collect(bool force) mi_attr_noexcept {
-  mi_hook_deferred_free(force, mi_process_heartbeat + 1);
+  mi_hook_deferred_free(force, 0); // one beat after the last
   mi_collect_all(force ? MI_FORCE : MI_GENTLE);
 }
 

@@ -23,14 +23,19 @@ MI_INTERNAL void mi_process_setup(void) {
   if (!mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_BUSY)) {
     // Sees what set-up wrote, as above.
     while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
-      mi_os_wait(&mi_state.stage, MI_STAGE_BUSY);
+      expected = MI_STAGE_BUSY;
+      mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_AWAITED);  // order: none needed
+      mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
     }
+    mi_os_wake(&mi_state.stage);  // the next one that sleeps
     return;
   }
   mi_os_init(&mi_state.os);
   mi_hook_load_options();
-  mi_atomic_store_release(&mi_state.stage, MI_STAGE_READY); // publishes the state
-  mi_os_wake(&mi_state.stage);
+  // Publishes the state; pairs with the acquires above.
+  const bool is_awaited =
+      mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY) == MI_STAGE_AWAITED;
+  if (is_awaited) mi_os_wake(&mi_state.stage);
   mi_fork_register();
   const long reserve_kib = mi_option_value(reserve_os_memory);
   if (reserve_kib > 0 && !mi_arena_reserve((size_t)reserve_kib * MI_KIB)) {

@@ -42,6 +42,7 @@ typedef struct mi_counters_s {
 typedef enum mi_process_stage_e {
   MI_STAGE_NONE = 0, // nothing is set up
   MI_STAGE_BUSY, // somebody is setting up
+  MI_STAGE_AWAITED, // and others sleep until that is done
   MI_STAGE_READY,
 } mi_process_stage_t;
 

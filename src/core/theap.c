@@ -78,6 +78,14 @@ static void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
 
 MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert(page->count.used == 0);
+  mi_block_t* const newest = page->local_free;
+  if (mi_unlikely(newest->next == newest)) {
+    // Freed twice in a row: some other block is still in use. Keep the page for good.
+    mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", newest, page->block_size);
+    newest->next = NULL;
+    page->count.used = 1;
+    return;
+  }
   if (page->place == MI_PLACE_GUEST) {
     mi_theap_remove_guest(theap, page);
     mi_remote_give_up(page);
