@@ -425,7 +425,9 @@ mi_decl_export void mi_process_info_print(void) mi_attr_noexcept;
 mi_decl_export void mi_process_info_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept;
 
 // Callbacks, one of each kind for the whole process; NULL restores the default. A callback may be
-// called by several threads at once. May allocate and free; is not entered again on the thread it
+// called by several threads at once. Register from one thread at a time.
+
+// Frees what the program had put off. May allocate and free; is not entered again on the thread it
 // runs on.
 mi_decl_export void mi_register_deferred_free(mi_deferred_free_fun* deferred_free,
                                               void* arg) mi_attr_noexcept;

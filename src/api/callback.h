@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // callback.h - a registered function of the user and its argument, which change together.
 //
-// Any thread may register while others call. All zero is "none registered".
-// B1  a reader never pairs the function of one registration with the argument of another: `set`
-//     clears the
-//     function first, and `get` looks at the function again after it read the argument.
-//     Deliberately absent: waiting for calls that are under way when a callback is replaced.
+// One thread registers at a time (the caller's duty); any number may call meanwhile. All zero is
+// "none registered".
+// B1  a reader never pairs the function of one registration with the argument of another: `version`
+//     is odd while they change, and a reader takes them only if it saw one even version before and
+//     after.
+// B2  nobody waits: whoever comes while they change finds none. That also holds in the child of a
+//     fork that happened in between; the next registration there puts it right.
+// Deliberately absent: waiting for calls that are under way when a callback is replaced.
 #ifndef MI_API_CALLBACK_H
 #define MI_API_CALLBACK_H
 
@@ -14,31 +17,34 @@
 typedef void mi_callback_fun_t(void);
 
 typedef struct mi_callback_s {
-  // function, argument - written by whoever registers (release, in the order of
-  // `mi_callback_set`), read by whoever calls (acquire, in the opposite order). See B1.
+  // version, function, argument - written by whoever registers, release, in the order of
+  // `mi_callback_set`; read by whoever calls, acquire, in the order of `mi_callback_get`. See B1.
+  mi_atomic(uint32_t) version;
   mi_atomic(mi_callback_fun_t*) function;
   mi_atomic(void*) argument;
 } mi_callback_t;
 
 static inline void mi_callback_set(mi_callback_t* callback, mi_callback_fun_t* function,
                                    void* argument) {
-  // Each store publishes the one before it to the acquire loads of `mi_callback_get`.
-  mi_atomic_store_release(&callback->function, (mi_callback_fun_t*)NULL);
-  mi_atomic_store_release(&callback->argument, argument);
-  // Publishes the argument as well.
+  const uint32_t changing = mi_atomic_load_relaxed(&callback->version) | 1;
+  mi_atomic_store_relaxed(&callback->version, changing);
+  // Each publishes the odd version: who sees the new value sees that it is changing.
   mi_atomic_store_release(&callback->function, function);
+  mi_atomic_store_release(&callback->argument, argument);
+  // Publishes both values to the first load of `mi_callback_get`.
+  mi_atomic_store_release(&callback->version, changing + 1);
 }
 
 // The function, or NULL; `*argument` is the one it was registered with.
 static inline mi_callback_fun_t* mi_callback_get(mi_callback_t* callback, void** argument) {
-  for (;;) {
-    // Sees the argument that was stored before the function.
-    mi_callback_fun_t* const function = mi_atomic_load_acquire(&callback->function);
-    if (function == NULL) return NULL;
-    // Sees that the function was cleared, if this is the argument of a later registration.
-    *argument = mi_atomic_load_acquire(&callback->argument);
-    if (mi_atomic_load_relaxed(&callback->function) == function) return function;
-  }
+  // Sees the values that were stored before this version.
+  const uint32_t version = mi_atomic_load_acquire(&callback->version);
+  // Each sees the odd version, if it is the value of a later registration.
+  mi_callback_fun_t* const function = mi_atomic_load_acquire(&callback->function);
+  void* const argument_seen = mi_atomic_load_acquire(&callback->argument);
+  if (version % 2 != 0 || mi_atomic_load_relaxed(&callback->version) != version) return NULL;
+  *argument = argument_seen;
+  return function;
 }
 
 #endif

@@ -6,8 +6,8 @@
 //
 // N1  a value comes from, in rising order: the table, `mi_option_set_default`, the environment,
 //     `mi_option_set`.
-// N2  the environment is read before the first value is used, without libc (it may not be ready), and
-//     again by the constructor if libc did not know it yet.
+// N2  the environment is read before the first value is used, without libc (it may not be ready),
+//     and again by the constructor if libc did not know it yet.
 // N3  text that is no value changes nothing but a warning.
 //
 // Not synchronised: values are for the start of a program. Reading one while another thread sets
@@ -198,14 +198,14 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
 
 MI_INTERNAL void mi_hook_load_options(void) {
   if (mi_state.os.is_setuid) return;
+  const mi_os_environment_t environment = mi_os_environment_look("mimalloc_");
+  mi_atomic_store_relaxed(&mi_option_is_read, environment != MI_OS_ENVIRONMENT_UNKNOWN);
+  if (environment != MI_OS_ENVIRONMENT_WITH) return; // most processes: no search for each option
   // Two rounds: whether warnings are printed depends on options, too.
   uint8_t findings[MI_OPTION_COUNT];
-  bool is_read = mi_os_environment("PATH") != NULL; // nearly every process has one
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
     findings[i] = (uint8_t)mi_option_load(i);
-    if (findings[i] != MI_OPTION_ABSENT) is_read = true;
   }
-  mi_atomic_store_relaxed(&mi_option_is_read, is_read);
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) mi_option_tell(i, (mi_option_finding_t)findings[i]);
 }
 

@@ -76,7 +76,7 @@ mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept {
 mi_decl_export mi_decl_restrict void* mi_calloc(size_t count, size_t size) mi_attr_noexcept {
   size_t total;
   if (mi_unlikely(mi_bits_mul_overflows(count, size, &total))) {
-    mi_hook_error(MI_ERROR_TOO_LARGE, "calloc", NULL, size);
+    mi_hook_error(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
     errno = ENOMEM;
     return NULL;
   }

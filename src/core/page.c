@@ -119,6 +119,10 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   while (last->next != NULL) {
     if (count >= mi_page_capacity(page) || mi_page_block_of(page, last->next) != last->next) {
       mi_hook_error(MI_ERROR_CORRUPT_LIST, "free", last, page->block_size);
+      // Cut here: what follows stays in use. In a loop some blocks were counted more than once.
+      last->next = NULL;
+      count = 1;
+      for (const mi_block_t* b = list; b != last; b = b->next) count++;
       break;
     }
     last = last->next;

@@ -68,3 +68,19 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
   }
   return NULL;
 }
+
+MI_INTERNAL void mi_pool_collect(mi_pool_t* pool) {
+  // Out first, all of them: a page given up goes on top of the stack again.
+  mi_page_t* list = NULL;
+  mi_page_t* page;
+  while ((page = mi_pool_pop(pool)) != NULL) {
+    page->next = list;
+    list = page;
+  }
+  while (list != NULL) {
+    page = list;
+    list = page->next;
+    page->next = NULL;
+    mi_remote_give_up(page);
+  }
+}

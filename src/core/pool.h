@@ -12,4 +12,7 @@ MI_INTERNAL void mi_pool_push(mi_pool_t* pool, mi_page_t* page);
 // Take a page out and become its owner; it has a free block. NULL when there is none.
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool);
 
+// Release the pages whose last block was freed while they were in the stack (L2 keeps them there).
+MI_INTERNAL void mi_pool_collect(mi_pool_t* pool);
+
 #endif

@@ -69,7 +69,8 @@ MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
   mi_assert(page->place == MI_PLACE_NONE && page->local_free == NULL);
   mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
   if (mi_remote_release(page, 0)) return true;
-  mi_atomic_store_relaxed(&page->owner, thread_id);
+  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
+  mi_atomic_store_relaxed(&page->owner, thread_id | slow);
   return false;
 }
 

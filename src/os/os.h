@@ -82,6 +82,16 @@ MI_INTERNAL bool mi_os_is_single_threaded(void);
 // Value of environment variable `name` (compared without case), or NULL.
 MI_INTERNAL const char* mi_os_environment(const char* name);
 
+typedef enum mi_os_environment_e {
+  MI_OS_ENVIRONMENT_UNKNOWN, // not known yet: libc is not ready
+  MI_OS_ENVIRONMENT_WITHOUT,
+  MI_OS_ENVIRONMENT_WITH,
+} mi_os_environment_t;
+
+// Whether some variable's name starts with `prefix` (compared without case). One pass over the
+// environment.
+MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix);
+
 // Write to the standard error stream, without buffering.
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length);
 

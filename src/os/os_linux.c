@@ -213,6 +213,15 @@ MI_INTERNAL const char* mi_os_environment(const char* name) {
   return NULL;
 }
 
+MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
+  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
+  const size_t length = mi_text_length(prefix);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;
+  }
+  return MI_OS_ENVIRONMENT_WITHOUT;
+}
+
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   const int saved_errno = errno;
   while (length > 0) {

@@ -98,21 +98,25 @@ static void registered_output_gets_messages(void** state) {
 
 static int register_late(void) {
   int local = 0;
-  mi_free(test_opaque_pointer(&local));
+  for (size_t i = 0; i < 50; i++) mi_free(test_opaque_pointer(&local));
   mi_register_output(&collect_text, &sink);
   printf("received: %s", sink.text);
-  return 0;
+  return sink.has_partial_line ? 1 : 0;
 }
 
 // If this fails, what was said before a program registered its log is not in it.
 static void registered_output_gets_earlier_messages(void** state) {
   (void)state;
-  const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", "MIMALLOC_PURGE_DELAY=x", NULL};
+  const char* const environment[] = {"MIMALLOC_VERBOSE=1", "MIMALLOC_PURGE_DELAY=x", NULL};
   if (!spawn_self("register_late", environment, &result)) skip();
   assert_int_equal(result.exit_status, 0);
   const char* const at = strstr(result.output, "received: mimalloc: warning: environment option");
   assert_non_null(at);
-  assert_non_null(strstr(at, "mimalloc: error: invalid pointer: "));
+  size_t count = 0;
+  for (const char* s = at; (s = strstr(s, "mimalloc: error: invalid pointer: ")) != NULL; s++) {
+    count++;
+  }
+  assert_int_equal(count, 50);
 }
 
 static void* make_error(void* arg) {
@@ -134,6 +138,39 @@ static void messages_name_the_thread(void** state) {
   const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
   if (!spawn_self("other_thread_errors", environment, &result)) skip();
   assert_int_equal(spawn_count(&result, "mimalloc: error: thread 0x"), 1);
+}
+
+static int tags[2];
+static _Atomic bool is_mixed;
+
+static void on_error_0(int err, void* arg) {
+  if (err != EINVAL || arg != &tags[0]) is_mixed = true;
+}
+
+static void on_error_1(int err, void* arg) {
+  if (err != EINVAL || arg != &tags[1]) is_mixed = true;
+}
+
+static void* make_many_errors(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < 20000; i++) mi_free(test_opaque_pointer(&result));
+  return NULL;
+}
+
+// If this fails, a callback that is replaced while another thread fails is called with the argument
+// of the other.
+static void registration_never_mixes_two_callbacks(void** state) {
+  (void)state;
+  pthread_t threads[2];
+  for (size_t i = 0; i < 2; i++) {
+    assert_int_equal(pthread_create(&threads[i], NULL, &make_many_errors, NULL), 0);
+  }
+  for (size_t i = 0; i < 20000; i++) {
+    mi_register_error(i % 2 == 0 ? &on_error_0 : &on_error_1, &tags[i % 2]);
+  }
+  for (size_t i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  mi_register_error(NULL, NULL);
+  assert_false(is_mixed);
 }
 
 static int last_error;
@@ -257,6 +294,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(registered_output_gets_earlier_messages),
       cmocka_unit_test(messages_name_the_thread),
       cmocka_unit_test(registered_error_function_gets_codes),
+      cmocka_unit_test(registration_never_mixes_two_callbacks),
       cmocka_unit_test(deferred_free_is_called),
       cmocka_unit_test(show_stats_prints_at_the_end),
       cmocka_unit_test(init_and_done_may_be_repeated),

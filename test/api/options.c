@@ -2,11 +2,17 @@
 // options.c - options from the environment and from the program, and what is said about them.
 //
 // The environment is read once per process, so most tests start this program again.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE // mkstemp
+#endif
 #include "spawn.h"
 #include "test_api.h"
 
 #include <ctype.h>
 #include <limits.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // The names in the order of the enumeration, and which of them count KiB.
 static const struct {
@@ -71,6 +77,7 @@ static int print_options(void) {
   for (size_t i = 0; i < OPTION_COUNT; i++) {
     printf("%s=%ld\n", options[i].name, mi_option_get((mi_option_t)i));
   }
+  printf("is_secure=%lu\n", getauxval(AT_SECURE));
   return 0;
 }
 
@@ -268,6 +275,42 @@ static void environment_options_without_effect_say_so(void** state) {
   assert_int_equal(spawn_count(&result, "option 'purge_delay' is set but"), 0);
 }
 
+static bool copy_file(const char* from, const char* to) {
+  FILE* const in = fopen(from, "rb");
+  FILE* const out = fopen(to, "wb");
+  bool is_copied = in != NULL && out != NULL;
+  char buffer[4096];
+  size_t length;
+  while (is_copied && (length = fread(buffer, 1, sizeof(buffer), in)) > 0) {
+    is_copied = fwrite(buffer, 1, length, out) == length;
+  }
+  if (in != NULL) fclose(in);
+  if (out != NULL && fclose(out) != 0) is_copied = false;
+  return is_copied;
+}
+
+// If this fails, whoever starts a program with raised privileges can influence how it uses memory.
+static void environment_is_ignored_with_raised_privileges(void** state) {
+  (void)state;
+  char self[4096];
+  char copy[] = "/tmp/mi-test-setuid-XXXXXX";
+  if (geteuid() != 0 || !spawn_own_path(self, sizeof(self))) skip();
+  const int fd = mkstemp(copy);
+  if (fd < 0) skip();
+  close(fd);
+  const char* const environment[] = {"MIMALLOC_PURGE_DELAY=77", "MIMALLOC_VERBOSE=1", NULL};
+  const bool is_started = copy_file(self, copy) && chown(copy, 65534, 65534) == 0 &&
+                          chmod(copy, 04755) == 0 &&
+                          spawn_program(copy, "--print", environment, &result);
+  unlink(copy);
+  // Where set-uid programs are not allowed, or may not read the library, there is nothing to see.
+  if (!is_started || result.exit_status != 0 || strstr(result.output, "is_secure=1") == NULL) {
+    skip();
+  }
+  assert_int_equal(spawn_count(&result, "purge_delay=1000\n"), 1);
+  assert_int_equal(spawn_count(&result, "mimalloc"), 0);
+}
+
 // If this fails, a program cannot overrule the environment, or overrules it when it only meant to
 // give a default.
 static void program_overrules_the_environment(void** state) {
@@ -374,6 +417,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(environment_bad_verbose_is_always_reported),
       cmocka_unit_test(environment_legacy_names),
       cmocka_unit_test(environment_options_without_effect_say_so),
+      cmocka_unit_test(environment_is_ignored_with_raised_privileges),
       cmocka_unit_test(program_overrules_the_environment),
       cmocka_unit_test(program_reads_clamped_and_sizes),
       cmocka_unit_test(program_wrong_numbers_do_nothing),

@@ -124,6 +124,7 @@ static void realloc_failure_keeps_the_block(void** state) {
     assert_null(mi_realloc_aligned(p, test_opaque(SIZE_MAX), 64));
     assert_true(is_kept(p, sizes[i], 9));
     assert_null(mi_reallocf(p, test_opaque(SIZE_MAX))); // this one frees
+    if (sizes[i] > TEST_MIB) assert_int_equal(mi_usable_size(test_opaque_pointer(p)), 0);
   }
 }
 

@@ -49,7 +49,7 @@ static bool spawn_collect(pid_t child, int fd, spawn_result_t* result) {
   return true;
 }
 
-static void spawn_exec(const char* argument, const char* const environment[]) {
+static void spawn_exec(const char* path, const char* argument, const char* const environment[]) {
   const char* list[SPAWN_LIST_MAX];
   size_t count = 0;
   for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
@@ -59,10 +59,6 @@ static void spawn_exec(const char* argument, const char* const environment[]) {
     if (strncasecmp(environ[i], "MIMALLOC_", 9) != 0) list[count++] = environ[i];
   }
   list[count] = NULL;
-  char self[4096];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (length <= 0) _exit(SPAWN_NOT_STARTED);
-  self[length] = 0;
   const char* const emulator = getenv("MI_TEST_EMULATOR");
   if (emulator != NULL && emulator[0] != 0) {
     // A command line without quotes: split at blanks.
@@ -73,17 +69,30 @@ static void spawn_exec(const char* argument, const char* const environment[]) {
     for (char* w = strtok(words, " "); w != NULL && n < 60; w = strtok(NULL, " ")) {
       arguments[n++] = w;
     }
-    arguments[n++] = self;
+    arguments[n++] = path;
     arguments[n++] = argument;
     arguments[n] = NULL;
     execvpe(arguments[0], (char**)(size_t)arguments, (char**)(size_t)list);
   }
-  const char* const arguments[] = {self, argument, NULL};
-  execve(self, (char**)(size_t)arguments, (char**)(size_t)list);
+  const char* const arguments[] = {path, argument, NULL};
+  execve(path, (char**)(size_t)arguments, (char**)(size_t)list);
   _exit(SPAWN_NOT_STARTED);
 }
 
+bool spawn_own_path(char* path, size_t capacity) {
+  const ssize_t length = readlink("/proc/self/exe", path, capacity - 1);
+  if (length <= 0) return false;
+  path[length] = 0;
+  return true;
+}
+
 bool spawn_self(const char* argument, const char* const environment[], spawn_result_t* result) {
+  char self[4096];
+  return spawn_own_path(self, sizeof(self)) && spawn_program(self, argument, environment, result);
+}
+
+bool spawn_program(const char* path, const char* argument, const char* const environment[],
+                   spawn_result_t* result) {
   int ends[2];
   if (pipe(ends) != 0) return false;
   fflush(NULL);
@@ -91,7 +100,7 @@ bool spawn_self(const char* argument, const char* const environment[], spawn_res
   if (child == 0) {
     close(ends[0]);
     spawn_prepare_child(ends[1]);
-    spawn_exec(argument, environment);
+    spawn_exec(path, argument, environment);
   }
   close(ends[1]);
   if (child < 0) {

@@ -23,6 +23,13 @@ typedef struct spawn_result_s {
 // started on this machine: skip the test.
 bool spawn_self(const char* argument, const char* const environment[], spawn_result_t* result);
 
+// The same for the program at `path`.
+bool spawn_program(const char* path, const char* argument, const char* const environment[],
+                   spawn_result_t* result);
+
+// The file of this program; false when that cannot be found out.
+bool spawn_own_path(char* path, size_t capacity);
+
 // Runs `body` in a forked child. False when fork fails.
 bool spawn_fork(void (*body)(void), spawn_result_t* result);
 
