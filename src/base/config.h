@@ -58,7 +58,7 @@
 
 // Sizes up to here are found through the theap's byte table (see sizeclass.h).
 #define MI_SMALL_MAX ((size_t)1024)
-// Largest block that shares a page with others: half a chunk of four.
+// Largest block that has a size class.
 #define MI_CLASS_MAX (MI_SLICE_SIZE * 8)
 #define MI_CLASS_MAX_LOG2 (MI_SLICE_SHIFT + 3)
 
@@ -67,6 +67,5 @@
 
 mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
-mi_static_assert(MI_CLASS_MAX <= MI_CHUNK_SLICES * MI_SLICE_SIZE / 4, "four blocks fit a page");
 
 #endif

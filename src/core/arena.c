@@ -2,7 +2,7 @@
 // arena.c - reserved ranges of address space, cut into slices; which slices are free; growth.
 //
 //   arena  [ slice | slice | ... ]        reserved at once, committed and touched slice by slice
-//   free, dirty, committed, moved,        bitmaps, out of line
+//   free, dirty, committed, moved, ...    bitmaps, out of line
 //   purge_young, purge_old
 //
 // A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
@@ -41,11 +41,11 @@ MI_INTERNAL mi_arena_t* mi_arena_of(const void* p) {
 
 // Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses to commit.
 static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
-  mi_atomic_sub_relaxed(&arena->free_count, count);
+  mi_count_add(&arena->free_count, -(int64_t)count);
   if (!arena->is_committed && !mi_bitmap_is_all_set(arena->committed, index, count)) {
     mi_count_add(&mi_state.count.commit_calls, 1);
     if (mi_os_commit(arena->start + index * MI_SLICE_SIZE, count * MI_SLICE_SIZE) != 0) {
-      mi_atomic_add_relaxed(&arena->free_count, count);
+      mi_count_add(&arena->free_count, (int64_t)count);
       mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
       return false;
     }
@@ -61,20 +61,22 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, bool* i
   return true;
 }
 
+static size_t mi_arena_run_kind(size_t count) {
+  return count == 1 ? 0 : mi_bits_log2(count - 1) + 1;
+}
+
 // Lowest run inside one word: the common case, pages and middling blocks.
 static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
-  const size_t low = mi_atomic_load_relaxed(&arena->low_word);
-  bool is_first = true;
+  // Words below were too full when a run of the smallest length of this kind was looked for.
+  mi_atomic(size_t)* const hint = &arena->low_word[mi_arena_run_kind(count)];
+  const bool is_smallest = count == 1 || mi_arena_run_kind(count) != mi_arena_run_kind(count - 1);
+  const size_t low = mi_atomic_load_relaxed(hint);
   for (size_t w = low; w < arena->word_count; w++) {
     uint64_t x = mi_atomic_load_relaxed(&arena->free[w]);
-    if (x != 0 && is_first) {
-      // Everything below was empty when we looked. A racing release below lowers it again.
-      if (w > low) mi_atomic_store_relaxed(&arena->low_word, w);
-      is_first = false;
-    }
-    while (x != 0) {
-      const size_t bit = mi_bitmap_find_in_word(x, count);
-      if (bit == MI_BITMAP_NONE) break;
+    size_t bit;
+    while (x != 0 && (bit = mi_bitmap_find_in_word(x, count)) != MI_BITMAP_NONE) {
+      // A racing release below lowers the hint again, or is missed until the next full search.
+      if (is_smallest && w > low) mi_atomic_store_relaxed(hint, w);
       const size_t index = w * MI_WORD_BITS + bit;
       if (mi_bitmap_try_claim(arena->free, index, count)) return index;
       x = mi_atomic_load_relaxed(&arena->free[w]);
@@ -104,7 +106,8 @@ typedef enum mi_claim_e {
 
 static mi_claim_t mi_arena_claim_existing(size_t count, size_t alignment, mi_run_t* run) {
   MI_FOR_EACH_ARENA(arena) {
-    if (arena->is_exclusive || mi_atomic_load_relaxed(&arena->free_count) < count) continue;
+    if (arena->is_exclusive || mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count)
+      continue;
     size_t index = MI_BITMAP_NONE;
     if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
       index = mi_arena_claim_in_word(arena, count);
@@ -134,7 +137,7 @@ static void* mi_arena_hint(void) {
 static bool mi_arena_publish(uint8_t* start, size_t size, bool is_committed) {
   const size_t slice_count = size / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_count, MI_WORD_BITS);
-  enum { MAP_COUNT = 6 };
+  enum { MAP_COUNT = 7 };
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps =
       (mi_bitmap_word_t*)mi_meta_alloc(MAP_COUNT * word_count * sizeof(mi_bitmap_word_t));
@@ -147,10 +150,11 @@ static bool mi_arena_publish(uint8_t* start, size_t size, bool is_committed) {
   arena->dirty = maps + word_count;
   arena->committed = maps + 2 * word_count;
   arena->moved = maps + 3 * word_count;
-  arena->purge_young = maps + 4 * word_count;
-  arena->purge_old = maps + 5 * word_count;
+  arena->moved_first = maps + 4 * word_count;
+  arena->purge_young = maps + 5 * word_count;
+  arena->purge_old = maps + 6 * word_count;
   mi_bitmap_set(arena->free, 0, slice_count);
-  mi_atomic_store_relaxed(&arena->free_count, slice_count);
+  mi_atomic_store_relaxed(&arena->free_count, (int64_t)slice_count);
   // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
   if (is_committed) mi_os_huge_pages(start, size, false);
   mi_count_add_peak(&mi_state.count.reserved, &mi_state.count.reserved_peak, (int64_t)size);
@@ -234,12 +238,14 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   mi_assert(slice_index + slice_count <= arena->slice_count);
   mi_purge_remember(arena, slice_index, slice_count);
-  mi_atomic_add_relaxed(&arena->free_count, slice_count);
+  mi_count_add(&arena->free_count, (int64_t)slice_count);
   // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next
   // claim.
   mi_bitmap_set_release(arena->free, slice_index, slice_count);
   const size_t word = slice_index / MI_WORD_BITS;
-  if (word < mi_atomic_load_relaxed(&arena->low_word)) {
-    mi_atomic_store_relaxed(&arena->low_word, word);
+  for (size_t k = 0; k < MI_RUN_KINDS; k++) {
+    if (word < mi_atomic_load_relaxed(&arena->low_word[k])) {
+      mi_atomic_store_relaxed(&arena->low_word[k], word);
+    }
   }
 }

@@ -6,6 +6,9 @@
 // taken are set again. Two claims can thus both fail where one could have succeeded (the loser
 // looks elsewhere), but no bit is ever handed out twice.
 //
+// While the process has one thread, plain loads and stores do the same (os.h): a program without
+// threads executes no atomic read-modify-write at all.
+//
 // B1  whoever cleared a bit of `free` by a claim owns the slice until it sets the bit again.
 // B2  no function waits for another thread: each CAS that fails means that somebody else made
 //     progress.
@@ -25,13 +28,43 @@ static inline uint64_t mi_bitmap_mask(size_t index, size_t count, size_t* length
   return mi_bits_mask(*length) << bit;
 }
 
+// Set bits; returns the old word. Publishes what this thread wrote to the slices.
+static inline uint64_t mi_bitmap_or(mi_bitmap_word_t* word, uint64_t mask) {
+  if (mi_os_is_single_threaded()) {
+    const uint64_t old = mi_atomic_load_relaxed(word);
+    mi_atomic_store_relaxed(word, old | mask);
+    return old;
+  }
+  return mi_atomic_or_release(word, mask); // publishes; pairs with `mi_bitmap_try_claim`
+}
+
+// Clear bits whose order does not matter; returns the old word.
+static inline uint64_t mi_bitmap_and_not(mi_bitmap_word_t* word, uint64_t mask) {
+  if (mi_os_is_single_threaded()) {
+    const uint64_t old = mi_atomic_load_relaxed(word);
+    mi_atomic_store_relaxed(word, old & ~mask);
+    return old;
+  }
+  return mi_atomic_and_relaxed(word, ~mask);
+}
+
+// Clear bits if the word is still `*old`; otherwise `*old` becomes what it is.
+static inline bool mi_bitmap_take(mi_bitmap_word_t* word, uint64_t* old, uint64_t mask) {
+  if (mi_os_is_single_threaded()) {
+    mi_atomic_store_relaxed(word, *old & ~mask);
+    return true;
+  }
+  // Sees what the thread that released the slices wrote; pairs with `mi_bitmap_or`.
+  return mi_atomic_cas_weak_acquire(word, old, *old & ~mask);
+}
+
 // Set a range. Publishes what this thread wrote to the slices; pairs with the acquire in
 // `mi_bitmap_try_claim`.
 static inline void mi_bitmap_set_release(mi_bitmap_word_t* map, size_t index, size_t count) {
   while (count > 0) {
     size_t length;
     const uint64_t mask = mi_bitmap_mask(index, count, &length);
-    mi_atomic_or_release(&map[index / MI_WORD_BITS], mask); // publishes, see above
+    mi_bitmap_or(&map[index / MI_WORD_BITS], mask);
     index += length;
     count -= length;
   }
@@ -46,7 +79,7 @@ static inline size_t mi_bitmap_set(mi_bitmap_word_t* map, size_t index, size_t c
     mi_bitmap_word_t* const word = &map[index / MI_WORD_BITS];
     // Mostly set already: look before writing.
     if ((mi_atomic_load_relaxed(word) & mask) != mask) {
-      added += length - mi_bits_count(mi_atomic_or_relaxed(word, mask) & mask);
+      added += length - mi_bits_count(mi_bitmap_or(word, mask) & mask);
     }
     index += length;
     count -= length;
@@ -62,7 +95,7 @@ static inline size_t mi_bitmap_clear(mi_bitmap_word_t* map, size_t index, size_t
     const uint64_t mask = mi_bitmap_mask(index, count, &length);
     mi_bitmap_word_t* const word = &map[index / MI_WORD_BITS];
     if ((mi_atomic_load_relaxed(word) & mask) != 0) {
-      removed += mi_bits_count(mi_atomic_and_relaxed(word, ~mask) & mask);
+      removed += mi_bits_count(mi_bitmap_and_not(word, mask) & mask);
     }
     index += length;
     count -= length;
@@ -95,8 +128,7 @@ static inline bool mi_bitmap_try_claim(mi_bitmap_word_t* map, size_t index, size
         mi_bitmap_set_release(map, index, done); // publishes nothing new: undo
         return false;
       }
-      // Sees what the thread that released the slices wrote; pairs with `mi_bitmap_set_release`.
-    } while (!mi_atomic_cas_weak_acquire(word, &old, old & ~mask));
+    } while (!mi_bitmap_take(word, &old, mask));
     done += length;
   }
   return true;

@@ -25,10 +25,11 @@ MI_INTERNAL void mi_process_setup(void) {
     // Sees what set-up wrote, as above.
     while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
       expected = MI_STAGE_BUSY;
-      mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_AWAITED);  // order: none needed
+      mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
+                                   MI_STAGE_AWAITED); // order: none needed
       mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
     }
-    mi_os_wake(&mi_state.stage);  // the next one that sleeps
+    mi_os_wake(&mi_state.stage); // the next one that sleeps
     return;
   }
   mi_os_init(&mi_state.os);
@@ -62,15 +63,11 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
 static size_t mi_usage_list_length(const mi_theap_t* theap, size_t c) {
   size_t count = 0;
   for (const mi_block_t* b = theap->free[c]; b != NULL; b = b->next) count++;
+  for (const mi_block_t* b = theap->current[c]->sample_rest; b != NULL; b = b->next) count++;
   return count;
 }
 
 static void mi_usage_add_page(mi_usage_t* usage, const mi_page_t* page) {
-  if (mi_page_is_single(page)) {
-    usage->large += page->block_size;
-    usage->large_blocks++;
-    return;
-  }
   const size_t used = page->count.used - (page->place == MI_PLACE_CURRENT ? 1 : 0);
   usage->in_use_blocks += used;
   usage->in_use += used * page->block_size;
@@ -84,9 +81,12 @@ MI_INTERNAL void mi_usage_measure(mi_usage_t* usage) {
       const mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
       const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
       if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;
-      mi_usage_add_page(usage, page);
+      if (!mi_page_is_single(page)) mi_usage_add_page(usage, page);
     }
   }
+  // Large blocks are counted as they come and go: some lie outside the arenas.
+  usage->large = (size_t)mi_atomic_load_relaxed(&mi_state.count.large);
+  usage->large_blocks = (size_t)mi_atomic_load_relaxed(&mi_state.count.large_count);
   // The lists of this thread's theap are free; those of other threads cannot be walked while they
   // run.
   const mi_theap_t* const theap = mi_theap_self();

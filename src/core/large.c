@@ -28,9 +28,6 @@
 
 #define MI_LARGE_MOVED_MAX 256
 
-// moved_count - ranges that were moved and not yet renewed, roughly (relaxed: only a budget).
-static mi_atomic(int64_t) mi_large_moved_count;
-
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
 static void mi_large_count(int64_t bytes, int64_t blocks) {
@@ -163,7 +160,7 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
-  if (mi_atomic_load_relaxed(&mi_large_moved_count) >= MI_LARGE_MOVED_MAX) return NULL;
+  if (mi_atomic_load_relaxed(&mi_state.moved_count) >= MI_LARGE_MOVED_MAX) return NULL;
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   // What grew once will grow again: room for an eighth more costs addresses only.
   mi_page_t* const moved = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0);
@@ -173,11 +170,15 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, size_t size) {
     mi_large_free(moved, moved->start);
     return NULL;
   }
-  mi_atomic_add_relaxed(&mi_large_moved_count, 1);
+  // A mapping of its own stays one; in an arena the moved range is one more until it is renewed.
   if (moved->backing == MI_BACKING_ARENA) {
     mi_arena_t* const arena = mi_arena_of(moved->start);
+    const size_t first = mi_arena_slice_of(arena, moved->start);
     const size_t count = mi_bits_divide_up(bytes, MI_SLICE_SIZE);
-    mi_bitmap_set(arena->moved, mi_arena_slice_of(arena, moved->start), count);
+    mi_bitmap_set(arena->moved, first, count);
+    const size_t replaced = mi_bitmap_clear(arena->moved_first, first, count);
+    mi_bitmap_set(arena->moved_first, first, 1);
+    mi_atomic_add_relaxed(&mi_state.moved_count, (size_t)1 - replaced);
   }
   mi_large_free(page, page->start);
   return moved->start;

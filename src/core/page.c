@@ -37,6 +37,7 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
   page->sample_rest = NULL;
   mi_atomic_store_relaxed(&page->has_interior, false);
   page->place = MI_PLACE_NONE;
+  page->is_idle = false;
   page->next = page->prev = NULL;
   for (size_t i = 1; i < interior_count; i++) {
     mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
@@ -51,10 +52,12 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   const size_t slice_count = mi_class_slices(size_class);
   if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
   const size_t block_size = mi_class_size(size_class);
-  mi_page_t* const page = mi_page_describe(mi_run_start(&run), slice_count, slice_count);
+  const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
+  const size_t described = mi_page_described(slice_count, block_count);
+  mi_page_t* const page = mi_page_describe(mi_run_start(&run), slice_count, described);
   page->count = (mi_page_count_t){0};
   page->refilled.used = 1;
-  page->reserved = (uint32_t)(slice_count * MI_SLICE_SIZE / block_size);
+  page->reserved = (uint32_t)block_count;
   page->reciprocal = (((uint64_t)1 << MI_RECIPROCAL_SHIFT) + block_size - 1) / block_size;
   page->block_size = block_size;
   page->size_class = (uint8_t)size_class;
@@ -75,7 +78,8 @@ MI_INTERNAL void mi_page_release(mi_page_t* page) {
   mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
   uint8_t* const start = page->start;
   const size_t slice_count = page->slice_count;
-  for (size_t i = 1; i < slice_count; i++) {
+  const size_t described = mi_page_described(slice_count, page->reserved);
+  for (size_t i = 1; i < described; i++) {
     mi_atomic_store_relaxed(&mi_pagemap_slice(start + i * MI_SLICE_SIZE)->owner, MI_OWNER_NONE);
   }
   mi_atomic_store_relaxed(&page->thread_free, 0);
@@ -142,7 +146,8 @@ MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
   const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
   if (page->count.used + local != mi_page_capacity(page) + bias) return false; // P1
   if (mi_page_capacity(page) > page->reserved) return false;
-  for (size_t i = 1; i < page->slice_count; i++) { // P4
+  const size_t described = mi_page_described(page->slice_count, page->reserved);
+  for (size_t i = 1; i < described; i++) { // P4
     const mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
     if (interior->first != page) return false;
   }

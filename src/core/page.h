@@ -70,6 +70,11 @@ static inline void mi_queue_remove(mi_page_queue_t* queue, mi_page_t* page) {
 // of memory.
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class);
 
+// Slices that a block of the page can start in, and that therefore need a descriptor.
+static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
+  return block_count == 1 ? 1 : slice_count;
+}
+
 // Set up descriptors for a run; also used for single blocks.
 MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count);
 

@@ -48,6 +48,9 @@ static size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
   int err = 0;
   if (mi_bitmap_clear(arena->moved, index, count) > 0) {
     err = mi_os_remap(start, size); // joins the mapping with its neighbours again
+    // Only with the same advice as theirs.
+    if (err == 0 && arena->is_committed) mi_os_huge_pages(start, size, false);
+    mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
   } else if (!arena->is_committed) {
     err = mi_os_decommit(start, size);
     if (err == 0) mi_bitmap_clear(arena->committed, index, count);

@@ -92,8 +92,9 @@ MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, si
   const size_t usable = mi_usable_size(p);
   if ((((uintptr_t)p + offset) & (alignment - 1)) == 0) {
     if (size <= usable && size >= usable / 2) return p;
-    if (mi_page_is_single(page) && size > MI_CLASS_MAX &&
-        mi_large_resize(page, size + (size_t)((uint8_t*)p - page->start))) {
+    const size_t shift = (size_t)((uint8_t*)p - page->start);
+    if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
+        mi_large_resize(page, size + shift)) {
       mi_realloc_zero_tail((uint8_t*)p, usable, fill);
       return p;
     }

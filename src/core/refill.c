@@ -35,7 +35,8 @@
 // How often a theap gives up idle pages, when it refills at all.
 #define MI_TICK_MS 500
 // What a theap may hold in idle pages of large classes while it makes another page.
-#define MI_IDLE_LARGE_MAX (16 * MI_SLICE_SIZE)
+#define MI_TRIM_TURNS 32
+#define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 
 MI_INTERNAL mi_theap_t* mi_refill_theap(void) {
   mi_theap_t* const theap = mi_theap_self();
@@ -106,14 +107,18 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
 static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   mi_page_t* const current = mi_theap_current(theap, c);
   if (current != NULL && mi_refill_from_lists(theap, c, current)) return true;
+  // Pages with nothing but untouched memory go to the end of the queue; the round is over when the
+  // first of them comes up again (F2).
+  const mi_page_t* untouched = NULL;
   mi_page_t* page;
-  while ((page = theap->queue[c].first) != NULL) {
+  while ((page = theap->queue[c].first) != NULL && page != untouched) {
     mi_queue_remove(&theap->queue[c], page);
+    mi_theap_forget_idle(theap, page);
     theap->page_count--;
     mi_refill_leave_current(theap, c);
     mi_refill_make_current(theap, c, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
-    if (mi_refill_carve(theap, c)) return true;
+    if (untouched == NULL) untouched = page;
   }
   return mi_refill_carve(theap, c);
 }
@@ -126,7 +131,8 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   if (page != NULL) {
     mi_count_add(&mi_state.count.adopted, 1);
   } else {
-    if (mi_class_slices(c) > 1) mi_theap_trim(theap, MI_IDLE_LARGE_MAX);
+    const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
+    if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX);
     page = mi_page_make(theap, c);
     if (page == NULL) return false;
     theap->page_count--; // counted again when it becomes current

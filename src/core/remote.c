@@ -119,18 +119,20 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   page->local_free = block;
   page->count.used--;
   mi_theap_t* const theap = mi_theap_self();
-  if (theap->thread_id == 0 || page->count.used == 0) {
-    // A thread without a theap never gets one by freeing.
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  const bool is_parked_here = theap->thread_id != 0 && page->heap == theap->heap &&
+                              (owner & ~MI_OWNER_FLAGS) == theap->thread_id;
+  const bool is_empty = page->count.used == 0;
+  // A thread without a theap never gets one by freeing.
+  if (theap->thread_id == 0 || (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page)))) {
     mi_remote_give_up(page);
     return;
   }
-  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   page->theap = theap;
-  mi_atomic_store_relaxed(&page->owner,
-                          theap->thread_id | (mi_page_has_interior(page) ? MI_OWNER_SLOW : 0));
-  if ((owner & ~MI_OWNER_FLAGS) == theap->thread_id && page->heap == theap->heap) {
-    // Parked by this thread: it waits its turn again. Being last it ages, and more of it is free
-    // when it serves.
+  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
+  mi_atomic_store_relaxed(&page->owner, theap->thread_id | slow);
+  if (is_parked_here) {
+    // It waits its turn again. Being last it ages, and more of it is free when it serves.
     theap->page_count++;
     mi_queue_append(&theap->queue[page->size_class], page);
   } else {

@@ -90,5 +90,9 @@ MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
 MI_INTERNAL void mi_sample_set_interval(mi_theap_t* theap, size_t interval) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_sample_restore(theap, c);
   theap->sample_interval = interval;
+  // The lists that are in place are part of it.
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (mi_theap_current(theap, c) != NULL) mi_sample_window(theap, c);
+  }
   theap->quick_left = interval != 0 ? 1 : MI_QUICK_REFILLS;
 }

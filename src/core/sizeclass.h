@@ -8,7 +8,7 @@
 //
 // S1  a block is at most 12.5 % larger than the smallest request it serves, from 129 bytes on.
 // S2  a block size is a multiple of 16 from 16 bytes on.
-// S3  a page of any class wastes at most 2 % behind its last block (checked by test/unit).
+// S3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
 #ifndef MI_CORE_SIZECLASS_H
 #define MI_CORE_SIZECLASS_H
 

@@ -72,6 +72,8 @@ typedef struct mi_state_s {
   // none is running). Relaxed hints; the purge lock orders the work itself. See purge.c.
   mi_atomic(size_t) purge_pending;
   mi_atomic(uint64_t) purge_due_ms;
+  // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
+  mi_atomic(size_t) moved_count;
   mi_counters_t count;
 } mi_state_t;
 
@@ -83,15 +85,25 @@ MI_INTERNAL_DATA_DECL mi_atomic(long) mi_option_values[MI_OPTION_COUNT];
 
 #define mi_option_value(name) mi_atomic_load_relaxed(&mi_option_values[MI_OPTION_##name])
 
-static inline void mi_count_add(mi_atomic(int64_t) * counter, int64_t amount) {
-  mi_atomic_add_relaxed(counter, amount);
+// Add to a counter; returns the new value. With one thread, a load and a store.
+static inline int64_t mi_count_add(mi_atomic(int64_t) * counter, int64_t amount) {
+  if (mi_os_is_single_threaded()) {
+    const int64_t now = mi_atomic_load_relaxed(counter) + amount;
+    mi_atomic_store_relaxed(counter, now);
+    return now;
+  }
+  return mi_atomic_add_relaxed(counter, amount) + amount;
 }
 
 // Adds and keeps the peak.
 static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int64_t) * peak,
                                      int64_t amount) {
-  const int64_t now = mi_atomic_add_relaxed(counter, amount) + amount;
+  const int64_t now = mi_count_add(counter, amount);
   int64_t seen = mi_atomic_load_relaxed(peak);
+  if (now > seen && mi_os_is_single_threaded()) {
+    mi_atomic_store_relaxed(peak, now);
+    return;
+  }
   while (now > seen && !mi_atomic_cas_weak_relaxed(peak, &seen, now)) {
   }
 }

@@ -21,6 +21,9 @@
 
 // An empty page in a queue is kept when it has no more slices than this.
 #define MI_RETAIN_SLICES_MAX 4
+// Others are kept up to this many bytes and this part of the heap.
+#define MI_IDLE_BYTES_MIN (4 * MI_SLICE_SIZE)
+#define MI_IDLE_PART 64
 
 MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .current = {[0 ... MI_CLASS_COUNT - 1] = MI_PAGE_NONE},
@@ -71,7 +74,19 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
   return NULL;
 }
 
+MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert(page->count.used == 0 && !page->is_idle);
+  const int64_t committed = mi_atomic_load_relaxed(&mi_state.count.committed);
+  const size_t budget = MI_IDLE_BYTES_MIN + (size_t)committed / MI_IDLE_PART;
+  const size_t bytes = page->reserved * page->block_size;
+  if (theap->idle_bytes + bytes > budget) return false;
+  page->is_idle = true;
+  theap->idle_bytes += bytes;
+  return true;
+}
+
 static void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
+  mi_theap_forget_idle(theap, page);
   mi_queue_remove(&theap->queue[page->size_class], page);
   theap->page_count--;
 }
@@ -83,7 +98,8 @@ MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
     // Freed twice in a row: some other block is still in use. Keep the page for good.
     mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", newest, page->block_size);
     newest->next = NULL;
-    page->count.used = 1;
+    const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+    page->count.used = mi_page_capacity(page) - 1 + bias; // P1: the list has one block
     return;
   }
   if (page->place == MI_PLACE_GUEST) {
@@ -94,6 +110,7 @@ MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
     // release a page every round (test/unit/theap.c).
     const mi_page_queue_t* const queue = &theap->queue[page->size_class];
     if (queue->first == queue->last && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
+    if (mi_theap_keep_idle(theap, page)) return;
     mi_theap_remove_queued(theap, page);
     mi_remote_give_up(page);
   }

@@ -44,6 +44,17 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 // A page in the queue or among the guests has no block in use any more.
 MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page);
 
+// An empty page may stay in its queue: malloc and free of many large blocks then make no pages.
+// Within a budget that grows with the heap; what is kept goes back at the next tick.
+MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
+
+// A kept page is used again or goes.
+static inline void mi_theap_forget_idle(mi_theap_t* theap, mi_page_t* page) {
+  if (!page->is_idle) return;
+  page->is_idle = false;
+  theap->idle_bytes -= page->reserved * page->block_size;
+}
+
 // Collect what others freed, and release pages without blocks in use, but the ones that malloc
 // uses.
 MI_INTERNAL void mi_theap_collect(mi_theap_t* theap);

@@ -110,7 +110,8 @@ struct mi_page_s {
   mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
-  uint8_t unused[3];
+  bool is_idle; // empty, kept in its queue within the theap's budget
+  uint8_t unused[2];
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
@@ -146,6 +147,8 @@ struct mi_theap_s {
   uint64_t tick_ms; // when idle pages were last given up
   uintptr_t thread_id; // 0 while nobody has the theap
   mi_heap_t* heap;
+  size_t idle_bytes; // in pages of the queues that are kept although they are empty
+  uint32_t trim_turn;
   size_t page_count; // pages in `current` and `queue`
   bool is_in_deferred_free;
   bool is_in_threadpool;
@@ -170,6 +173,9 @@ struct mi_heap_s {
   size_t sequence;
 };
 
+// Kinds of runs inside a word: 1, 2, 3 to 4, 5 to 8, ... 33 to 64 slices.
+#define MI_RUN_KINDS 7
+
 // Bitmaps have one bit per slice, in 64-bit words.
 typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 
@@ -182,10 +188,11 @@ struct mi_arena_s {
   bool is_pinned; // never purged
   bool is_exclusive; // only for heaps that ask for it
   // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
-  mi_atomic(size_t) free_count;
-  // low_word - no word below has a free slice, mostly. Relaxed hint: a stale value costs a longer
-  // search or a missed slice that the next full search finds.
-  mi_atomic(size_t) low_word;
+  mi_atomic(int64_t) free_count;
+  // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.
+  // Relaxed hints: a stale value costs a longer search, or a missed run that the next full search
+  // finds.
+  mi_atomic(size_t) low_word[MI_RUN_KINDS];
   // free - 1: nobody uses the slice.
   //   write  any thread  CAS acquire  claim    mi_arena_claim     (sees what the releaser wrote to
   //   the slices)
@@ -200,6 +207,9 @@ struct mi_arena_s {
   // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back (relaxed,
   // claimed).
   mi_bitmap_word_t* moved;
+  // moved_first - 1: a moved range starts here; `mi_state.moved_count` is their number (as
+  // `moved`).
+  mi_bitmap_word_t* moved_first;
   // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
   // (relaxed).
   mi_bitmap_word_t* purge_young;
