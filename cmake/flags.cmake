@@ -19,6 +19,15 @@ if(MI_HAS_NO_INTERPOSITION)
   list(APPEND MI_CODE_FLAGS -fno-semantic-interposition)
 endif()
 
+# Small code that starts small: everything up to `.fini` fits the first 64 KiB, which is what the
+# kernel maps around the first fault. The fast paths are the same instructions as with -O3.
+check_c_compiler_flag(-fno-align-jumps MI_HAS_NO_ALIGN)
+if(MI_HAS_NO_ALIGN)
+  set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG -fno-align-loops -fno-align-jumps")
+else()
+  set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+endif()
+
 function(mi_compile_flags target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${target} PRIVATE ${MI_C_WARNINGS} ${MI_CODE_FLAGS})

@@ -62,25 +62,30 @@ mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
   return block;
 }
 
-mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept {
+static mi_attr_inline void* mi_alloc_zeroed(size_t size) {
   mi_theap_t* const theap = mi_theap_self();
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_refill_zalloc(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_refill_zalloc(size, theap);
   theap->free[c] = block->next;
-  mi_refill_zero(theap, c, block);
-  return block;
+  return mi_refill_zero(theap, c, block);
+}
+
+static mi_attr_cold void* mi_alloc_overflow(void) {
+  mi_hook_error(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
+  errno = ENOMEM;
+  return NULL;
+}
+
+mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept {
+  return mi_alloc_zeroed(size);
 }
 
 mi_decl_export mi_decl_restrict void* mi_calloc(size_t count, size_t size) mi_attr_noexcept {
   size_t total;
-  if (mi_unlikely(mi_bits_mul_overflows(count, size, &total))) {
-    mi_hook_error(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
-    errno = ENOMEM;
-    return NULL;
-  }
-  return mi_zalloc(total);
+  if (mi_unlikely(mi_bits_mul_overflows(count, size, &total))) return mi_alloc_overflow();
+  return mi_alloc_zeroed(total);
 }
 
 mi_decl_export mi_decl_restrict void* mi_malloc_small(size_t size) mi_attr_noexcept {

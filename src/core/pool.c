@@ -14,6 +14,9 @@
 //     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
 //     that and push it again when it lets go.
 //
+// L4  a page that became empty in the stack is counted; before fresh memory is taken from the arenas, all stacks of the heap
+//     with such pages are emptied and what is still in use is pushed again.
+//
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
 #include "pool.h"
@@ -83,4 +86,34 @@ MI_INTERNAL void mi_pool_collect(mi_pool_t* pool) {
     page->next = NULL;
     mi_remote_give_up(page);
   }
+}
+
+MI_INTERNAL bool mi_pool_drain(mi_pool_t* pool) {
+  mi_atomic_store_relaxed(&pool->empty_count, 0);
+  uint64_t head = mi_atomic_load_relaxed(&pool->head);
+  do {
+    if (mi_pool_page(head) == NULL) return false;
+    // Sees every link of the stack; pairs with the release in `mi_pool_push`.
+  } while (
+      !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(NULL, head + MI_POOL_TAG_ONE)));
+  mi_page_t* page = mi_pool_page(head);
+  while (page != NULL) {
+    mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
+    mi_count_add(&mi_state.count.abandoned, -1);
+    if (mi_remote_claim_popped(page)) mi_remote_give_up(page);
+    page = next;
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_pool_drain_heap(mi_heap_t* heap) {
+  if (mi_likely(!mi_atomic_load_relaxed(&heap->has_empty_pooled))) return false;
+  mi_atomic_store_relaxed(&heap->has_empty_pooled, false);
+  bool is_any = false;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (mi_atomic_load_relaxed(&heap->pool[c].empty_count) > 0) {
+      is_any = mi_pool_drain(&heap->pool[c]) || is_any;
+    }
+  }
+  return is_any;
 }

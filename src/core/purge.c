@@ -99,6 +99,8 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
 // End of a period, under the purge lock: old ones go, young ones become old.
 static size_t mi_purge_step(void) {
   size_t bytes = 0;
+  // Before the walk: what is freed from now on says so again.
+  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
   bool is_any_left = false;
   MI_FOR_EACH_ARENA(arena) {
     bytes += mi_purge_map(arena, arena->purge_old);
@@ -109,7 +111,7 @@ static size_t mi_purge_step(void) {
       is_any_left = true;
     }
   }
-  mi_atomic_store_relaxed(&mi_state.purge_pending, is_any_left ? 1 : 0);
+  if (is_any_left) mi_atomic_store_relaxed(&mi_state.purge_pending, 1);
   return bytes;
 }
 
@@ -136,13 +138,14 @@ MI_INTERNAL void mi_purge_poll(void) {
 MI_INTERNAL size_t mi_purge_everything(void) {
   size_t bytes = 0;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
+  // Before the walk, as in `mi_purge_step`.
+  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
+  mi_atomic_store_relaxed(&mi_state.purge_due_ms, 0);
   MI_FOR_EACH_ARENA(arena) {
     if (arena->is_pinned) continue;
     bytes += mi_purge_map(arena, arena->purge_old);
     bytes += mi_purge_map(arena, arena->purge_young);
   }
-  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
-  mi_atomic_store_relaxed(&mi_state.purge_due_ms, 0);
   mi_lock_leave(&mi_state.purge_lock);
   return bytes;
 }

@@ -22,7 +22,6 @@
 #include "refill.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "large.h"
 #include "pool.h"
@@ -132,7 +131,8 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
     mi_count_add(&mi_state.count.adopted, 1);
   } else {
     const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
-    if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX);
+    if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX, c);
+    mi_pool_drain_heap(theap->heap);
     page = mi_page_make(theap, c);
     if (page == NULL) return false;
     theap->page_count--; // counted again when it becomes current
@@ -143,7 +143,7 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
 }
 
 // Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
-static void mi_refill_cadence(mi_theap_t* theap) {
+static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t quick = theap->sample_interval != 0 ? 1 : MI_QUICK_REFILLS;
   const uint32_t since = quick - (uint32_t)mi_bits_min(theap->quick_left, quick) + 1;
   theap->quick_left = quick;
@@ -156,7 +156,7 @@ static void mi_refill_cadence(mi_theap_t* theap) {
   if (now - theap->tick_ms >= MI_TICK_MS) {
     theap->tick_ms = now;
     mi_theap_collect(theap);
-    mi_theap_trim(theap, 0);
+    mi_theap_trim(theap, 0, c);
   }
   mi_purge_poll();
   if (theap->is_in_deferred_free) return;
@@ -172,7 +172,7 @@ static void mi_refill_cadence(mi_theap_t* theap) {
 
 // Steps 1 to 7.
 static bool mi_refill_list(mi_theap_t* theap, size_t c) {
-  mi_refill_cadence(theap);
+  mi_refill_cadence(theap, c);
   if (theap->free[c] != NULL) return true; // the deferred frees allocated
   if (mi_sample_take(theap, c)) return true;
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
@@ -194,14 +194,6 @@ static void* mi_refill_fail(size_t size) {
   return NULL;
 }
 
-MI_INTERNAL void mi_refill_zero(mi_theap_t* theap, size_t size_class, mi_block_t* block) {
-  if (theap->current[size_class]->count.is_fresh_list) {
-    block->next = NULL; // all else of a fresh block is zero
-  } else {
-    memset(block, 0, mi_class_size(size_class));
-  }
-}
-
 MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill) {
   mi_theap_t* const theap = mi_refill_theap();
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
@@ -214,7 +206,7 @@ static void* mi_refill_any(size_t size, mi_fill_t fill) {
   if (size <= MI_CLASS_MAX) return mi_refill_class(mi_class_of(size), fill);
   if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
   mi_theap_t* const theap = mi_refill_theap();
-  if (theap != NULL) mi_refill_cadence(theap);
+  if (theap != NULL) mi_refill_cadence(theap, MI_CLASS_COUNT);
   void* p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
   if (p == NULL) {
     mi_collect_all(MI_FORCE);

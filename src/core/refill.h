@@ -3,6 +3,8 @@
 #ifndef MI_CORE_REFILL_H
 #define MI_CORE_REFILL_H
 
+#include <string.h>
+
 #include "core.h"
 #include "theap.h"
 
@@ -17,7 +19,13 @@ MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill);
 // The calling thread's theap, made now if it has none. NULL: out of memory.
 MI_INTERNAL mi_theap_t* mi_refill_theap(void);
 
-// Make the bytes of a block popped from `free[size_class]` zero, when they may not be.
-MI_INTERNAL void mi_refill_zero(mi_theap_t* theap, size_t size_class, mi_block_t* block);
+// Make the bytes of a block popped from `free[size_class]` zero, when they may not be. Returns it.
+static mi_attr_inline void* mi_refill_zero(mi_theap_t* theap, size_t size_class,
+                                           mi_block_t* block) {
+  const mi_page_t* const page = theap->current[size_class];
+  if (!page->count.is_fresh_list) return memset(block, 0, page->block_size);
+  block->next = NULL; // all else of a fresh block is zero
+  return block;
+}
 
 #endif

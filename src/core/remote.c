@@ -49,8 +49,9 @@ MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
   return (mi_block_t*)(word & ~MI_REMOTE_BITS);
 }
 
-// Clear OWNED, adding `bits`. False when the list is not empty: still owned.
-static bool mi_remote_release(mi_page_t* page, uintptr_t bits) {
+// Clear OWNED, adding `bits`. False, and still owned, when the list is not empty, or when POOLED is
+// not what the caller saw: the page left the stack, and nobody would look at it again.
+static bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   mi_assert((word & MI_REMOTE_OWNED) != 0);
   if (mi_os_is_single_threaded() && word <= MI_REMOTE_BITS) {
@@ -58,7 +59,7 @@ static bool mi_remote_release(mi_page_t* page, uintptr_t bits) {
     return true;
   }
   do {
-    if (word > MI_REMOTE_BITS) return false;
+    if (word > MI_REMOTE_BITS || (word & MI_REMOTE_POOLED) != pooled) return false;
     // Publishes all fields of the page; pairs with the acquire of the next claim.
   } while (
       !mi_atomic_cas_weak_release(&page->thread_free, &word, (word | bits) & ~MI_REMOTE_OWNED));
@@ -68,7 +69,10 @@ static bool mi_remote_release(mi_page_t* page, uintptr_t bits) {
 MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
   mi_assert(page->place == MI_PLACE_NONE && page->local_free == NULL);
   mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
-  if (mi_remote_release(page, 0)) return true;
+  uintptr_t word;
+  while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
+    if (mi_remote_release(page, word & MI_REMOTE_POOLED, 0)) return true;
+  }
   const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
   mi_atomic_store_relaxed(&page->owner, thread_id | slow);
   return false;
@@ -94,20 +98,26 @@ static bool mi_remote_is_worth_pooling(const mi_page_t* page) {
 
 MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE);
-  mi_pool_t* const pool = &page->heap->pool[page->size_class];
+  mi_heap_t* const heap = page->heap;
+  mi_pool_t* const pool = &heap->pool[page->size_class];
   while (true) {
     mi_page_collect(page);
-    const bool is_pooled = (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0;
-    if (page->count.used == 0 && !is_pooled) {
+    const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
+    if (page->count.used == 0 && pooled == 0) {
       mi_page_release(page);
       return;
     }
     // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
     mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
     page->theap = NULL;
-    const bool is_push = !is_pooled && mi_remote_is_worth_pooling(page);
-    if (mi_remote_release(page, is_push ? MI_REMOTE_POOLED : 0)) {
+    const bool is_push = pooled == 0 && mi_remote_is_worth_pooling(page);
+    const bool is_empty = page->count.used == 0;
+    if (mi_remote_release(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(pool, page);
+      if (is_empty) { // L4 of pool.c; nothing of the page is touched here (R3)
+        mi_atomic_store_relaxed(&pool->empty_count, 1);
+        mi_atomic_store_relaxed(&heap->has_empty_pooled, true);
+      }
       return;
     }
   }

@@ -4,7 +4,7 @@
 //   blocks up to 1/8 slice   the fewest slices with at least 8 blocks and at most 1/50 behind the
 //   last
 //   blocks up to a slice     the fewest with at least 4 blocks and at most 1/8 behind the last
-//   larger blocks            the slices of one block
+//   larger blocks            the fewest with at most 1/8 behind the last: mostly those of one block
 //
 // What lies behind the last block is never touched, so it costs addresses only. Pages of large
 // blocks are short on purpose: a block that is free in a page which others share serves one class
@@ -19,7 +19,7 @@
 #define MI_IS_TIGHT(bs, n, part, blocks)                                                           \
   (MI_TAIL(bs, n) * (part) <= (n)*MI_SLICE_SIZE && MI_BLOCKS(bs, n) >= (blocks))
 #define MI_FITS(bs, n)                                                                             \
-  ((bs) > MI_SLICE_SIZE       ? MI_BLOCKS(bs, n) >= 1                                              \
+  ((bs) > MI_SLICE_SIZE       ? MI_IS_TIGHT(bs, n, 8, 1)                                           \
    : (bs) > MI_SLICE_SIZE / 8 ? MI_IS_TIGHT(bs, n, 8, 4)                                           \
                               : MI_IS_TIGHT(bs, n, 50, 8))
 #define MI_TRY(bs, n, otherwise) (MI_FITS(bs, n) ? (n) : (otherwise))

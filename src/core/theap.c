@@ -76,8 +76,10 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   mi_assert(page->count.used == 0 && !page->is_idle);
-  const int64_t committed = mi_atomic_load_relaxed(&mi_state.count.committed);
-  const size_t budget = MI_IDLE_BYTES_MIN + (size_t)committed / MI_IDLE_PART;
+  // All threads together keep a part of the heap, not each of them.
+  const size_t committed = (size_t)mi_atomic_load_relaxed(&mi_state.count.committed);
+  const size_t threads = (size_t)mi_atomic_load_relaxed(&mi_state.count.threads);
+  const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
   const size_t bytes = page->reserved * page->block_size;
   if (theap->idle_bytes + bytes > budget) return false;
   page->is_idle = true;
@@ -164,11 +166,11 @@ static size_t mi_theap_idle_bytes(const mi_theap_t* theap, const mi_page_t* page
   return page->count.used == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
 }
 
-MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit) {
+MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   size_t kept = 0;
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
     const mi_page_t* const page = mi_theap_current(theap, c);
-    if (page == NULL || theap->sample_interval != 0) continue;
+    if (page == NULL || c == busy || theap->sample_interval != 0) continue;
     const size_t bytes = mi_theap_idle_bytes(theap, page);
     if (bytes == 0) continue;
     if (kept + bytes <= limit) {

@@ -103,7 +103,7 @@ MI_INTERNAL void mi_thread_leave(void) {
   mi_theap_tls = &mi_theap_empty;
   // Guests and what became empty go back; the working set stays for the next thread, within bounds.
   mi_theap_collect(theap);
-  mi_theap_trim(theap, 0);
+  mi_theap_trim(theap, 0, MI_CLASS_COUNT);
   const bool is_kept = theap->page_count <= MI_ORPHAN_PAGES_MAX &&
                        mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
   if (!is_kept) mi_theap_flush(theap);

@@ -163,13 +163,19 @@ struct mi_theap_s {
 
 // pool head - a page address shifted right by MI_PAGE_SHIFT, and a tag in the bits above that grows
 // with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
+//   write  any  CAS release    push  mi_pool_push     (publishes `pool_next`)
+//   write  any  CAS acq_rel    pop   mi_pool_pop_any  (sees `pool_next` of the new top page)
+//   write  any  CAS acq_rel    all   mi_pool_drain    (sees every link)
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
+  // empty_count - pages in the stack that became empty there, roughly: worth a drain (relaxed).
+  mi_atomic(size_t) empty_count;
 } mi_pool_t;
 
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
+  mi_atomic(bool) has_empty_pooled; // some `empty_count` is not 0 (relaxed hint)
   size_t sequence;
 };
 

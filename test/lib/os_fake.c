@@ -150,14 +150,23 @@ static void range_change(uint8_t* start, size_t size, int state, int advice) {
   }
 }
 
-// Lowest place for a mapping, or `hint` when that is free. NULL: the reserve is full.
-static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
-  uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
-  if (hint >= os_fake.reserve && hint < end && size <= (size_t)(end - hint) &&
-      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_RESERVED, hint, hint + size) == 0) {
-    return hint;
+// Highest free place, as a kernel chooses without a hint.
+static uint8_t* range_place_high(size_t size, size_t alignment) {
+  uint8_t* end = os_fake.reserve + os_fake.reserve_size;
+  for (size_t i = range_count;; i--) {
+    const uint8_t* const below = i > 0 ? ranges[i - 1].end : os_fake.reserve;
+    if (size <= (size_t)(end - below)) {
+      uint8_t* const p = (uint8_t*)mi_bits_align_down((uintptr_t)(end - size), alignment);
+      if (p >= below) return p;
+    }
+    if (i == 0) return NULL;
+    end = ranges[i - 1].start;
   }
-  if (hint != NULL) os_fake.hint_missed++;
+}
+
+// Lowest free place.
+static uint8_t* range_place_low(size_t size, size_t alignment) {
+  uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
   uint8_t* p = (uint8_t*)mi_bits_align_up((uintptr_t)os_fake.reserve, alignment);
   for (size_t i = 0; p < end && size <= (size_t)(end - p); i++) {
     while (i < range_count && ranges[i].end <= p) i++;
@@ -167,6 +176,18 @@ static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
     p = (uint8_t*)mi_bits_align_up((uintptr_t)ranges[i].end, alignment);
   }
   return NULL;
+}
+
+// At `hint` when that is free; else at the lower end for who gave one. NULL: the reserve is full.
+static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
+  if (hint == NULL) return range_place_high(size, alignment);
+  uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
+  if (hint >= os_fake.reserve && hint < end && size <= (size_t)(end - hint) &&
+      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_RESERVED, hint, hint + size) == 0) {
+    return hint;
+  }
+  os_fake.hint_missed++;
+  return range_place_low(size, alignment);
 }
 
 // -- counting, failing, checking --
@@ -312,6 +333,7 @@ MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
 }
 
 MI_INTERNAL int mi_os_purge(void* start, size_t size) {
+  if (os_fake.on_purge != NULL) os_fake.on_purge();
   pthread_mutex_lock(&lock);
   check_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
   const bool is_failed = enter_call(OS_FAKE_PURGE, start, size);
@@ -409,6 +431,11 @@ MI_INTERNAL bool mi_os_is_single_threaded(void) { return os_fake.is_single_threa
 
 MI_INTERNAL const char* mi_os_environment(const char* name) {
   return os_fake.environment != NULL ? os_fake.environment(name) : NULL;
+}
+
+MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
+  (void)prefix;
+  return os_fake.environment != NULL ? MI_OS_ENVIRONMENT_WITH : MI_OS_ENVIRONMENT_WITHOUT;
 }
 
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {

@@ -12,7 +12,7 @@
 
 #include "os/os.h"
 
-// Calls that are counted; all but the last can fail.
+// Calls that are counted.
 typedef enum os_fake_call_e {
   OS_FAKE_MAP,
   OS_FAKE_UNMAP,
@@ -26,8 +26,8 @@ typedef enum os_fake_call_e {
   OS_FAKE_REMAP,
   OS_FAKE_THREAD_KEY,
   OS_FAKE_AT_FORK,
-  OS_FAKE_FALLIBLE,  // number of the above; as an index: all of them together
-  OS_FAKE_CLOCK = OS_FAKE_FALLIBLE,
+  OS_FAKE_FALLIBLE,  // number of the above, which can fail; as an index: all of them together
+  OS_FAKE_CLOCK,
   OS_FAKE_CALL_COUNT,
 } os_fake_call_t;
 
@@ -57,6 +57,7 @@ typedef struct os_fake_s {
   uint64_t now_ms;
   uint64_t random;
   const char* (*environment)(const char* name);
+  void (*on_purge)(void);    // runs in the middle of a purge, as another thread would
   // -- what a test reads --
   size_t count[OS_FAKE_CALL_COUNT];
   size_t fallible_count;     // of all calls that can fail

@@ -83,9 +83,12 @@ static void unit_check_class_page(mi_page_t* page, unit_census_t* census) {
   const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   check(page->size_class < MI_CLASS_COUNT);
   check(mi_page_is_valid(page));
-  for (size_t i = 1; i < page->slice_count; i++) {
+  const size_t described = mi_page_described(page->slice_count, page->reserved);
+  for (size_t i = 1; i < page->slice_count; i++) {  // P4
     mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
-    check(mi_atomic_load_relaxed(&interior->owner) == MI_OWNER_INTERIOR && interior->first == page);
+    const uintptr_t owner = mi_atomic_load_relaxed(&interior->owner);
+    check(owner == (i < described ? MI_OWNER_INTERIOR : MI_OWNER_NONE));
+    check(i >= described || interior->first == page);
   }
   if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS);  // R1 of remote.c
   if ((word & MI_REMOTE_OWNED) != 0) census->owned++;
@@ -221,11 +224,77 @@ size_t unit_free_slices(void) {
   return count;
 }
 
+mi_theap_t* unit_theap(void) {
+  mi_thread_enter();
+  check(mi_theap_self()->thread_id == mi_tls_thread_id());
+  return mi_theap_self();
+}
+
+mi_page_t* unit_page_of(const void* p) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  check(page != NULL);
+  return page;
+}
+
+mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks) {
+  mi_theap_t* const theap = unit_theap();
+  mi_page_t* const page = mi_page_make(theap, size_class);
+  check(page != NULL);
+  theap->page_count--;  // it is in no place
+  size_t i = 0;
+  for (mi_block_t* list; (list = mi_page_carve(page)) != NULL;) {
+    while (list != NULL) {
+      mi_block_t* const next = list->next;
+      if (i < used) {
+        blocks[i] = list;
+      } else {
+        list->next = page->local_free;
+        page->local_free = list;
+        page->count.used--;
+      }
+      i++;
+      list = next;
+    }
+  }
+  check_equal(i, page->reserved);
+  check(used <= i && mi_page_is_valid(page));
+  return page;
+}
+
+size_t unit_page_blocks(size_t size_class) {
+  return mi_class_slices(size_class) * MI_SLICE_SIZE / mi_class_size(size_class);
+}
+
+size_t unit_fill_page(size_t size_class, void** blocks) {
+  const size_t size = mi_class_size(size_class);
+  size_t count = 0;
+  mi_page_t* page;
+  do {
+    blocks[count++] = mi_malloc(size);
+    page = unit_theap()->current[size_class];
+  } while (unit_theap()->free[size_class] != NULL || mi_page_has_free(page));
+  check(count <= UNIT_BLOCKS_MAX);
+  return count;
+}
+
+static void unit_print_page(mi_page_t* page) {
+  fprintf(stderr, "page %p: owner 0x%zx, class %u, %u blocks, %u carved, %u used, place %u, 0x%zx\n",
+          (void*)page, (size_t)mi_atomic_load_relaxed(&page->owner), page->size_class,
+          page->reserved, mi_page_capacity(page), page->count.used, page->place,
+          (size_t)mi_atomic_load_relaxed(&page->thread_free));
+}
+
 void unit_check_empty(void) {
   // Pooled pages without a block in use go back when somebody takes them out.
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) check(unit_pool_length(&mi_state.heap_main.pool[c]) == 0);
   size_t total = 0;
-  MI_FOR_EACH_ARENA(arena) { total += arena->slice_count; }
+  MI_FOR_EACH_ARENA(arena) {
+    total += arena->slice_count;
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+      if (!unit_bit(arena->free, i)) unit_print_page(page);
+    }
+  }
   check_equal(unit_free_slices(), total);
 }
 

@@ -74,6 +74,23 @@ void unit_check_valid(void);
 void unit_check_empty(void);
 
 size_t unit_free_slices(void);
+
+// The calling thread's theap, made if it has none.
+mi_theap_t* unit_theap(void);
+
+// The page of a block; it must have one.
+mi_page_t* unit_page_of(const void* p);
+
+// A page of the class with every block carved, owned by this thread and in no place. `used` of its
+// blocks are in use: `blocks[0]` to `blocks[used - 1]`; the others are in `local_free`.
+mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks);
+
+// Blocks of the class until the page that is current is full, and one less than opens another.
+size_t unit_fill_page(size_t size_class, void** blocks);
+
+// Blocks a page of the class holds, and the most that any page holds.
+size_t unit_page_blocks(size_t size_class);
+#define UNIT_BLOCKS_MAX (MI_SLICE_SIZE * 8 / 8)
 size_t unit_pool_length(mi_pool_t* pool);
 
 // xorshift64* (Marsaglia 2003, Vigna 2016).

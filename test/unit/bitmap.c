@@ -30,6 +30,7 @@ static void model_set(size_t index, size_t count, bool value) {
 UNIT_TEST(bitmap_ranges_match_the_model) {
   uint64_t random = 5;
   for (size_t round = 0; round < 20000; round++) {
+    os_fake.is_single_threaded = round % 3 == 0;
     const size_t index = unit_random_below(&random, BITS);
     const size_t max = unit_random_below(&random, 4) == 0 ? BITS - index : 70;
     const size_t count = mi_bits_min(unit_random_below(&random, max + 1), BITS - index);

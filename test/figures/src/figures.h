@@ -20,15 +20,11 @@
 // A phase that trace.c counts: a breakpoint whose argument is the name, or NULL for its end. Costs
 // no call and no system call of this program. Only for programs that run under trace.c.
 #if defined(__x86_64__)
-static inline void phase(const char* name) {
-  __asm__ volatile("int3" : : "D"(name) : "memory");
-}
+static inline void phase(const char* name) { __asm__ volatile("int3" : : "D"(name) : "memory"); }
 #endif
 
 // The compiler must believe that `p` is used.
-static inline void figures_keep(void* p) {
-  __asm__ volatile("" : : "r"(p) : "memory");
-}
+static inline void figures_keep(void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
 // xorshift64* (Marsaglia 2003, Vigna 2016).
 static inline uint64_t figures_random(uint64_t* state) {
@@ -61,6 +57,11 @@ static inline size_t figures_proc_kib(const char* path, const char* name) {
 // Resident memory of this process in KiB, counted page by page by the kernel.
 static inline size_t figures_rss_kib(void) {
   return figures_proc_kib("/proc/self/smaps_rollup", "\nRss:");
+}
+
+// The same without what is a file's: code that runs for the first time would look like waste.
+static inline size_t figures_anonymous_kib(void) {
+  return figures_proc_kib("/proc/self/smaps_rollup", "\nAnonymous:");
 }
 
 // Lines of /proc/self/maps.

@@ -4,9 +4,10 @@
 //   steady SIZE [threaded]
 //
 // Some pages full of blocks of one size, of which random ones are freed and allocated anew, round
-// after round. Every fourth block and the last stay for ever, so that no page ever becomes empty. After some
-// rounds to warm up, one round is a phase. Prints how many pages were made in it. With "threaded" a
-// second thread has existed before: a control, as then locked instructions must be seen.
+// after round. Every fourth block and the last stay for ever, so that no page ever becomes empty.
+// After some rounds to warm up, one round is a phase. Prints how many pages were made in it. With
+// "threaded" a second thread has existed before: a control, as then locked instructions must be
+// seen.
 #include <mimalloc.h>
 #include <pthread.h>
 
@@ -70,9 +71,7 @@ static void run(size_t size) {
   for (size_t i = 0; i < count; i++) free(block[i]);
 }
 
-static void* nothing(void* argument) {
-  return argument;
-}
+static void* nothing(void* argument) { return argument; }
 
 int main(int argc, char** argv) {
   if (argc > 2) {

@@ -12,7 +12,7 @@
 //   phase NAME hits N [last ADDRESS]
 //   phase NAME calls N
 //   total calls N
-//   peak KIB resident KIB
+//   peak KIB private KIB
 #define _GNU_SOURCE // process_vm_readv
 #include <errno.h>
 #include <signal.h>
@@ -124,7 +124,8 @@ static uint8_t exchange_byte(unsigned long address, uint8_t byte) {
 }
 
 static void insert_all(void) {
-  for (size_t i = 0; i < offset_count; i++) original[i] = exchange_byte(base + offset[i], BREAKPOINT);
+  for (size_t i = 0; i < offset_count; i++)
+    original[i] = exchange_byte(base + offset[i], BREAKPOINT);
 }
 
 static void remove_all(void) {
@@ -223,7 +224,7 @@ static int trace_peak(void) {
     if (!wait_stop(&status)) return finish(status);
     if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8)) {
       const long peak = status_kib("status", "VmHWM:");
-      fprintf(stderr, "peak %ld resident %ld\n", peak, status_kib("smaps_rollup", "Rss:"));
+      fprintf(stderr, "peak %ld private %ld\n", peak, status_kib("smaps_rollup", "Anonymous:"));
     }
   }
 }

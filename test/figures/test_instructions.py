@@ -1,0 +1,250 @@
+"""How many instructions a malloc and a free take. If this fails, every program that allocates got slower,
+on every machine, and no timing on a busy one would have told us.
+
+The counts of the hit paths are compared with test/asm/fast_path.x86_64.golden, which has a section for each
+compiler that was looked at. MI_UPDATE_GOLDEN=1 rewrites the section of the compiler at hand.
+"""
+import functools
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import conftest
+import measure
+
+pytestmark = measure.x86_only
+
+GOLDEN = conftest.ROOT / "test" / "asm" / "fast_path.x86_64.golden"
+COLUMNS = ("instructions", "branches", "calls", "locked", "loads", "stores")
+# name: function, and which of its conditional branches are taken, counted from 0. What is not taken falls
+# through: the compiler was told that leaving the hit path is unlikely.
+PATHS = {
+    "malloc": ("malloc", ()),
+    "malloc-medium": ("malloc", (0,)),
+    "free": ("free", ()),
+    "calloc": ("calloc", ()),
+}
+BOUNDS = {"malloc": 15, "free": 17}
+BRANCHES_MAX = 2
+
+SMALL_MAX = 1024
+CLASS_MAX = 512 * 1024
+PAIR_BOUND_SMALL = 36
+PAIR_BOUND = 48
+ROUNDS = 200  # of 100 pairs
+ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
+
+
+# -- Counted in the code
+
+@functools.lru_cache(maxsize=None)
+def disassemble(library):
+    """{address: (mnemonic, operands, next address)} and {symbol: address}"""
+    if not shutil.which("objdump"):
+        pytest.skip("objdump is not installed")
+    text = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", library], capture_output=True, text=True,
+                          check=True).stdout
+    symbols = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"\s+([0-9a-f]+):\s+((?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs) )*\S+)\s*(.*)", line)
+        if match:
+            found.append((int(match[1], 16), match[2], match[3].split("#")[0].split("<")[0].strip()))
+    code = {at: (name, operands, found[i + 1][0] if i + 1 < len(found) else None)
+            for i, (at, name, operands) in enumerate(found)}
+    exported = {}
+    for line in symbols.splitlines():
+        fields = line.split()
+        if len(fields) >= 6 and ".text" in fields:
+            exported[fields[-1]] = int(fields[0], 16)
+    return code, exported
+
+
+def memory_access(name, operands):
+    """(loads, stores) of one instruction in AT&T syntax."""
+    base = name.split()[-1]
+    if base.startswith(("lea", "nop", "j", "ret", "prefetch")):
+        return 0, 0
+    if base.startswith("push"):
+        return 0, 1
+    if base.startswith("pop"):
+        return 1, 0
+    parts = re.split(r",(?![^(]*\))", operands)
+    is_memory = ["(" in part or part.startswith("%fs:") for part in parts]
+    if not any(is_memory):
+        return 0, 0
+    if base.startswith("call"):
+        return 1, 0
+    if len(parts) > 1 and not is_memory[-1] or base.startswith(("test", "bt")) or re.match(r"cmp[bwlq]?$", base):
+        return 1, 0
+    return (0, 1) if base.startswith(("mov", "set")) else (1, 1)
+
+
+def hit_path(library, function, taken):
+    """Counts along the path from the entry of a function to its return."""
+    code, symbols = disassemble(library)
+    at, count = symbols[function], dict.fromkeys(COLUMNS, 0)
+    for _ in range(200):
+        name, operands, following = code[at]
+        base = name.split()[-1]
+        loads, stores = memory_access(name, operands)
+        count["instructions"] += 1
+        count["loads"] += loads
+        count["stores"] += stores
+        count["locked"] += "lock" in name.split() or (base.startswith("xchg") and "(" in operands)
+        count["calls"] += base.startswith("call")
+        if base.startswith("ret"):
+            return count
+        if base.startswith("jmp"):
+            assert re.fullmatch(r"[0-9a-f]+", operands), f"{function} leaves the library: {name} {operands}"
+            at = int(operands, 16)
+            continue
+        if base.startswith("j"):
+            is_taken = count["branches"] in taken
+            count["branches"] += 1
+            at = int(operands, 16) if is_taken else following
+            continue
+        at = following
+    pytest.fail(f"{function} does not return")
+
+
+def compiler(library):
+    """The name and version of the compiler, as in "GCC 12.2"."""
+    text = subprocess.run(["objdump", "-s", "-j", ".comment", library], capture_output=True, text=True).stdout
+    raw = bytes.fromhex("".join("".join(line[1:].split(" ", 1)[1][:35].split()) for line in text.splitlines()
+                                if re.match(r" [0-9a-f]+ ", line)))
+    match = re.search(rb"(GCC|clang)\D*?(?:\([^)]*\))? ?(?:version )?(\d+\.\d+)", raw)
+    assert match, raw
+    return f"{match[1].decode()} {match[2].decode()}"
+
+
+def read_golden():
+    """{compiler: {path: counts}}"""
+    sections, current = {}, None
+    for line in GOLDEN.read_text().splitlines() if GOLDEN.exists() else ():
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if words[0] == "compiler":
+            current = sections.setdefault(" ".join(words[1:]), {})
+        else:
+            current[words[0]] = dict(zip(COLUMNS, map(int, words[1:])))
+    return sections
+
+
+def write_golden(sections):
+    lines = ["# Instructions on the hit paths of the release library, x86-64, by compiler.",
+             "# Written by MI_UPDATE_GOLDEN=1; a change of a number needs a reason in the commit.", ""]
+    for name in sorted(sections):
+        lines += [f"compiler {name}", f"{'# path':<16}" + "".join(f"{column:>14}" for column in COLUMNS)]
+        lines += [f"{path:<16}" + "".join(f"{counts[column]:>14}" for column in COLUMNS)
+                  for path, counts in sections[name].items()] + [""]
+    GOLDEN.parent.mkdir(exist_ok=True)
+    GOLDEN.write_text("\n".join(lines).rstrip() + "\n")
+
+
+@pytest.mark.parametrize("path", BOUNDS)
+def test_hit_path_is_short(path, library, figure):
+    """Every allocation of every program runs through these instructions."""
+    count = hit_path(library, *PATHS[path])
+    measure.say(figure, f"instructions of a hit, {path}", count["instructions"],
+                f"{BOUNDS[path]}; branches {count['branches']} of {BRANCHES_MAX}")
+    assert count["instructions"] <= BOUNDS[path]
+    assert count["branches"] <= BRANCHES_MAX
+    assert count["calls"] == 0 and count["locked"] == 0
+
+
+def test_hit_paths_are_as_recorded(library):
+    """A fast path that grows by one instruction is noticed by nobody but this test."""
+    here = {path: hit_path(library, *where) for path, where in PATHS.items()}
+    sections, name = read_golden(), compiler(library)
+    if os.environ.get("MI_UPDATE_GOLDEN") == "1":
+        sections[name] = here
+        write_golden(sections)
+    if name not in sections:
+        pytest.skip(f"no counts are recorded for {name}; MI_UPDATE_GOLDEN=1 records them")
+    assert here == sections[name]
+
+
+def test_hit_path_sees_what_it_counts():
+    """The control of the two tests above: the words that stand for a locked instruction, loads and stores."""
+    assert memory_access("lock cmpxchg", "%rcx,0x40(%rdx)") == (1, 1)
+    assert memory_access("mov", "%fs:0x0,%rax") == (1, 0)
+    assert memory_access("mov", "(%rax,%rdx,8),%rcx") == (1, 0)
+    assert memory_access("mov", "%rcx,(%rax,%rdx,8)") == (0, 1)
+    assert memory_access("cmp", "%rcx,%fs:0x0") == (1, 0)
+    assert memory_access("subl", "$0x1,0x10(%rdx,%rax,1)") == (1, 1)
+    assert memory_access("lea", "0x7(%rdi),%rax") == (0, 0)
+    assert memory_access("ret", "") == (0, 0)
+
+
+# -- Counted by running
+
+def class_sizes():
+    """One request size of every class up to the largest, the largest request of each."""
+    sizes, top = [8, *range(16, 129, 16)], 128
+    while top < CLASS_MAX:
+        sizes += [top + top // 8 * eighth for eighth in range(1, 9)]
+        top *= 2
+    return sizes
+
+
+def pair_costs(library, pattern, sizes, folder, rounds=ROUNDS):
+    """{size: instructions of a malloc and a free, without the loop around them}"""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    out = folder / "out"
+    measure.run("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=measured",
+                "--dump-after=measured", measure.program("pair", library), rounds,
+                *(f"{pattern}:{size}" for size in sizes))
+    total = [int(re.search(r"^totals: (\d+)", (folder / f"out.{i + 1}").read_text(), re.M)[1])
+             for i in range(3 * len(sizes))]
+    # Three calls for each size: to warm up, with malloc and free, and with two functions that only return,
+    # whose two instructions belong to the loop's cost no more than malloc's own return does.
+    return {size: (total[3 * i + 1] - total[3 * i + 2]) / (rounds * 100) + 2 for i, size in enumerate(sizes)}
+
+
+def highest(costs, low, high):
+    size = max((s for s in costs if low <= s <= high), key=costs.get)
+    return costs[size], size
+
+
+@pytest.mark.slow
+def test_pair_is_cheap(library, figure, tmp_path):
+    """A loop that allocates and frees is what programs spend their time in malloc with."""
+    costs = pair_costs(library, "pair", class_sizes(), tmp_path, ROUNDS_BOUND)
+    small, small_size = highest(costs, 16, SMALL_MAX)
+    all_of, all_size = highest(costs, 8, CLASS_MAX)
+    measure.say(figure, f"instructions of a pair, 16 B to 1 KiB, highest at {small_size} B", f"{small:.2f}",
+                PAIR_BOUND_SMALL)
+    measure.say(figure, f"instructions of a pair, up to 512 KiB, highest at {all_size} B", f"{all_of:.2f}", PAIR_BOUND)
+    assert small <= PAIR_BOUND_SMALL
+    assert all_of <= PAIR_BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["held", "batch", "stack", "replace"])
+def test_pair_in_other_patterns(pattern, library, figure, tmp_path):
+    """Not promised, but a user meets these patterns too: the figures show where we stand."""
+    costs = pair_costs(library, pattern, class_sizes(), tmp_path)
+    for low, high, name in ((8, SMALL_MAX, "up to 1 KiB"), (SMALL_MAX + 1, CLASS_MAX, "1 KiB to 512 KiB")):
+        value, size = highest(costs, low, high)
+        typical = sorted(cost for s, cost in costs.items() if low <= s <= high)
+        measure.say(figure, f"instructions of a pair, pattern {pattern}, {name}",
+                    f"median {typical[len(typical) // 2]:.1f}, highest {value:.1f} at {size} B", "none")
+
+
+@pytest.mark.slow
+def test_pair_makes_no_page_and_no_system_call(library, figure):
+    """A page made and given back for every pair, or a system call, costs a hundred times the pair."""
+    sizes = class_sizes()
+    command = measure.program("pair", library), 0, *(f"pair:{size}" for size in sizes)
+    phases = measure.trace("calls", *command)
+    made = [int(line.split()[1]) for line in measure.run(measure.program("trace"), "calls", *command)[0].splitlines()]
+    measure.say(figure, "system calls of 500,000 pairs, every class", phases["pairs"], 0)
+    measure.say(figure, "pages made by 500,000 pairs, every class", max(made), 0)
+    assert len(made) == len(sizes) and not any(made)
+    assert phases["pairs"] == 0

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// load.h - what the programs share that load the allocator for seconds: seed, amount of work,
+// random numbers, memory in use, contents.
+//
+// Each prints its seed first; --seed N runs the same again. --percent N or MI_STRESS_PERCENT scales
+// the work. Work is also bounded in time, because builds with all checks are far slower.
+#ifndef TEST_LOAD_H
+#define TEST_LOAD_H
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOAD_KIB ((size_t)1024)
+#define LOAD_MIB (LOAD_KIB * LOAD_KIB)
+
+// A fact that must hold. Says what it knows, without allocating, and ends the program.
+#define LOAD_CHECK(fact, ...)                                                                      \
+  do {                                                                                             \
+    if (!(fact)) {                                                                                 \
+      dprintf(2, "%s:%d: failed: %s: ", __FILE__, __LINE__, #fact);                                \
+      dprintf(2, __VA_ARGS__);                                                                     \
+      dprintf(2, "\n");                                                                            \
+      _exit(1);                                                                                    \
+    }                                                                                              \
+  } while (0)
+
+typedef struct {
+  uint64_t seed;
+  unsigned percent;
+} load_t;
+
+static inline uint64_t load_now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void load_hangs(int number) {
+  (void)number;
+  static const char text[] = "the program hangs\n";
+  if (write(2, text, sizeof(text) - 1) < 0) _exit(4);
+  _exit(3);
+}
+
+// Reads the arguments, prints the seed, and makes the program end when it hangs.
+static inline load_t load_begin(int argc, char** argv) {
+  load_t load = {(uint64_t)time(NULL) * 1000003 + (uint64_t)getpid(), 100};
+  const char* const percent = getenv("MI_STRESS_PERCENT");
+  if (percent != NULL) load.percent = (unsigned)strtoul(percent, NULL, 10);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const unsigned long long value = strtoull(argv[i + 1], NULL, 10);
+    if (strcmp(argv[i], "--seed") == 0) load.seed = value;
+    if (strcmp(argv[i], "--percent") == 0) load.percent = (unsigned)value;
+  }
+  printf("seed %llu\n", (unsigned long long)load.seed);
+  fflush(stdout);
+  signal(SIGALRM, &load_hangs);
+  alarm(60);
+  return load;
+}
+
+static inline size_t load_scale(const load_t* load, size_t count) {
+  const size_t scaled = count * load->percent / 100;
+  return scaled == 0 ? 1 : scaled;
+}
+
+// splitmix64 (Steele, Lea, Flood 2014): any seed will do, 0 too.
+static inline uint64_t load_random(uint64_t* state) {
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+static inline size_t load_below(uint64_t* state, size_t bound) {
+  return (size_t)(load_random(state) % bound);
+}
+
+// Resident memory in bytes.
+static inline size_t load_rss(void) {
+  char text[128] = {0};
+  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) _exit(2);
+  close(fd);
+  const char* const second = strchr(text, ' ');
+  return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static inline void load_wait_ms(long ms) {
+  const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&t, NULL);
+}
+
+// Contents of a block: every byte of small ones, both ends and a byte of each OS page of large
+// ones.
+#define LOAD_WHOLE_MAX ((size_t)2048)
+
+static inline size_t load_step(size_t i, size_t size) {
+  if (size <= LOAD_WHOLE_MAX || i < 64 || i + 64 >= size) return 1;
+  return size - 64 - i < 4093 ? size - 64 - i : 4093;
+}
+
+static inline void load_fill(void* p, size_t size, uint8_t mark) {
+  uint8_t* const bytes = (uint8_t*)p;
+  for (size_t i = 0; i < size; i += load_step(i, size)) bytes[i] = (uint8_t)(mark + i * 7);
+}
+
+static inline void load_verify(const void* p, size_t size, uint8_t mark) {
+  const uint8_t* const bytes = (const uint8_t*)p;
+  for (size_t i = 0; i < size; i += load_step(i, size)) {
+    LOAD_CHECK(bytes[i] == (uint8_t)(mark + i * 7), "byte %zu of %zu at %p is %u", i, size, p,
+               bytes[i]);
+  }
+}
+
+#endif

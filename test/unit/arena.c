@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT
+// arena.c - tests of src/core/arena.c: runs of slices, growth in steps, refusals, and large heaps.
+#include "unit.h"
+
+#include "core/arena.h"
+#include "core/bitmap.h"
+#include "core/meta.h"
+#include "core/pagemap.h"
+#include "core/purge.h"
+
+static mi_run_t claim(size_t count, size_t alignment) {
+  mi_run_t run = {0};
+  check(mi_arena_claim(count, alignment, &run));
+  check_equal(run.slice_count, count);
+  check((uintptr_t)mi_run_start(&run) % alignment == 0);
+  check(run.slice_index + count <= run.arena->slice_count);
+  check(mi_arena_of(mi_run_start(&run)) == run.arena);
+  check(mi_arena_of(mi_run_start(&run) + count * MI_SLICE_SIZE - 1) == run.arena);
+  check_equal(mi_arena_slice_of(run.arena, mi_run_start(&run) + 1), run.slice_index);
+  return run;
+}
+
+static void release(const mi_run_t* run) {
+  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+}
+
+// Small arenas, so that many fit the test.
+static void small_arenas(void) {
+  mi_process_setup();
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+}
+
+// If this fails, memory in use spreads out, and the process is larger than it must be.
+UNIT_TEST_PAGE_SIZES(arena_claims_the_lowest_run) {
+  mi_process_setup();
+  mi_run_t run[20];
+  for (size_t i = 0; i < 20; i++) {
+    run[i] = claim(1 + i % 3, MI_SLICE_SIZE);
+    check(run[i].is_zero);
+    if (i > 0) check_equal(run[i].slice_index, run[i - 1].slice_index + run[i - 1].slice_count);
+  }
+  release(&run[7]);   // two slices
+  release(&run[12]);  // one
+  const mi_run_t two = claim(2, MI_SLICE_SIZE);
+  check_equal(two.slice_index, run[7].slice_index);
+  const mi_run_t one = claim(1, MI_SLICE_SIZE);
+  check_equal(one.slice_index, run[12].slice_index);
+  release(&two);
+  const mi_run_t again = claim(1, MI_SLICE_SIZE);
+  check_equal(again.slice_index, run[7].slice_index);
+  release(&again);
+  release(&one);
+  for (size_t i = 0; i < 20; i++) {
+    if (i != 7 && i != 12) release(&run[i]);
+  }
+  unit_check_empty();
+}
+
+// If this fails, calloc returns memory that is not zero, or clears memory that is.
+UNIT_TEST_PAGE_SIZES(arena_knows_what_is_zero) {
+  mi_process_setup();
+  mi_run_t run = claim(4, MI_SLICE_SIZE);
+  check(run.is_zero && unit_is_zero(mi_run_start(&run), 4 * MI_SLICE_SIZE));
+  memset(mi_run_start(&run), 1, 4 * MI_SLICE_SIZE);
+  release(&run);
+  run = claim(2, MI_SLICE_SIZE);
+  check(!run.is_zero);
+  mi_run_t mixed = claim(4, MI_SLICE_SIZE);  // two dirty slices and two fresh ones
+  check_equal(mixed.slice_index, run.slice_index + 2);
+  check(!mixed.is_zero);
+  mi_run_t fresh = claim(1, MI_SLICE_SIZE);
+  check(fresh.is_zero);
+  release(&run);
+  release(&mixed);
+  release(&fresh);
+}
+
+// If this fails, memory aligned beyond a slice is not.
+UNIT_TEST_PAGE_SIZES(arena_aligns_runs) {
+  mi_process_setup();
+  mi_run_t run[12];
+  size_t alignment = MI_SLICE_SIZE;
+  for (size_t i = 0; i < 12; i++, alignment *= 2) {
+    run[i] = claim(1 + i, alignment);
+    for (size_t k = 0; k < i; k++) check(mi_run_start(&run[i]) != mi_run_start(&run[k]));
+  }
+  for (size_t i = 0; i < 12; i++) release(&run[i]);
+  unit_check_empty();
+}
+
+// If this fails, the same in an arena that does not start at such an alignment itself.
+UNIT_TEST_PAGE_SIZES(arena_aligns_runs_anywhere) {
+  small_arenas();
+  mi_run_t whole = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
+  for (size_t round = 0; round < 3; round++) {
+    check(mi_arena_reserve(MI_ARENA_MIN_SIZE * 2 + MI_CHUNK_SLICES * MI_SLICE_SIZE));
+    for (size_t shift = 0; shift < 8; shift++) {
+      mi_run_t run = claim(3, (MI_CHUNK_SLICES * MI_SLICE_SIZE / 4) << shift);
+      release(&run);
+    }
+  }
+  release(&whole);
+  unit_check_empty();
+}
+
+// If this fails, blocks of more than a few MiB overlap others.
+UNIT_TEST_PAGE_SIZES(arena_claims_runs_across_words) {
+  mi_process_setup();
+  mi_run_t small = claim(3, MI_SLICE_SIZE);
+  mi_run_t large = claim(MI_WORD_BITS * 2 + 5, MI_SLICE_SIZE);
+  mi_run_t next = claim(MI_WORD_BITS + 1, MI_SLICE_SIZE);
+  check_equal(large.slice_index, 3);
+  check_equal(next.slice_index, large.slice_index + large.slice_count);
+  release(&large);
+  bool is_zero = true;
+  check(!mi_arena_claim_at(next.arena, 3, large.slice_count + 1, &is_zero));  // `next` is in use
+  check(mi_arena_claim_at(next.arena, 3, large.slice_count, &is_zero) && !is_zero);
+  release(&large);
+  release(&next);
+  release(&small);
+  unit_check_empty();
+}
+
+// If this fails, realloc takes memory behind the arena or of another block.
+UNIT_TEST_PAGE_SIZES(arena_claims_at_a_place) {
+  small_arenas();
+  mi_run_t run = claim(2, MI_SLICE_SIZE);
+  const size_t end = run.arena->slice_count;
+  bool is_zero = false;
+  check(mi_arena_claim_at(run.arena, 2, 3, &is_zero) && is_zero);
+  check(!mi_arena_claim_at(run.arena, 4, 3, &is_zero));
+  check(!mi_arena_claim_at(run.arena, end - 1, 2, &is_zero));
+  check(!mi_arena_claim_at(run.arena, end, 1, &is_zero));
+  check(mi_arena_claim_at(run.arena, end - 1, 1, &is_zero));
+  mi_arena_release(run.arena, 2, 3);
+  mi_arena_release(run.arena, end - 1, 1);
+  release(&run);
+  unit_check_empty();
+}
+
+// If this fails, a large heap needs more and more mappings, or stops growing.
+UNIT_TEST_PAGE_SIZES(arena_grows_without_end) {
+  small_arenas();
+  enum { ARENAS = 20 };
+  mi_run_t run[ARENAS];
+  const size_t chunk = MI_CHUNK_SLICES * MI_SLICE_SIZE;
+  for (size_t i = 0; i < ARENAS; i++) {
+    // All of what the arena should have: it doubles every eight.
+    const size_t bytes = MI_ARENA_MIN_SIZE << (i / 8);
+    run[i] = claim(bytes / MI_SLICE_SIZE, MI_SLICE_SIZE);
+    check_equal(mi_state.arena_count, i + 1);
+    check_equal(run[i].arena->slice_count * MI_SLICE_SIZE, bytes);
+    check((uintptr_t)run[i].arena->start % chunk == 0);
+    // Next to the one before.
+    if (i > 0) check(mi_run_start(&run[i]) == mi_run_start(&run[i - 1]) +
+                                                  run[i - 1].slice_count * MI_SLICE_SIZE);
+  }
+  check(os_fake_mapping_count() <= 8);
+  for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
+  // What is there is used before more is reserved.
+  for (size_t i = 0; i < ARENAS; i++) {
+    run[i] = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
+  }
+  check_equal(mi_state.arena_count, ARENAS);
+  for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
+  unit_check_empty();
+}
+
+// If this fails, a process under `ulimit -v` gets no memory although there is some.
+UNIT_TEST_PAGE_SIZES(arena_halves_when_refused) {
+  mi_process_setup();
+  unit_option(arena_reserve, 64 * MI_MIB / MI_KIB);
+  os_fake.map_limit = 20 * MI_MIB;
+  mi_run_t run = claim(1, MI_SLICE_SIZE);
+  check_equal(run.arena->slice_count * MI_SLICE_SIZE, 16 * MI_MIB);
+  release(&run);
+  // Below the smallest useful arena: what is needed, no more.
+  const size_t tables = mi_bits_align_up(sizeof(mi_pagemap.none), os_fake.page_size);
+  os_fake.map_limit = mi_bits_max(MI_ARENA_MIN_SIZE - MI_SLICE_SIZE, tables);
+  const size_t large = 17 * MI_MIB / MI_SLICE_SIZE;
+  mi_run_t none;
+  check(!mi_arena_claim(large, MI_SLICE_SIZE, &none));
+  check_equal(mi_state.arena_count, 1);
+  os_fake.map_limit = 17 * MI_MIB;
+  run = claim(large, MI_SLICE_SIZE);
+  check_equal(run.arena->slice_count, large);
+  release(&run);
+  unit_check_empty();
+}
+
+// If this fails, a limited process dies by our own reservations.
+UNIT_TEST_PAGE_SIZES(arena_respects_the_address_limit) {
+  os_fake.has_address_limit = true;
+  os_fake.address_limit = 64 * MI_MIB;
+  mi_process_setup();
+  mi_run_t run[64];
+  size_t count = 0;
+  while (count < 64 && mi_arena_claim(MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, &run[count])) {
+    if (count == 0) check(run[0].arena->slice_count * MI_SLICE_SIZE <= 8 * MI_MIB);
+    count++;
+  }
+  check(count >= 48);  // three quarters of the limit are usable
+  for (size_t i = 0; i < count; i++) release(&run[i]);
+  unit_check_empty();
+}
+
+// If this fails, running out of memory loses slices, or the process stays without memory for ever.
+UNIT_TEST_PAGE_SIZES(arena_recovers_from_refusal) {
+  mi_process_setup();
+  os_fake.fail_at[OS_FAKE_MAP] = 1;
+  os_fake.is_failing_on = true;
+  mi_run_t run;
+  check(!mi_arena_claim(1, MI_SLICE_SIZE, &run));
+  check_equal(mi_state.arena_count, 0);
+  check_equal(os_fake.mapped, 0);
+  os_fake.is_failing_on = false;
+  os_fake.fail_at[OS_FAKE_MAP] = 0;
+  run = claim(1, MI_SLICE_SIZE);
+  release(&run);
+  unit_check_empty();
+}
+
+// If this fails, an arena that could not be set up keeps its address space.
+UNIT_TEST_PAGE_SIZES(arena_gives_back_what_it_cannot_use) {
+  small_arenas();
+  // The mappings after that of the arena itself: its structures, the table of its window.
+  for (size_t round = 0; round < 2; round++) {
+    os_fake.fail_at[OS_FAKE_MAP] = 2;
+    mi_run_t run;
+    check(!mi_arena_claim(1, MI_SLICE_SIZE, &run));
+    check_equal(os_fake.fail_at[OS_FAKE_MAP], 0);
+    check_equal(os_fake_calls(OS_FAKE_UNMAP), round + 1);
+    check(mi_state.arena_count == 0);
+  }
+  mi_run_t run = claim(1, MI_SLICE_SIZE);
+  release(&run);
+}
+
+// If this fails, a process under strict overcommit is charged for memory it does not use.
+UNIT_TEST_PAGE_SIZES(arena_commits_only_what_is_claimed) {
+  os_fake.has_overcommit = false;
+  mi_process_setup();
+  mi_run_t a = claim(2, MI_SLICE_SIZE);
+  const size_t overhead = os_fake.committed - 2 * MI_SLICE_SIZE;
+  mi_run_t b = claim(3, MI_SLICE_SIZE);
+  check_equal(os_fake.committed, overhead + 5 * MI_SLICE_SIZE);
+  memset(mi_run_start(&a), 1, 2 * MI_SLICE_SIZE);
+  const size_t calls = os_fake_calls(OS_FAKE_COMMIT);
+  release(&a);
+  a = claim(2, MI_SLICE_SIZE);
+  check_equal(os_fake_calls(OS_FAKE_COMMIT), calls);  // still usable
+  release(&a);
+  release(&b);
+  check_equal(mi_purge_everything(), 5 * MI_SLICE_SIZE);
+  check_equal(os_fake.committed, overhead);
+  a = claim(5, MI_SLICE_SIZE);
+  check(a.is_zero && unit_is_zero(mi_run_start(&a), 5 * MI_SLICE_SIZE));
+  release(&a);
+}
+
+// If this fails, a failed commit hands out memory that crashes, or loses it.
+UNIT_TEST_PAGE_SIZES(arena_survives_failed_commits) {
+  os_fake.has_overcommit = false;
+  mi_process_setup();
+  mi_run_t first = claim(1, MI_SLICE_SIZE);
+  const size_t free_slices = unit_free_slices();
+  const size_t arenas = mi_state.arena_count;
+  mi_run_t run;
+  os_fake.fail_at[OS_FAKE_COMMIT] = 1;
+  check(!mi_arena_claim(3, MI_SLICE_SIZE, &run));
+  check_equal(unit_free_slices(), free_slices);
+  check_equal(mi_state.arena_count, arenas);  // growing would not help
+  bool is_zero;
+  os_fake.fail_at[OS_FAKE_COMMIT] = 1;
+  check(!mi_arena_claim_at(first.arena, first.slice_index + 1, 1, &is_zero));
+  check_equal(unit_free_slices(), free_slices);
+  os_fake.commit_limit = os_fake.committed + 2 * MI_SLICE_SIZE;
+  check(!mi_arena_claim(3, MI_SLICE_SIZE, &run));
+  run = claim(2, MI_SLICE_SIZE);
+  memset(mi_run_start(&run), 1, 2 * MI_SLICE_SIZE);
+  release(&run);
+  release(&first);
+  unit_check_empty();
+}
+
+// If this fails, option arena_eager_commit does the opposite of what it says.
+UNIT_TEST_PAGE_SIZES(arena_eager_commit_is_an_option) {
+  const struct {
+    bool has_overcommit;
+    long eager;
+    bool is_committed;
+  } expected[] = {{true, 0, false}, {true, 1, true}, {true, 2, true},
+                  {false, 0, false}, {false, 1, true}, {false, 2, false}};
+  for (size_t i = 0; i < 6; i++) {
+    small_arenas();
+    mi_state.os.has_overcommit = expected[i].has_overcommit;
+    unit_option(arena_eager_commit, expected[i].eager);
+    check(mi_arena_reserve(MI_ARENA_MIN_SIZE));
+    check(mi_state.arena_last->is_committed == expected[i].is_committed);
+    const os_fake_state_t state = os_fake_state(mi_state.arena_last->start);
+    check(state == (expected[i].is_committed ? OS_FAKE_COMMITTED : OS_FAKE_RESERVED));
+  }
+}
+
+// If this fails, a program that forbids new memory gets it all the same.
+UNIT_TEST_PAGE_SIZES(arena_stays_inside_the_reservation) {
+  small_arenas();
+  check(mi_arena_reserve(2 * MI_ARENA_MIN_SIZE));
+  unit_option(disallow_os_alloc, 1);
+  const size_t count = 2 * MI_ARENA_MIN_SIZE / MI_SLICE_SIZE;
+  mi_run_t run;
+  check(!mi_arena_claim(count + 1, MI_SLICE_SIZE, &run));
+  run = claim(count, MI_SLICE_SIZE);
+  mi_run_t more;
+  check(!mi_arena_claim(1, MI_SLICE_SIZE, &more));
+  release(&run);
+  check_equal(mi_state.arena_count, 1);
+}
+
+static mi_atomic(uint8_t) used_by[4096];
+static mi_atomic(bool) is_broken;
+
+static void race(void* arg) {
+  const uint8_t self = *(uint8_t*)arg;
+  uint64_t random = self;
+  for (size_t round = 0; round < 4000; round++) {
+    const size_t count = 1 + unit_random_below(&random, round % 50 == 0 ? 100 : 6);
+    mi_run_t run;
+    if (!mi_arena_claim(count, MI_SLICE_SIZE << unit_random_below(&random, 3), &run)) continue;
+    uint8_t* const start = mi_run_start(&run);
+    const size_t first = (size_t)(start - os_fake.reserve) / MI_SLICE_SIZE;
+    for (size_t i = 0; i < count; i++) {
+      if (run.is_zero && start[i * MI_SLICE_SIZE] != 0) mi_atomic_store_relaxed(&is_broken, true);
+      if (first + i < 4096 && mi_atomic_swap_acq_rel(&used_by[first + i], self) != 0) {
+        mi_atomic_store_relaxed(&is_broken, true);
+      }
+      start[i * MI_SLICE_SIZE] = self;
+    }
+    for (size_t i = 0; i < count; i++) {
+      if (start[i * MI_SLICE_SIZE] != self) mi_atomic_store_relaxed(&is_broken, true);
+      if (first + i < 4096) mi_atomic_swap_acq_rel(&used_by[first + i], 0);
+    }
+    mi_arena_release(run.arena, run.slice_index, run.slice_count);
+    if (round % 32 == 0) mi_purge_everything();
+  }
+}
+
+// If this fails, two threads get the same memory, or memory is lost.
+UNIT_TEST(arena_serves_many_threads) {
+  small_arenas();
+  uint8_t id[4] = {1, 2, 3, 4};
+  unit_on_threads(4, &race, id, 1);
+  check(!mi_atomic_load_relaxed(&is_broken));
+  unit_check_empty();
+  check(mi_state.arena_count < 40);
+}
+
+#if MI_IS_TINY
+#define HUGE_HEAP (20 * MI_GIB)
+#define HUGE_RUN (16 * MI_MIB)
+#else
+#define HUGE_HEAP (500 * MI_GIB)
+#define HUGE_RUN (256 * MI_MIB)
+#endif
+
+// If this fails, a very large heap hits a ceiling, or its administration costs too much.
+UNIT_TEST_ON(arena_holds_a_huge_heap, 2 * HUGE_HEAP) {
+  mi_process_setup();
+  enum { RUNS = HUGE_HEAP / HUGE_RUN };
+  static mi_run_t run[RUNS];
+  for (size_t i = 0; i < RUNS; i++) {
+    run[i] = claim(HUGE_RUN / MI_SLICE_SIZE, MI_SLICE_SIZE);
+    uint8_t* const p = mi_run_start(&run[i]);
+    check(run[i].is_zero && p[0] == 0 && p[HUGE_RUN - 1] == 0);
+    p[0] = 1;
+    p[HUGE_RUN - 1] = 1;
+  }
+  // Everything but the two pages touched in each run.
+  const size_t touched = 2 * RUNS * os_fake.page_size;
+  const size_t overhead = os_fake_resident_all() - touched;
+  printf("FIGURE %zu GiB heap: %zu arenas, %zu mappings, %zu KiB of our own\n",
+         HUGE_HEAP / MI_GIB, mi_state.arena_count, os_fake_mapping_count(), overhead / MI_KIB);
+  check(overhead <= HUGE_HEAP / 1000 * 3);
+  check(os_fake_mapping_count() < 1000);
+  check(mi_state.arena_count < 200);
+  for (size_t i = 0; i < RUNS; i += 2) release(&run[i]);
+  check(mi_purge_everything() > 0);
+  for (size_t i = 0; i < RUNS; i++) {
+    const size_t expected = i % 2 == 0 ? 0 : 2 * os_fake.page_size;
+    check_equal(os_fake_resident(mi_run_start(&run[i]), HUGE_RUN), expected);
+  }
+  for (size_t i = 1; i < RUNS; i += 2) release(&run[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arena_claims_the_lowest_run),
+      cmocka_unit_test(arena_knows_what_is_zero),
+      cmocka_unit_test(arena_aligns_runs),
+      cmocka_unit_test(arena_aligns_runs_anywhere),
+      cmocka_unit_test(arena_claims_runs_across_words),
+      cmocka_unit_test(arena_claims_at_a_place),
+      cmocka_unit_test(arena_grows_without_end),
+      cmocka_unit_test(arena_halves_when_refused),
+      cmocka_unit_test(arena_respects_the_address_limit),
+      cmocka_unit_test(arena_recovers_from_refusal),
+      cmocka_unit_test(arena_gives_back_what_it_cannot_use),
+      cmocka_unit_test(arena_commits_only_what_is_claimed),
+      cmocka_unit_test(arena_survives_failed_commits),
+      cmocka_unit_test(arena_eager_commit_is_an_option),
+      cmocka_unit_test(arena_stays_inside_the_reservation),
+      cmocka_unit_test(arena_serves_many_threads),
+      cmocka_unit_test(arena_holds_a_huge_heap),
+  };
+  return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// fork.c - tests of src/core/fork.c: the handlers are called by hand, as around a fork, in a process
+// whose other threads then never run again.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/remote.h"
+#include "core/theap.h"
+#include "core/thread.h"
+
+#define SIZE 256
+#define CLASS mi_class_of(SIZE)
+
+static void* blocks[UNIT_BLOCKS_MAX];
+static unit_puppet_t other;
+
+static bool is_free(mi_lock_t* lock) { return mi_atomic_load_relaxed(&lock->word) == 0; }
+
+static bool are_locks_free(void) {
+  return is_free(&mi_state.thread_lock) && is_free(&mi_state.arena_lock) &&
+         is_free(&mi_state.purge_lock);
+}
+
+// If this fails, the child of a fork waits for ever for a lock, or the parent does.
+UNIT_TEST_PAGE_SIZES(fork_holds_all_locks) {
+  mi_free(mi_malloc(1));
+  check_equal(os_fake_calls(OS_FAKE_AT_FORK), 1);
+  hooks_fake.is_lock_allowed = true;
+  for (size_t i = 0; i < 2; i++) {
+    os_fake.fork_prepare();
+    check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
+    check(!is_free(&mi_state.purge_lock));
+    if (i == 0) os_fake.fork_parent();
+    if (i == 1) os_fake.fork_child();
+    check(are_locks_free());
+  }
+  mi_free(mi_malloc(MI_CLASS_MAX * 2));
+}
+
+// If this fails, the child of a program with one thread loses its own pages.
+UNIT_TEST_PAGE_SIZES(fork_child_keeps_its_own_theap) {
+  void* const p = mi_malloc(SIZE);
+  void* const large = mi_malloc(MI_CLASS_MAX * 2);
+  mi_theap_t* const theap = mi_theap_self();
+  const size_t pages = theap->page_count;
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check(mi_theap_self() == theap && theap->page_count == pages);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), mi_tls_thread_id());
+  mi_free(p);
+  check(mi_malloc(SIZE) != NULL);
+  mi_free(large);
+  mi_thread_leave();
+  check(mi_theap_self() == &mi_theap_empty);
+}
+
+static size_t allocate_with_other(void) {
+  unit_puppet_start(&other);
+  size_t count = 0;
+  for (; count < 40; count++) blocks[count] = unit_puppet_malloc(&other, SIZE);
+  // Some free again, by the thread itself and by this one.
+  for (size_t i = 0; i < 5; i++) unit_puppet_free(&other, blocks[i]);
+  for (size_t i = 5; i < 10; i++) mi_free(blocks[i]);
+  return count;
+}
+
+// If this fails, memory of vanished threads is lost in the child, or used although it is in use.
+UNIT_TEST_PAGE_SIZES(fork_child_adopts_pages_of_vanished_threads) {
+  mi_free(mi_malloc(1));
+  const size_t count = allocate_with_other();
+  for (size_t i = 10; i < count; i++) unit_fill(blocks[i], SIZE, i);
+  mi_page_t* const page = unit_page_of(blocks[10]);
+  const uintptr_t vanished = mi_atomic_load_relaxed(&page->owner);
+  check(vanished != mi_tls_thread_id());
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  // N1: nothing is owned under the id of the vanished thread.
+  MI_FOR_EACH_ARENA(arena) {
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      mi_page_t* const p = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+      const uintptr_t owner = mi_atomic_load_relaxed(&p->owner);
+      if ((mi_atomic_load_relaxed(&p->thread_free) & MI_REMOTE_OWNED) != 0) {
+        check((owner & ~MI_OWNER_FLAGS) != vanished);
+      }
+    }
+  }
+  unit_check_valid();
+  // What was in use stays so, whatever is allocated now.
+  static void* more[600];
+  for (size_t i = 0; i < 600; i++) {
+    more[i] = mi_malloc(SIZE);
+    memset(more[i], 0xEE, SIZE);
+  }
+  for (size_t i = 10; i < count; i++) {
+    check(unit_is_filled(blocks[i], SIZE, i));
+    mi_free(blocks[i]);
+  }
+  for (size_t i = 0; i < 600; i++) mi_free(more[i]);
+  check_equal(hooks_fake.error_count, 0);
+  unit_check_valid();
+}
+
+// If this fails, the child cannot use pages that waited for a new thread.
+UNIT_TEST_PAGE_SIZES(fork_child_adopts_orphans) {
+  mi_free(mi_malloc(1));
+  allocate_with_other();
+  unit_puppet_end(&other);
+  mi_page_t* const page = unit_page_of(blocks[20]);
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 1);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check(mi_state.orphans == NULL && mi_atomic_load_relaxed(&mi_state.orphan_count) == 0);
+  check_equal(mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED, 0);
+  for (size_t i = 10; i < 40; i++) mi_free(blocks[i]);
+  check_equal(hooks_fake.error_count, 0);
+}
+
+// If this fails, guests and full pages of vanished threads confuse the child.
+UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
+  unit_puppet_start(&other);
+  mi_free(unit_puppet_malloc(&other, 8));
+  // A page of this thread that is full; the other one frees into it and keeps it as a guest.
+  const size_t count = unit_fill_page(CLASS, blocks);
+  void* const next = mi_malloc(SIZE);
+  unit_puppet_free(&other, blocks[0]);
+  mi_page_t* const guest = unit_page_of(blocks[1]);
+  check_equal(guest->place, MI_PLACE_GUEST);
+  // A page of the other thread that is full.
+  mi_page_t* const parked = unit_make_page(CLASS, unit_page_blocks(CLASS), &blocks[count]);
+  mi_atomic_store_relaxed(&parked->owner, mi_tls_thread_id() + 4096);
+  check(mi_remote_park(parked, mi_tls_thread_id() + 4096));
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check_equal(guest->place, MI_PLACE_NONE);
+  check_equal(mi_atomic_load_relaxed(&guest->thread_free) & MI_REMOTE_OWNED, 0);
+  for (size_t i = 1; i < count + unit_page_blocks(CLASS); i++) mi_free(blocks[i]);
+  mi_free(next);
+  check_equal(hooks_fake.error_count, 0);
+  mi_theap_collect(unit_theap());
+  check(mi_pagemap_find(blocks[count]) == NULL || mi_page_is_valid(parked));
+}
+
+// If this fails, a child forked by a thread without a theap crashes at its first malloc.
+UNIT_TEST_PAGE_SIZES(fork_child_without_a_theap) {
+  allocate_with_other();
+  mi_thread_leave();
+  check(mi_theap_self() == &mi_theap_empty);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check(mi_theap_self() == &mi_theap_empty);
+  for (size_t i = 10; i < 40; i++) mi_free(blocks[i]);
+  void* const p = mi_malloc(SIZE);
+  check(p != NULL);
+  mi_free(p);
+  unit_check_valid();
+}
+
+// If this fails, a thread started in the child with the id of a vanished one takes its theap, whose
+// pages belong to somebody else by now.
+UNIT_TEST_PAGE_SIZES(fork_child_forgets_vanished_theaps) {
+  mi_free(mi_malloc(1));
+  allocate_with_other();
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    for (mi_theap_t* t = mi_state.theap_bucket[i]; t != NULL; t = t->bucket_next) {
+      check(t == mi_theap_self());
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fork_holds_all_locks),
+      cmocka_unit_test(fork_child_keeps_its_own_theap),
+      cmocka_unit_test(fork_child_adopts_pages_of_vanished_threads),
+      cmocka_unit_test(fork_child_adopts_orphans),
+      cmocka_unit_test(fork_child_takes_guests_and_parked_pages),
+      cmocka_unit_test(fork_child_without_a_theap),
+      cmocka_unit_test(fork_child_forgets_vanished_theaps),
+  };
+  return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+// large.c - tests of src/core/large.c: G1 to G3, growth in place, moved mappings, shifted results.
+#include "unit.h"
+
+#include "core/bitmap.h"
+#include "core/large.h"
+#include "core/purge.h"
+
+#define LARGE (MI_CLASS_MAX * 2)
+#define MOVED_MAX 256  // how many ranges large.c lets be moved at a time
+
+static bool is_filled_ends(const uint8_t* p, size_t size, size_t tag) {
+  return unit_is_filled(p, 100, tag) && unit_is_filled(p + size - 100, 100, tag + 1);
+}
+
+static void fill_ends(uint8_t* p, size_t size, size_t tag) {
+  unit_fill(p, 100, tag);
+  unit_fill(p + size - 100, 100, tag + 1);
+}
+
+// If this fails, a large block is smaller than what was asked for, or wastes memory.
+UNIT_TEST_PAGE_SIZES(large_blocks_are_whole_os_pages) {
+  for (size_t size = MI_CLASS_MAX + 1; size < MI_CLASS_MAX * 50; size += size / 3 + 1234) {
+    uint8_t* const p = (uint8_t*)mi_malloc(size);
+    mi_page_t* const page = unit_page_of(p);
+    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE && page->start == p);  // G1
+    check_equal(mi_usable_size(p), mi_bits_align_up(size, os_fake.page_size));
+    check_equal(mi_slot_size(p), mi_usable_size(p));
+    check((uintptr_t)p % MI_SLICE_SIZE == 0);
+    check(page->slice_count * MI_SLICE_SIZE < mi_usable_size(p) + MI_SLICE_SIZE);
+    fill_ends(p, mi_usable_size(p), size);
+    check(is_filled_ends(p, mi_usable_size(p), size));
+    mi_free(p);
+    check(mi_pagemap_find(p) == NULL);
+  }
+  check_equal(mi_state.count.large, 0);
+  check_equal(mi_state.count.large_count, 0);
+  check_equal(hooks_fake.error_count, 0);
+  unit_check_empty();
+}
+
+// If this fails, a loop that allocates a large buffer maps and faults it in every round.
+UNIT_TEST_PAGE_SIZES(large_freed_runs_are_used_again) {
+  uint8_t* const first = (uint8_t*)mi_malloc(LARGE);
+  memset(first, 1, LARGE);
+  mi_free(first);
+  const size_t calls = os_fake_calls(OS_FAKE_FALLIBLE);
+  for (size_t i = 0; i < 100; i++) {
+    uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
+    check(p == first);
+    mi_free(p);
+    os_fake_advance_ms(1);
+  }
+  check_equal(os_fake_calls(OS_FAKE_FALLIBLE), calls);
+  check_equal(os_fake_resident(first, LARGE), LARGE);
+}
+
+// If this fails, calloc of a large block returns old contents.
+UNIT_TEST_PAGE_SIZES(large_zeroes_what_is_not_zero) {
+  for (size_t i = 0; i < 4; i++) {
+    uint8_t* const p = (uint8_t*)mi_zalloc(LARGE + i);
+    check(unit_is_zero(p, mi_usable_size(p)));
+    memset(p, 1, mi_usable_size(p));
+    mi_free(p);
+    if (i == 1) mi_collect_all(MI_FORCE);
+  }
+}
+
+// If this fails, growing a large block copies it although there is room behind it.
+UNIT_TEST_PAGE_SIZES(large_grows_in_place) {
+  uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
+  mi_page_t* const page = unit_page_of(p);
+  fill_ends(p, LARGE, 1);
+  for (size_t size = LARGE + 1; size < LARGE * 4; size += MI_SLICE_SIZE / 2 + 7) {
+    check(mi_large_resize(page, size));
+    check_equal(mi_usable_size(p), mi_bits_align_up(size, os_fake.page_size));
+    check_equal(page->slice_count, mi_bits_divide_up(size, MI_SLICE_SIZE));
+    check(is_filled_ends(p, LARGE, 1));
+    p[mi_usable_size(p) - 1] = 7;
+  }
+  // Something is in the way.
+  void* const wall = mi_malloc(LARGE);
+  check((uint8_t*)wall == p + page->slice_count * MI_SLICE_SIZE);
+  const size_t usable = mi_usable_size(p);
+  check(!mi_large_resize(page, usable + MI_SLICE_SIZE));
+  check_equal(mi_usable_size(p), usable);
+  mi_free(wall);
+  mi_free(p);
+  check_equal(mi_state.count.large, 0);
+  unit_check_empty();
+}
+
+// If this fails, shrinking a large block keeps memory that nobody uses.
+UNIT_TEST_PAGE_SIZES(large_shrinks_in_place) {
+  uint8_t* const p = (uint8_t*)mi_malloc(LARGE * 4);
+  mi_page_t* const page = unit_page_of(p);
+  memset(p, 1, LARGE * 4);
+  const size_t free_slices = unit_free_slices();
+  check(mi_large_resize(page, LARGE));
+  check_equal(unit_free_slices(), free_slices + LARGE * 3 / MI_SLICE_SIZE);
+  check_equal(mi_usable_size(p), LARGE);
+  mi_purge_everything();
+  check_equal(os_fake_resident(p, LARGE * 4), LARGE);
+  check_equal(p[LARGE - 1], 1);
+  mi_free(p);
+  unit_check_empty();
+}
+
+// A block that cannot grow in place; `*wall` is what is behind it.
+static uint8_t* make_walled(size_t size, void** wall) {
+  uint8_t* const p = (uint8_t*)mi_malloc(size);
+  *wall = mi_malloc(LARGE);
+  check(p != NULL && *wall != NULL);
+  fill_ends(p, size, 5);
+  return p;
+}
+
+// If this fails, growing a large block loses contents, or copies what could be moved.
+UNIT_TEST_PAGE_SIZES(large_moves_without_copying) {
+  void* wall;
+  uint8_t* const p = make_walled(LARGE, &wall);
+  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+  check(q != NULL && q != p && is_filled_ends(q, LARGE, 5));
+  check(mi_pagemap_find(p) == NULL);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 1);
+  check_equal(mi_usable_size(q), LARGE * 3);
+  check(unit_is_zero(q + LARGE, LARGE * 2));
+  check_equal(os_fake_resident(p, LARGE), 0);
+  q[LARGE * 3 - 1] = 1;
+  // Room to grow once more.
+  check(mi_large_resize(unit_page_of(q), LARGE * 3 + LARGE / 4));
+  mi_free(q);
+  mi_free(wall);
+  check_equal(mi_state.count.large, 0);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a system without such moves, or a failed one, breaks realloc.
+UNIT_TEST_PAGE_SIZES(large_move_that_fails_changes_nothing) {
+  void* wall;
+  uint8_t* const p = make_walled(LARGE, &wall);
+  const size_t free_slices = unit_free_slices();
+  os_fake.fail_at[OS_FAKE_MOVE] = 1;
+  check(mi_large_move(unit_page_of(p), LARGE * 3) == NULL);
+  check(is_filled_ends(p, LARGE, 5) && mi_usable_size(p) == LARGE);
+  check_equal(unit_free_slices(), free_slices);
+  os_fake.has_move = false;
+  uint8_t* const q = (uint8_t*)mi_realloc_block(p, LARGE * 3, MI_UNINITIALIZED);
+  check(q != NULL && is_filled_ends(q, LARGE, 5));
+  mi_free(q);
+  mi_free(wall);
+  unit_check_empty();
+}
+
+// If this fails, the memory map of the process grows with every realloc, up to the kernel's limit.
+UNIT_TEST_PAGE_SIZES(large_moved_ranges_are_renewed) {
+  void* wall;
+  void* const first = mi_malloc(LARGE);
+  mi_free(first);
+  const size_t mappings = os_fake_mapping_count();
+  uint8_t* const p = make_walled(LARGE, &wall);
+  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+  check(os_fake_mapping_count() > mappings);
+  mi_free(q);
+  mi_free(wall);
+  mi_collect_all(MI_FORCE);
+  // The range merges with its neighbours only if advice for huge pages is the same again.
+  check_equal(os_fake_mapping_count(), mappings);
+  uint8_t* const again = (uint8_t*)mi_zalloc(LARGE * 8);
+  check(unit_is_zero(again, LARGE * 8));
+  mi_free(again);
+}
+
+// If this fails, a long-running program copies large blocks although moving is possible again.
+UNIT_TEST_PAGE_SIZES(large_moves_again_after_renewal) {
+  for (size_t i = 0; i < 2 * MOVED_MAX; i++) {
+    void* wall;
+    uint8_t* const p = make_walled(LARGE, &wall);
+    uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+    check(q != NULL);
+    mi_free(q);
+    mi_free(wall);
+    mi_collect_all(MI_FORCE);
+  }
+}
+
+// If this fails, moves use up the mappings a process may have.
+UNIT_TEST(large_moves_are_bounded) {
+  static void* kept[MOVED_MAX * 2];
+  static void* wall[MOVED_MAX * 2];
+  size_t moved = 0;
+  for (size_t i = 0; i < MOVED_MAX * 2; i++) {
+    uint8_t* const p = make_walled(LARGE, &wall[i]);
+    kept[i] = mi_large_move(unit_page_of(p), LARGE * 3);
+    if (kept[i] != NULL) moved++;
+    if (kept[i] == NULL) kept[i] = p;
+  }
+  check_equal(moved, MOVED_MAX);
+  check(os_fake_mapping_count() < 3 * MOVED_MAX);
+  for (size_t i = 0; i < MOVED_MAX * 2; i++) {
+    mi_free(kept[i]);
+    mi_free(wall[i]);
+  }
+  mi_collect_all(MI_FORCE);
+  check(os_fake_mapping_count() < 64);
+  unit_check_empty();
+}
+
+// If this fails, blocks above the size of an arena cannot be had or stay mapped.
+UNIT_TEST_PAGE_SIZES(large_direct_mappings) {
+  unit_option(arena_max_object_size, 4 * MI_MIB / MI_KIB);
+  unit_option(arena_reserve, 8 * MI_MIB / MI_KIB);
+  mi_process_setup();
+  const size_t size = 4 * MI_MIB + 1;
+  void* const small = mi_malloc(10);
+  const size_t mapped = os_fake.mapped;
+  const int64_t committed = mi_state.count.committed;
+  uint8_t* p = (uint8_t*)mi_malloc(size);
+  mi_page_t* page = unit_page_of(p);
+  check_equal(page->backing, MI_BACKING_DIRECT);
+  fill_ends(p, mi_usable_size(p), 3);
+  check(is_filled_ends(p, mi_usable_size(p), 3));
+  check(mi_arena_of(p) == NULL);
+  const size_t tables = 2 * mi_bits_align_up(sizeof(mi_pagemap.none), os_fake.page_size);
+  check(os_fake.mapped <= mapped + size + MI_SLICE_SIZE + tables);
+  mi_free(p);
+  check(mi_pagemap_find(p) == NULL);
+  check(os_fake_state(p) == OS_FAKE_UNMAPPED && os_fake.mapped <= mapped + tables);
+  check_equal(mi_state.count.committed, committed);
+  // Shrinks by giving back the end, grows by moving.
+  p = (uint8_t*)mi_zalloc(8 * MI_MIB);
+  fill_ends(p, 5 * MI_MIB, 9);
+  check(mi_realloc_block(p, 5 * MI_MIB, MI_ZERO) == p);
+  check(os_fake_state(p + 6 * MI_MIB) == OS_FAKE_UNMAPPED);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(p, 16 * MI_MIB, MI_ZERO);
+  check(q != NULL && is_filled_ends(q, 5 * MI_MIB, 9));
+  check(unit_is_zero(q + 5 * MI_MIB, 11 * MI_MIB));
+  mi_free(q);
+  check(os_fake.mapped <= mapped + tables);
+  mi_free(small);
+}
+
+// If this fails, aligned memory is not aligned, or cannot be freed.
+UNIT_TEST_PAGE_SIZES(large_alignment_up_to_a_gigabyte) {
+  for (size_t alignment = MI_SLICE_SIZE; alignment <= MI_GIB; alignment *= 4) {
+    for (size_t size = 1; size <= MI_CLASS_MAX * 4; size = size * 37 + 1) {
+      uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(size, alignment, 0, MI_ZERO);
+      check(p != NULL && (uintptr_t)p % alignment == 0 && mi_usable_size(p) >= size);
+      check(unit_is_zero(p, size));
+      memset(p, 1, size);
+      mi_free(p);
+    }
+  }
+  check_equal(hooks_fake.error_count, 0);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, memory with an aligned offset is misaligned or cannot be freed.
+UNIT_TEST_PAGE_SIZES(large_shifted_results) {
+  const size_t shifts[] = {8, MI_SLICE_SIZE - 8, MI_SLICE_SIZE, MI_SLICE_SIZE * 3 + 40};
+  mi_process_setup();
+  for (size_t i = 0; i < 4; i++) {
+    const size_t alignment = MI_SLICE_SIZE * 4;
+    uint8_t* const p = (uint8_t*)mi_large_alloc_shifted(LARGE, alignment, shifts[i], MI_ZERO);
+    mi_page_t* const page = unit_page_of(p);
+    check((uintptr_t)(p - shifts[i]) % alignment == 0 && page->start == p - shifts[i]);
+    check(mi_usable_size(p) >= LARGE && unit_is_zero(p, LARGE));
+    memset(p, 1, mi_usable_size(p));
+    // G2: found from both ends of the part that is skipped.
+    check(mi_pagemap_find(p) == page && mi_pagemap_find(page->start) == page);
+    check(mi_large_resize(page, LARGE * 2 + shifts[i]));
+    check_equal(mi_usable_size(p), page->block_size - shifts[i]);
+    uint8_t* const start = page->start;
+    mi_free(p);
+    for (size_t at = 0; at <= shifts[i]; at += MI_SLICE_SIZE / 2) {
+      check(mi_pagemap_find(start + at) == NULL);
+    }
+  }
+  check_equal(hooks_fake.error_count, 0);
+  unit_check_empty();
+}
+
+// If this fails, free of an address inside a large block takes memory away that is in use.
+UNIT_TEST_PAGE_SIZES(large_free_of_a_wrong_address_is_reported) {
+  uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
+  mi_free(p + 16);
+  check_equal(hooks_fake.count[MI_ERROR_INTERIOR_POINTER], 1);
+  check(hooks_fake.p == p + 16 && mi_usable_size(p) == LARGE);
+  mi_free(p + MI_SLICE_SIZE + 8);
+  check_equal(hooks_fake.error_count, 2);
+  check_equal(mi_usable_size(p), LARGE);
+  mi_free(p);
+  mi_free(p);
+  check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], hooks_fake.error_count - 1);
+  uint8_t* const q = (uint8_t*)mi_large_alloc_shifted(LARGE, MI_SLICE_SIZE, 64, MI_UNINITIALIZED);
+  const size_t errors = hooks_fake.error_count;
+  mi_free(q - 64);
+  mi_free(q + 8);
+  check_equal(hooks_fake.error_count, errors + 2);
+  mi_free(q);
+  check_equal(hooks_fake.error_count, errors + 2);
+  unit_check_empty();
+}
+
+// If this fails, a large block under strict overcommit is charged beyond its size.
+UNIT_TEST_PAGE_SIZES(large_without_overcommit) {
+  os_fake.has_overcommit = false;
+  void* const small = mi_malloc(10);
+  const size_t committed = os_fake.committed;
+  uint8_t* p = (uint8_t*)mi_malloc(LARGE);
+  check_equal(os_fake.committed, committed + LARGE);
+  fill_ends(p, LARGE, 1);
+  void* const wall = mi_malloc(LARGE);
+  p = (uint8_t*)mi_realloc_block(p, LARGE * 3, MI_UNINITIALIZED);
+  check(p != NULL && is_filled_ends(p, LARGE, 1));
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 0);
+  os_fake.commit_limit = os_fake.committed + LARGE;
+  check(mi_malloc(LARGE * 4) == NULL);
+  check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
+  mi_free(p);
+  mi_free(wall);
+  mi_free(small);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(large_blocks_are_whole_os_pages),
+      cmocka_unit_test(large_freed_runs_are_used_again),
+      cmocka_unit_test(large_zeroes_what_is_not_zero),
+      cmocka_unit_test(large_grows_in_place),
+      cmocka_unit_test(large_shrinks_in_place),
+      cmocka_unit_test(large_moves_without_copying),
+      cmocka_unit_test(large_move_that_fails_changes_nothing),
+      cmocka_unit_test(large_moved_ranges_are_renewed),
+      cmocka_unit_test(large_moves_again_after_renewal),
+      cmocka_unit_test(large_moves_are_bounded),
+      cmocka_unit_test(large_direct_mappings),
+      cmocka_unit_test(large_alignment_up_to_a_gigabyte),
+      cmocka_unit_test(large_shifted_results),
+      cmocka_unit_test(large_free_of_a_wrong_address_is_reported),
+      cmocka_unit_test(large_without_overcommit),
+  };
+  return cmocka_run_group_tests_name("large", tests, NULL, NULL);
+}

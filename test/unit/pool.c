@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// pool.c - tests of src/core/pool.c: L1 to L3, and threads that take and give at once.
+#include "unit.h"
+
+#include <sched.h>
+
+#include "core/page.h"
+#include "core/pool.h"
+#include "core/remote.h"
+#include "core/theap.h"
+
+#define SIZE 256
+
+static void* blocks[UNIT_BLOCKS_MAX];
+
+static mi_pool_t* pool_of(size_t size) { return &mi_state.heap_main.pool[mi_class_of(size)]; }
+
+static uintptr_t bits(mi_page_t* page) {
+  return mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_BITS;
+}
+
+// An abandoned page with `used` blocks in use.
+static mi_page_t* abandon(size_t used, void** in_use) {
+  mi_page_t* const page = unit_make_page(mi_class_of(SIZE), used, in_use);
+  mi_remote_give_up(page);
+  return page;
+}
+
+static void release(mi_page_t* page) {
+  page->local_free = NULL;
+  page->count.used = 0;
+  mi_page_release(page);
+}
+
+// If this fails, a thread adopts cold pages, or pages get lost.
+UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
+  mi_page_t* page[5];
+  for (size_t i = 0; i < 5; i++) {
+    page[i] = abandon(1, &blocks[i]);
+    check_equal(bits(page[i]), MI_REMOTE_POOLED);
+    check_equal(mi_atomic_load_relaxed(&page[i]->owner), MI_OWNER_SHARED);
+    check_equal(unit_pool_length(pool_of(SIZE)), i + 1);
+  }
+  check_equal(mi_state.count.abandoned, 5);
+  for (size_t i = 5; i-- > 0;) {
+    mi_page_t* const popped = mi_pool_pop(pool_of(SIZE));
+    check(popped == page[i]);
+    check_equal(bits(popped), MI_REMOTE_OWNED);
+    check(mi_page_has_free(popped));
+    release(popped);
+  }
+  check(mi_pool_pop(pool_of(SIZE)) == NULL);
+  check_equal(mi_state.count.abandoned, 0);
+  unit_check_empty();
+}
+
+// If this fails, a page that somebody uses is taken away from him.
+UNIT_TEST_PAGE_SIZES(pool_drops_a_claimed_page) {
+  mi_page_t* const page = abandon(3, blocks);
+  mi_free(blocks[0]);  // claims the page as a guest; it stays in the stack
+  check_equal(bits(page), MI_REMOTE_OWNED | MI_REMOTE_POOLED);
+  check_equal(page->place, MI_PLACE_GUEST);
+  check(mi_pool_pop(pool_of(SIZE)) == NULL);
+  check_equal(bits(page), MI_REMOTE_OWNED);
+  check_equal(page->place, MI_PLACE_GUEST);
+  // Let go, it comes back into the stack.
+  mi_theap_collect(unit_theap());
+  check_equal(bits(page), MI_REMOTE_POOLED);
+  check(mi_pool_pop(pool_of(SIZE)) == page);
+  release(page);
+}
+
+// If this fails, malloc runs in a circle around a page without a free block.
+UNIT_TEST_PAGE_SIZES(pool_passes_over_a_full_page) {
+  mi_page_t* const page = abandon(3, blocks);
+  mi_free(blocks[0]);
+  // The guest serves this thread until it is full; it is still in the stack, as nobody's page.
+  void* const p = mi_malloc(SIZE);
+  check(unit_theap()->current[mi_class_of(SIZE)] == page);
+  static void* rest[UNIT_BLOCKS_MAX];
+  const size_t count = unit_fill_page(mi_class_of(SIZE), rest);
+  void* const next = mi_malloc(SIZE);  // comes from another page
+  check(mi_pagemap_find(next) != page);
+  if (bits(page) != 0) check(mi_pool_pop(pool_of(SIZE)) == NULL);
+  check_equal(bits(page), 0);  // parked
+  check_equal(unit_pool_length(pool_of(SIZE)), 0);
+  mi_free(next);
+  mi_free(p);
+  for (size_t i = 0; i < count; i++) mi_free(rest[i]);
+  mi_free(blocks[1]);
+  mi_free(blocks[2]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, memory that is completely free is never given back.
+UNIT_TEST_PAGE_SIZES(pool_empty_pages_are_given_back) {
+  enum { PAGES = 10 };
+  for (size_t i = 0; i < PAGES; i++) abandon(2, &blocks[2 * i]);
+  for (size_t i = 0; i < PAGES; i++) {
+    mi_free(blocks[2 * i]);
+    mi_free(blocks[2 * i + 1]);
+  }
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, an abandoned page that others free into is released while it is in the stack.
+UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
+  mi_page_t* const page = abandon(2, blocks);
+  mi_free(blocks[0]);
+  mi_free(blocks[1]);
+  if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return;  // went back at once
+  check_equal(bits(page), MI_REMOTE_POOLED);                           // L2
+  check(mi_pool_pop(pool_of(SIZE)) == page);
+  check_equal(page->count.used, 0);
+  release(page);
+  unit_check_empty();
+}
+
+// If this fails, a thread that was interrupted in the middle of a pop puts a page back at the head
+// that somebody else has.
+UNIT_TEST_PAGE_SIZES(pool_head_differs_after_pops) {
+  abandon(1, &blocks[0]);
+  abandon(1, &blocks[1]);
+  uint64_t seen[50];
+  for (size_t i = 0; i < 50; i++) {
+    seen[i] = mi_atomic_load_relaxed(&pool_of(SIZE)->head);
+    for (size_t k = 0; k < i; k++) check(seen[i] != seen[k]);
+    // The same page on top again, and the other one below.
+    mi_page_t* const a = mi_pool_pop(pool_of(SIZE));
+    mi_page_t* const b = mi_pool_pop(pool_of(SIZE));
+    mi_remote_give_up(b);
+    mi_remote_give_up(a);
+  }
+}
+
+// -- races --
+
+enum { RACE_PAGES = 12, RACE_THREADS = 4, RACE_ROUNDS = 20000 };
+
+static mi_page_t* race_page[RACE_PAGES];
+static mi_atomic(uint32_t) race_holder[RACE_PAGES];
+static mi_atomic(bool) is_broken;
+
+static size_t race_index(const mi_page_t* page) {
+  size_t i = 0;
+  while (i < RACE_PAGES && race_page[i] != page) i++;
+  return i;
+}
+
+static void race(void* arg) {
+  const uint32_t self = *(uint32_t*)arg;
+  mi_page_t* held[3];
+  size_t count = 0;
+  uint64_t random = self;
+  for (size_t round = 0; round < RACE_ROUNDS; round++) {
+    if (count < 3 && unit_random(&random) % 2 == 0) {
+      mi_page_t* const page = mi_pool_pop(pool_of(SIZE));
+      if (page == NULL) continue;
+      const size_t i = race_index(page);
+      if (i == RACE_PAGES || mi_atomic_swap_acq_rel(&race_holder[i], self) != 0) {
+        mi_atomic_store_relaxed(&is_broken, true);
+        return;
+      }
+      held[count++] = page;
+    } else if (count > 0) {
+      mi_page_t* const page = held[--count];
+      if (mi_atomic_swap_acq_rel(&race_holder[race_index(page)], 0) != self) {
+        mi_atomic_store_relaxed(&is_broken, true);
+      }
+      mi_remote_give_up(page);
+    }
+    if (round % 128 == 0) sched_yield();
+  }
+  while (count > 0) {
+    mi_page_t* const page = held[--count];
+    mi_atomic_swap_acq_rel(&race_holder[race_index(page)], 0);
+    mi_remote_give_up(page);
+  }
+}
+
+// If this fails, two threads allocate from one page, or pages vanish from the pool.
+UNIT_TEST(pool_gives_a_page_to_one_thread) {
+  for (size_t i = 0; i < RACE_PAGES; i++) race_page[i] = abandon(1, &blocks[i]);
+  uint32_t id[RACE_THREADS] = {1, 2, 3, 4};
+  unit_on_threads(RACE_THREADS, &race, id, sizeof(id[0]));
+  check(!mi_atomic_load_relaxed(&is_broken));
+  check_equal(unit_pool_length(pool_of(SIZE)), RACE_PAGES);
+}
+
+enum { HANDOVERS = 6000 };
+static mi_atomic(void*) handed;
+static mi_atomic(size_t) taken;
+
+static void free_handed(void* arg) {
+  (void)arg;
+  for (size_t round = 1; round <= HANDOVERS; round++) {
+    void* p;
+    while ((p = mi_atomic_load_acquire(&handed)) == NULL) {
+      if (round % 8 == 0) sched_yield();
+    }
+    mi_atomic_store_relaxed(&handed, NULL);
+    mi_free(p);  // the page is empty now
+    mi_atomic_store_release(&taken, round);
+  }
+}
+
+static void hand_over(void* arg) {
+  (void)arg;
+  for (size_t round = 1; round <= HANDOVERS; round++) {
+    void* p;
+    mi_page_t* page = unit_make_page(mi_class_of(MI_CLASS_MAX / 16), 1, &p);
+    mi_remote_give_up(page);
+    mi_atomic_store_release(&handed, p);
+    for (size_t i = 0; i < round % 100; i++) (void)mi_atomic_load_acquire(&taken);
+    page = mi_pool_pop(pool_of(MI_CLASS_MAX / 16));
+    if (page != NULL) mi_remote_give_up(page);
+    while (mi_atomic_load_acquire(&taken) != round) sched_yield();
+  }
+}
+
+static void hand_over_or_free(void* arg) {
+  if (*(size_t*)arg == 0) {
+    hand_over(NULL);
+  } else {
+    free_handed(NULL);
+  }
+}
+
+// If this fails, a page whose last block is freed while it is taken out of the pool is lost for ever.
+UNIT_TEST(pool_loses_no_page_that_empties) {
+  size_t role[2] = {0, 1};
+  unit_on_threads(2, &hand_over_or_free, role, sizeof(role[0]));
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pool_is_last_in_first_out),
+      cmocka_unit_test(pool_drops_a_claimed_page),
+      cmocka_unit_test(pool_passes_over_a_full_page),
+      cmocka_unit_test(pool_empty_pages_are_given_back),
+      cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
+      cmocka_unit_test(pool_head_differs_after_pops),
+      cmocka_unit_test(pool_gives_a_page_to_one_thread),
+      cmocka_unit_test(pool_loses_no_page_that_empties),
+  };
+  return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// purge.c - tests of src/core/purge.c, on a clock that stands still unless the test moves it.
+#include "unit.h"
+
+#include "core/arena.h"
+#include "core/bitmap.h"
+#include "core/purge.h"
+
+#define DELAY_MS 100
+
+static mi_run_t claim(size_t count) {
+  mi_run_t run = {0};
+  check(mi_arena_claim(count, MI_SLICE_SIZE, &run));
+  return run;
+}
+
+// Touched all over.
+static mi_run_t claim_dirty(size_t count) {
+  mi_run_t run = claim(count);
+  memset(mi_run_start(&run), 1, count * MI_SLICE_SIZE);
+  return run;
+}
+
+static void release(const mi_run_t* run) {
+  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+}
+
+static size_t resident(const mi_run_t* run) {
+  return os_fake_resident(mi_run_start(run), run->slice_count * MI_SLICE_SIZE);
+}
+
+static void start(void) {
+  mi_process_setup();
+  unit_option(purge_delay, DELAY_MS);
+}
+
+// If this fails, memory is given back that is needed a moment later, or stays resident too long.
+UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
+  for (size_t offset = 0; offset <= DELAY_MS; offset += 7) {
+    start();
+    // A period is under way already, started by another slice.
+    const mi_run_t other = claim_dirty(1);
+    release(&other);
+    mi_purge_poll();
+    os_fake_advance_ms(offset);
+    mi_purge_poll();
+    const mi_run_t keep = claim(1);  // the lowest: keeps `run` apart
+    const mi_run_t run = claim_dirty(2);
+    release(&run);
+    size_t waited = 0;
+    while (resident(&run) > 0) {
+      check(waited <= DELAY_MS);
+      os_fake_advance_ms(1);
+      waited++;
+      mi_purge_poll();
+    }
+    check(waited >= DELAY_MS / 2);
+    release(&keep);
+    mi_purge_everything();
+  }
+}
+
+// If this fails, memory that is used again and again is given back in between.
+UNIT_TEST_PAGE_SIZES(purge_spares_what_is_in_use) {
+  start();
+  mi_run_t busy = claim_dirty(1);
+  const mi_run_t held = claim_dirty(2);
+  const mi_run_t idle = claim_dirty(3);
+  release(&idle);
+  const size_t size = resident(&busy);
+  for (size_t ms = 0; ms < 3 * DELAY_MS; ms += 10) {
+    release(&busy);
+    mi_purge_poll();
+    check_equal(resident(&busy), size);
+    busy = claim(1);
+    check(!busy.is_zero && mi_run_start(&busy)[1] == 1);
+    os_fake_advance_ms(10);
+    mi_purge_poll();
+    check_equal(resident(&busy), size);
+  }
+  check_equal(resident(&idle), 0);
+  check(unit_is_filled(mi_run_start(&held), 0, 0) && mi_run_start(&held)[MI_SLICE_SIZE] == 1);
+  check_equal(resident(&held), 2 * MI_SLICE_SIZE);
+  release(&busy);
+  release(&held);
+}
+
+// If this fails, a slice that is claimed at the moment of a purge loses its contents.
+UNIT_TEST_PAGE_SIZES(purge_takes_marks_for_hints) {
+  start();
+  const mi_run_t used = claim_dirty(3);
+  const mi_run_t idle = claim_dirty(2);
+  release(&idle);
+  mi_bitmap_set(used.arena->purge_old, used.slice_index, 3);
+  mi_bitmap_set(used.arena->purge_young, used.slice_index, 2);
+  check_equal(mi_purge_everything(), 2 * MI_SLICE_SIZE);  // V1
+  check_equal(resident(&used), 3 * MI_SLICE_SIZE);
+  check_equal(mi_run_start(&used)[3 * MI_SLICE_SIZE - 1], 1);
+  release(&used);
+}
+
+// If this fails, calloc clears what the system just cleared, or does not clear what it must.
+UNIT_TEST_PAGE_SIZES(purge_leaves_zero_memory) {
+  start();
+  mi_run_t run = claim_dirty(4);
+  release(&run);
+  check_equal(mi_purge_everything(), 4 * MI_SLICE_SIZE);
+  check_equal(resident(&run), 0);
+  check_equal(mi_purge_everything(), 0);  // nothing left to do
+  run = claim(4);
+  check(run.is_zero && unit_is_zero(mi_run_start(&run), 4 * MI_SLICE_SIZE));
+  release(&run);
+}
+
+// If this fails, `purge_delay=0` does not give memory back at once.
+UNIT_TEST_PAGE_SIZES(purge_delay_zero_is_at_once) {
+  start();
+  unit_option(purge_delay, 0);
+  const mi_run_t run = claim_dirty(4);
+  release(&run);
+  mi_purge_poll();
+  check_equal(resident(&run), 0);
+}
+
+// If this fails, `purge_delay=-1` gives memory back all the same.
+UNIT_TEST_PAGE_SIZES(purge_delay_negative_is_never) {
+  start();
+  unit_option(purge_delay, -1);
+  mi_run_t run = claim_dirty(4);
+  release(&run);
+  for (size_t i = 0; i < 10; i++) {
+    os_fake_advance_ms(1000000);
+    mi_purge_poll();
+  }
+  check_equal(resident(&run), 4 * MI_SLICE_SIZE);
+  check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
+  check_equal(os_fake_calls(OS_FAKE_CLOCK), 0);
+  run = claim(4);
+  check(!run.is_zero);
+  release(&run);
+}
+
+// If this fails, option arena_purge_mult has no effect.
+UNIT_TEST_PAGE_SIZES(purge_delay_is_multiplied) {
+  start();
+  unit_option(arena_purge_mult, 10);
+  const mi_run_t run = claim_dirty(1);
+  release(&run);
+  mi_purge_poll();
+  os_fake_advance_ms(5 * DELAY_MS - 1);
+  mi_purge_poll();
+  os_fake_advance_ms(1);
+  mi_purge_poll();
+  check_equal(resident(&run), MI_SLICE_SIZE);
+  os_fake_advance_ms(5 * DELAY_MS);
+  mi_purge_poll();
+  check_equal(resident(&run), 0);
+}
+
+// If this fails, giving back many neighbours takes a system call for each.
+UNIT_TEST_PAGE_SIZES(purge_joins_neighbours) {
+  start();
+  mi_run_t run[50];
+  for (size_t i = 0; i < 50; i++) run[i] = claim_dirty(1 + i % 4);
+  size_t slices = 0;
+  for (size_t i = 0; i < 50; i++) {
+    release(&run[i]);
+    slices += run[i].slice_count;
+  }
+  check_equal(mi_purge_everything(), slices * MI_SLICE_SIZE);
+  check_equal(os_fake_calls(OS_FAKE_PURGE), 1);
+  unit_check_empty();
+}
+
+// If this fails, an idle program keeps reading the clock.
+UNIT_TEST_PAGE_SIZES(purge_reads_no_clock_when_idle) {
+  start();
+  const mi_run_t run = claim_dirty(1);
+  for (size_t i = 0; i < 100; i++) mi_purge_poll();
+  check_equal(os_fake_calls(OS_FAKE_CLOCK), 0);
+  release(&run);
+  for (size_t i = 0; i < 5; i++) {
+    mi_purge_poll();
+    os_fake_advance_ms(DELAY_MS);
+  }
+  check_equal(resident(&run), 0);
+  const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
+  for (size_t i = 0; i < 100; i++) mi_purge_poll();
+  check_equal(os_fake_calls(OS_FAKE_CLOCK), calls);
+}
+
+// If this fails, a purge that the system refuses breaks the knowledge of what is zero.
+UNIT_TEST_PAGE_SIZES(purge_that_fails_leaves_memory_dirty) {
+  start();
+  mi_run_t run = claim_dirty(2);
+  release(&run);
+  os_fake.fail_at[OS_FAKE_PURGE] = 1;
+  check_equal(mi_purge_everything(), 0);
+  run = claim(2);
+  check(!run.is_zero && mi_run_start(&run)[0] == 1);
+  release(&run);
+  check_equal(mi_purge_everything(), 2 * MI_SLICE_SIZE);
+  check_equal(resident(&run), 0);
+}
+
+// If this fails, memory with unknown contents is taken for zero memory.
+UNIT_TEST_PAGE_SIZES(purge_by_reset_leaves_memory_dirty) {
+  start();
+  unit_option(purge_decommits, 0);
+  mi_run_t run = claim_dirty(4);
+  release(&run);
+  mi_purge_everything();
+  check_equal(os_fake_calls(OS_FAKE_RESET), 1);
+  check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
+  run = claim(4);
+  check(!run.is_zero);
+  release(&run);
+}
+
+// If this fails, a process under strict overcommit stays charged for what it freed.
+UNIT_TEST_PAGE_SIZES(purge_decommits_without_overcommit) {
+  os_fake.has_overcommit = false;
+  start();
+  const mi_run_t keep = claim_dirty(1);
+  const size_t before = os_fake.committed;
+  mi_run_t run = claim_dirty(3);
+  release(&run);
+  check_equal(os_fake.committed, before + 3 * MI_SLICE_SIZE);
+  for (size_t i = 0; i < 4; i++) {
+    mi_purge_poll();
+    os_fake_advance_ms(DELAY_MS / 2);
+  }
+  check_equal(os_fake.committed, before);
+  check(os_fake_state(mi_run_start(&run)) == OS_FAKE_RESERVED);
+  run = claim(3);
+  check(run.is_zero);
+  memset(mi_run_start(&run), 2, 3 * MI_SLICE_SIZE);
+  release(&run);
+  release(&keep);
+}
+
+// If this fails, a thread that frees waits for another one that purges.
+UNIT_TEST_PAGE_SIZES(purge_never_waits_for_another) {
+  start();
+  hooks_fake.is_lock_allowed = true;
+  const mi_run_t run = claim_dirty(1);
+  release(&run);
+  mi_purge_poll();
+  os_fake_advance_ms(10 * DELAY_MS);
+  mi_lock_enter(&mi_state.purge_lock);
+  mi_purge_poll();
+  check_equal(mi_purge_everything(), 0);
+  mi_lock_leave(&mi_state.purge_lock);
+  check_equal(resident(&run), MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(), MI_SLICE_SIZE);
+}
+
+static mi_run_t meanwhile;
+
+static void release_meanwhile(void) {
+  os_fake.on_purge = NULL;
+  release(&meanwhile);
+}
+
+// If this fails, memory that one thread frees while another one purges stays resident for good.
+UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
+  for (size_t round = 0; round < 2; round++) {
+    start();
+    unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+    const size_t whole = MI_ARENA_MIN_SIZE / MI_SLICE_SIZE;
+    meanwhile = claim_dirty(whole);  // the first arena is looked at before the second
+    mi_run_t run = claim_dirty(whole);
+    check(meanwhile.arena != run.arena);
+    release(&run);
+    mi_purge_poll();
+    os_fake_advance_ms(DELAY_MS / 2);
+    mi_purge_poll();
+    os_fake_advance_ms(DELAY_MS / 2);
+    os_fake.on_purge = &release_meanwhile;
+    if (round == 0) mi_purge_poll();
+    if (round == 1) mi_purge_everything();
+    check(os_fake.on_purge == NULL);
+    for (size_t i = 0; i < 4; i++) {
+      mi_purge_poll();
+      os_fake_advance_ms(DELAY_MS / 2);
+    }
+    check_equal(resident(&meanwhile), 0);
+  }
+}
+
+// If this fails, the figures of committed and purged memory drift.
+UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
+  start();
+  mi_run_t run = claim_dirty(5);
+  check_equal(mi_state.count.committed, 5 * MI_SLICE_SIZE);
+  release(&run);
+  mi_purge_everything();
+  check_equal(mi_state.count.committed, 0);
+  check_equal(mi_state.count.purged, 5 * MI_SLICE_SIZE);
+  run = claim(2);
+  check_equal(mi_state.count.committed, 2 * MI_SLICE_SIZE);
+  check_equal(mi_state.count.committed_peak, 5 * MI_SLICE_SIZE);
+  release(&run);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(purge_waits_half_to_whole_delay),
+      cmocka_unit_test(purge_spares_what_is_in_use),
+      cmocka_unit_test(purge_takes_marks_for_hints),
+      cmocka_unit_test(purge_leaves_zero_memory),
+      cmocka_unit_test(purge_delay_zero_is_at_once),
+      cmocka_unit_test(purge_delay_negative_is_never),
+      cmocka_unit_test(purge_delay_is_multiplied),
+      cmocka_unit_test(purge_joins_neighbours),
+      cmocka_unit_test(purge_reads_no_clock_when_idle),
+      cmocka_unit_test(purge_that_fails_leaves_memory_dirty),
+      cmocka_unit_test(purge_by_reset_leaves_memory_dirty),
+      cmocka_unit_test(purge_decommits_without_overcommit),
+      cmocka_unit_test(purge_never_waits_for_another),
+      cmocka_unit_test(purge_remembers_what_is_freed_meanwhile),
+      cmocka_unit_test(purge_keeps_the_books),
+  };
+  return cmocka_run_group_tests_name("purge", tests, NULL, NULL);
+}

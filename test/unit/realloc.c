@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// realloc.c - tests of src/core/realloc.c: Q1 to Q3, and random sequences against a shadow.
+#include "unit.h"
+
+#include "core/large.h"
+
+// If this fails, realloc loses contents.
+UNIT_TEST_PAGE_SIZES(realloc_keeps_contents) {
+  static const size_t steps[] = {1, 8, 9, 100, 1000, 1025, 5000, 60000, 200, 3, 300000};
+  for (size_t from = 0; from < sizeof(steps) / sizeof(steps[0]); from++) {
+    for (size_t to = 0; to < sizeof(steps) / sizeof(steps[0]); to++) {
+      void* const p = mi_malloc(steps[from]);
+      unit_fill(p, steps[from], from);
+      void* const q = mi_realloc_block(p, steps[to], MI_UNINITIALIZED);
+      check(q != NULL && mi_usable_size(q) >= steps[to]);
+      check(unit_is_filled(q, mi_bits_min(steps[from], steps[to]), from));
+      mi_free(q);
+    }
+  }
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, realloc copies although the block is good as it is, or keeps far too much.
+UNIT_TEST_PAGE_SIZES(realloc_stays_when_at_least_half_is_used) {
+  for (size_t size = 16; size <= MI_CLASS_MAX; size += size / 3 + 1) {
+    void* const p = mi_malloc(size);
+    const size_t usable = mi_usable_size(p);
+    check(mi_realloc_block(p, usable, MI_UNINITIALIZED) == p);  // Q2
+    check(mi_realloc_block(p, (usable + 1) / 2, MI_UNINITIALIZED) == p);
+    void* const q = mi_realloc_block(p, usable / 2 - 1, MI_UNINITIALIZED);
+    check(q != NULL && mi_usable_size(q) < usable);
+    mi_free(q);
+  }
+}
+
+// If this fails, realloc(p, 0) or realloc(NULL, n) crash or leak.
+UNIT_TEST_PAGE_SIZES(realloc_of_nothing_and_to_nothing) {
+  void* const p = mi_realloc_block(NULL, 100, MI_ZERO);
+  check(p != NULL && unit_is_zero(p, mi_usable_size(p)));
+  void* const q = mi_realloc_block(p, 0, MI_UNINITIALIZED);
+  check(q != NULL && mi_usable_size(q) >= 1);
+  mi_free(q);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a failed realloc destroys the block, and the program loses its data.
+UNIT_TEST_PAGE_SIZES(realloc_failure_keeps_the_block) {
+  const size_t sizes[] = {10, 1000, MI_CLASS_MAX, MI_CLASS_MAX * 3};
+  for (size_t i = 0; i < 4; i++) {
+    void* const p = mi_malloc(sizes[i]);
+    unit_fill(p, sizes[i], i);
+    const size_t usable = mi_usable_size(p);
+    unit_option(disallow_os_alloc, 1);
+    errno = 0;
+    check(mi_realloc_block(p, 8 * MI_GIB, MI_UNINITIALIZED) == NULL && errno == ENOMEM);
+    check(mi_realloc_block_at(p, 8 * MI_GIB, 64, 0, MI_ZERO) == NULL);
+    check(mi_realloc_block(p, SIZE_MAX, MI_ZERO) == NULL);
+    check(mi_realloc_block(p, (size_t)PTRDIFF_MAX - 5, MI_ZERO) == NULL);
+    unit_option(disallow_os_alloc, 0);
+    check(unit_is_filled(p, sizes[i], i) && mi_usable_size(p) == usable);  // Q1
+    mi_free(p);
+  }
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a size near the end of the address space makes an aligned block shrink: the program
+// writes past it.
+UNIT_TEST_PAGE_SIZES(realloc_of_shifted_blocks_notices_overflow) {
+  const size_t alignment = MI_SLICE_SIZE * 16;
+  const size_t offset = MI_SLICE_SIZE;
+  uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(MI_CLASS_MAX * 2, alignment, offset,
+                                                   MI_UNINITIALIZED);
+  check(p != NULL && ((uintptr_t)p + offset) % alignment == 0);
+  const size_t usable = mi_usable_size(p);
+  volatile size_t size = SIZE_MAX;
+  for (size_t back = 0; back < 64 * MI_SLICE_SIZE; back += MI_SLICE_SIZE / 2) {
+    size = SIZE_MAX - back;
+    check(mi_realloc_block_at(p, size, alignment, offset, MI_UNINITIALIZED) == NULL);
+    check(mi_realloc_block(p, size, MI_UNINITIALIZED) == NULL);
+    check(!mi_realloc_in_place(p, size));
+    check_equal(mi_usable_size(p), usable);
+  }
+  mi_free(p);
+  unit_check_empty();
+}
+
+// If this fails, mi_rezalloc shows old contents.
+UNIT_TEST_PAGE_SIZES(realloc_zeroes_what_is_new) {
+  // Dirty memory everywhere.
+  void* dirt = mi_malloc(MI_CLASS_MAX * 16);
+  memset(dirt, 0xFF, MI_CLASS_MAX * 16);
+  mi_free(dirt);
+  size_t size = 1;
+  uint8_t* p = (uint8_t*)mi_zalloc(size);
+  while (size < MI_CLASS_MAX * 6) {
+    const size_t usable = mi_usable_size(p);
+    memset(p, 0x55, usable);
+    const size_t next = size + size / 2 + 9;
+    p = (uint8_t*)mi_realloc_block(p, next, MI_ZERO);
+    check(p != NULL && mi_usable_size(p) >= next);
+    for (size_t i = 0; i < usable; i += 61) check_equal(p[i], 0x55);
+    if (next > usable) check(unit_is_zero(p + usable, mi_usable_size(p) - usable));  // Q3
+    size = next;
+  }
+  // Down and up again inside the same slices.
+  p = (uint8_t*)mi_realloc_block(p, size - MI_SLICE_SIZE * 3, MI_ZERO);
+  const size_t usable = mi_usable_size(p);
+  memset(p, 0x55, usable);
+  p = (uint8_t*)mi_realloc_block(p, size, MI_ZERO);
+  check(unit_is_zero(p + usable, mi_usable_size(p) - usable));
+  mi_free(p);
+}
+
+// If this fails, mi_expand moves, or says no where it could grow.
+UNIT_TEST_PAGE_SIZES(realloc_in_place_grows_only_where_it_is) {
+  uint8_t* const p = (uint8_t*)mi_malloc(100);
+  const size_t usable = mi_usable_size(p);
+  check(mi_realloc_in_place(p, usable) && !mi_realloc_in_place(p, usable + 1));
+  mi_free(p);
+  uint8_t* const q = (uint8_t*)mi_malloc(MI_CLASS_MAX * 2);
+  check(mi_realloc_in_place(q, MI_CLASS_MAX * 3));
+  check(mi_usable_size(q) >= MI_CLASS_MAX * 3);
+  void* const wall = mi_malloc(MI_CLASS_MAX * 2);
+  check(!mi_realloc_in_place(q, MI_CLASS_MAX * 8));
+  check(!mi_realloc_in_place(q, SIZE_MAX));
+  check(!mi_realloc_in_place(NULL, 1) && !mi_realloc_in_place((void*)&usable, 1));
+  mi_free(wall);
+  mi_free(q);
+}
+
+// If this fails, realloc of a wild pointer crashes instead of being reported.
+UNIT_TEST_PAGE_SIZES(realloc_of_a_foreign_address_is_reported) {
+  int local[4] = {0};
+  errno = 0;
+  check(mi_realloc_block(local, 100, MI_UNINITIALIZED) == NULL);
+  check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.p == local);
+  check_equal(errno, EINVAL);
+  check(mi_realloc_block_at(local, 100, 64, 0, MI_UNINITIALIZED) == NULL);
+  check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], 2);
+}
+
+// If this fails, growing a buffer step by step takes quadratic time.
+UNIT_TEST(realloc_of_a_growing_buffer_copies_little) {
+  size_t copied = 0;
+  size_t size = MI_CLASS_MAX * 2;
+  uint8_t* p = (uint8_t*)mi_malloc(size);
+  while (size < 200 * MI_CLASS_MAX) {
+    void* const wall = mi_malloc(MI_CLASS_MAX * 2);  // in the way, now and then
+    const size_t moves = os_fake_calls(OS_FAKE_MOVE);
+    size += MI_CLASS_MAX;
+    uint8_t* const q = (uint8_t*)mi_realloc_block(p, size, MI_UNINITIALIZED);
+    if (q != p && os_fake_calls(OS_FAKE_MOVE) == moves) copied += size;
+    p = q;
+    mi_free(wall);
+  }
+  check_equal(copied, 0);
+  mi_free(p);
+}
+
+enum { LIVE = 60, STEPS = 6000 };
+
+typedef struct shadow_s {
+  uint8_t* p;
+  size_t size;       // that holds the pattern
+  size_t alignment;  // 1: none asked for
+  size_t offset;
+} shadow_t;
+
+static size_t random_size(uint64_t* random) {
+  const size_t bits = unit_random_below(random, MI_CLASS_MAX_LOG2 + 3);
+  return unit_random_below(random, ((size_t)1 << bits) + 1);
+}
+
+// The pattern at both ends and at some places between.
+static void touch(shadow_t* s, size_t tag) {
+  for (size_t i = 0; i < s->size; i += (i < 200 || i + 300 > s->size ? 1 : 251)) {
+    s->p[i] = (uint8_t)(i * 7 + tag);
+  }
+}
+
+static bool is_touched(const uint8_t* p, size_t size, size_t common, size_t tag) {
+  for (size_t i = 0; i < common; i += (i < 200 || i + 300 > size ? 1 : 251)) {
+    if (p[i] != (uint8_t)(i * 7 + tag)) return false;
+  }
+  return true;
+}
+
+static void step_shadow(shadow_t* s, size_t tag, uint64_t* random) {
+  const size_t size = random_size(random);
+  const bool is_aligned = unit_random_below(random, 3) == 0;
+  const size_t alignment =
+      is_aligned ? (size_t)1 << unit_random_below(random, MI_SLICE_SHIFT + 3) : 1;
+  const size_t offset = is_aligned ? 8 * unit_random_below(random, 40) : 0;
+  uint8_t* q;
+  if (is_aligned) {
+    q = (uint8_t*)mi_realloc_block_at(s->p, size, alignment, offset, MI_UNINITIALIZED);
+    check(q != NULL && ((uintptr_t)q + offset) % alignment == 0);
+  } else {
+    q = (uint8_t*)mi_realloc_block(s->p, size, MI_UNINITIALIZED);
+  }
+  check(q != NULL && mi_usable_size(q) >= size);
+  check(is_touched(q, s->size, mi_bits_min(s->size, size), tag));
+  *s = (shadow_t){q, size, alignment, offset};
+  touch(s, tag);
+}
+
+// If this fails, sequences of realloc corrupt memory.
+UNIT_TEST_PAGE_SIZES(realloc_random_sequences) {
+  static shadow_t shadow[LIVE];
+  uint64_t random = 21;
+  for (size_t step = 0; step < STEPS; step++) {
+    const size_t i = unit_random_below(&random, LIVE);
+    if (unit_random_below(&random, 5) == 0) {
+      check(is_touched(shadow[i].p, shadow[i].size, shadow[i].size, i));
+      mi_free(shadow[i].p);
+      shadow[i] = (shadow_t){NULL, 0, 1, 0};
+    } else {
+      step_shadow(&shadow[i], i, &random);
+    }
+    if (step % 500 == 0) unit_check_valid();
+    if (step % 50 == 0) os_fake_advance_ms(40);
+  }
+  check_equal(hooks_fake.error_count, 0);
+  for (size_t i = 0; i < LIVE; i++) mi_free(shadow[i].p);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(realloc_keeps_contents),
+      cmocka_unit_test(realloc_stays_when_at_least_half_is_used),
+      cmocka_unit_test(realloc_of_nothing_and_to_nothing),
+      cmocka_unit_test(realloc_failure_keeps_the_block),
+      cmocka_unit_test(realloc_of_shifted_blocks_notices_overflow),
+      cmocka_unit_test(realloc_zeroes_what_is_new),
+      cmocka_unit_test(realloc_in_place_grows_only_where_it_is),
+      cmocka_unit_test(realloc_of_a_foreign_address_is_reported),
+      cmocka_unit_test(realloc_of_a_growing_buffer_copies_little),
+      cmocka_unit_test(realloc_random_sequences),
+  };
+  return cmocka_run_group_tests_name("realloc", tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+// refill.c - tests of src/core/refill.c: the order of its steps, F1 and F2, and malloc as a whole.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/refill.h"
+#include "core/remote.h"
+#include "core/theap.h"
+#include "core/thread.h"
+
+#define SIZE 256
+#define CLASS mi_class_of(SIZE)
+
+static void* blocks[2 * UNIT_BLOCKS_MAX];
+static unit_puppet_t other;
+
+// Allocates until the list of the class is empty. Returns how many blocks that were.
+static size_t drain_list(size_t c, void** to) {
+  size_t count = 0;
+  while (unit_theap()->free[c] != NULL) to[count++] = mi_malloc(mi_class_size(c));
+  return count;
+}
+
+// If this fails, the heap grows although there are free blocks: own frees first.
+UNIT_TEST_PAGE_SIZES(refill_uses_own_frees_before_fresh_memory) {
+  void* const p = mi_malloc(SIZE);
+  mi_page_t* const page = unit_page_of(p);
+  const size_t count = drain_list(CLASS, blocks);
+  const uint32_t capacity = mi_page_capacity(page);
+  check(capacity < page->reserved);  // there is untouched memory
+  mi_free(p);
+  check(mi_malloc(SIZE) == p);
+  check_equal(mi_page_capacity(page), capacity);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_free(p);
+}
+
+// If this fails, blocks that other threads freed are used only when memory runs out.
+UNIT_TEST_PAGE_SIZES(refill_uses_remote_frees_before_fresh_memory) {
+  unit_puppet_start(&other);
+  void* const p = mi_malloc(SIZE);
+  mi_page_t* const page = unit_page_of(p);
+  drain_list(CLASS, blocks);
+  const uint32_t capacity = mi_page_capacity(page);
+  unit_puppet_free(&other, p);
+  check(mi_malloc(SIZE) == p);
+  check_equal(mi_page_capacity(page), capacity);
+  unit_puppet_end(&other);
+}
+
+// If this fails, the heap grows while full pages have free blocks again.
+UNIT_TEST_PAGE_SIZES(refill_uses_the_queue_before_fresh_memory) {
+  const size_t count = unit_fill_page(CLASS, blocks);
+  void* const first = mi_malloc(SIZE);
+  mi_page_t* const second_page = unit_page_of(first);
+  drain_list(CLASS, &blocks[count]);
+  const uint32_t capacity = mi_page_capacity(second_page);
+  check(capacity < second_page->reserved);
+  mi_free(blocks[1]);
+  check(mi_malloc(SIZE) == blocks[1]);
+  check_equal(mi_page_capacity(second_page), capacity);
+  check_equal(second_page->place, MI_PLACE_QUEUE);
+  // Nothing but untouched memory is left: now it is used.
+  void* const fresh = mi_malloc(SIZE);
+  check(unit_page_of(fresh) == second_page && mi_page_capacity(second_page) > capacity);
+}
+
+// If this fails, untouched memory is used although a page behind in the queue has free blocks.
+UNIT_TEST_PAGE_SIZES(refill_looks_past_untouched_pages) {
+  // Pages: a is full, b is full, the third has untouched memory.
+  static void* b[UNIT_BLOCKS_MAX];
+  static void* rest[UNIT_BLOCKS_MAX];
+  unit_fill_page(CLASS, blocks);
+  unit_fill_page(CLASS, b);
+  void* const first = mi_malloc(SIZE);
+  mi_page_t* const third = unit_page_of(first);
+  drain_list(CLASS, rest);
+  const uint32_t capacity = mi_page_capacity(third);
+  check(capacity < third->reserved);
+  mi_free(blocks[0]);
+  check(mi_malloc(SIZE) == blocks[0]);  // the third page goes to the queue
+  check_equal(third->place, MI_PLACE_QUEUE);
+  mi_free(b[0]);  // behind it in the queue
+  check(mi_malloc(SIZE) == b[0]);
+  check_equal(mi_page_capacity(third), capacity);
+}
+
+// If this fails, oldest pages are never visited, and their free blocks stay unused.
+UNIT_TEST_PAGE_SIZES(refill_takes_the_oldest_page_first) {
+  static void* page[4][UNIT_BLOCKS_MAX];
+  for (size_t i = 0; i < 4; i++) unit_fill_page(CLASS, page[i]);
+  static const size_t order[4] = {2, 0, 3, 1};
+  for (size_t i = 0; i < 3; i++) mi_free(page[order[i]][0]);
+  for (size_t i = 0; i < 3; i++) {
+    if (order[i] == 3) continue;  // current
+    check(mi_malloc(SIZE) == page[order[i]][0] || mi_malloc(SIZE) == page[order[i]][0]);
+  }
+}
+
+// If this fails, threads that free what others allocated make pages instead of using these.
+UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
+  mi_page_t* const pooled = unit_make_page(CLASS, 3, blocks);
+  mi_remote_give_up(pooled);
+  mi_page_t* const guest = unit_make_page(CLASS, 3, &blocks[3]);
+  mi_theap_add_guest(unit_theap(), guest);
+  const int64_t pages = mi_state.count.pages_total;
+  static void* taken[UNIT_BLOCKS_MAX];
+  size_t count = 0;
+  do {
+    taken[count] = mi_malloc(SIZE);
+  } while (unit_page_of(taken[count++]) == guest);
+  check_equal(count - 1, guest->reserved - 3);
+  check(unit_page_of(taken[count - 1]) == pooled);
+  check_equal(mi_state.count.pages_total, pages);
+  check_equal(mi_state.count.adopted, 2);
+  do {
+    taken[count] = mi_malloc(SIZE);
+  } while (unit_page_of(taken[count++]) == pooled);
+  check_equal(count - 1, guest->reserved + pooled->reserved - 6);
+  check_equal(mi_state.count.pages_total, pages + 1);
+}
+
+static void make_garbage(void* arg) {
+  for (size_t i = 0; i < 10; i++) ((void**)arg)[i] = mi_malloc(SIZE);
+}
+
+// If this fails, pages of threads that ended are not used by the others, and memory grows.
+UNIT_TEST_PAGE_SIZES(refill_adopts_pages_of_ended_threads) {
+  mi_free(mi_malloc(8));
+  unit_on_thread(&make_garbage, blocks);
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 1);
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  const int64_t pages = mi_state.count.pages_total;
+  // Not at once: another thread may start and take everything over.
+  void* const early = mi_malloc(SIZE);
+  check(unit_page_of(early) != page);
+  check_equal(mi_state.count.pages_total, pages + 1);
+  static void* rest[UNIT_BLOCKS_MAX];
+  size_t count = unit_fill_page(CLASS, rest);
+  os_fake_advance_ms(1000);
+  rest[count] = mi_malloc(SIZE);
+  check(unit_page_of(rest[count]) == page);
+  check_equal(mi_state.count.pages_total, pages + 1);
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
+}
+
+// If this fails, malloc returns NULL although unused pages could be given up.
+UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
+  // All memory there is, in pages of one class.
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  mi_process_setup();
+  check(mi_arena_reserve(MI_ARENA_MIN_SIZE));
+  unit_option(disallow_os_alloc, 1);
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);  // a block may be as large as the arena
+  static void* p[MI_ARENA_MIN_SIZE / MI_CLASS_MAX];
+  size_t count = 0;
+  while ((p[count] = mi_malloc(MI_CLASS_MAX)) != NULL) count++;
+  check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
+  check(errno == ENOMEM && hooks_fake.size == MI_CLASS_MAX);
+  check(count >= 4 && mi_malloc(MI_CLASS_MAX * 2) == NULL);
+  check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
+  for (size_t i = 0; i < count; i++) mi_free(p[i]);
+  // The class keeps a page; another size needs its memory.
+  void* const q = mi_malloc(MI_ARENA_MIN_SIZE);
+  check(q != NULL);
+  mi_free(q);
+  check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
+}
+
+// If this fails, an absurd size gives a small block or a wrong error.
+UNIT_TEST_PAGE_SIZES(refill_refuses_absurd_sizes) {
+  volatile size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX, MI_REQUEST_MAX + 1};
+  for (size_t i = 0; i < 4; i++) {
+    errno = 0;
+    check(mi_malloc(sizes[i]) == NULL && errno == ENOMEM);
+    errno = 0;
+    check(mi_zalloc(sizes[i]) == NULL && errno == ENOMEM);
+    check(mi_calloc(1, sizes[i]) == NULL && mi_calloc(sizes[i], 16) == NULL);
+    check_equal(hooks_fake.count[MI_ERROR_TOO_LARGE], 4 * (i + 1));
+  }
+  check(mi_malloc(MI_REQUEST_MAX) == NULL);
+  check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
+}
+
+// -- zero --
+
+static void check_zero_and_dirty(uint8_t* p) {
+  check(p != NULL && unit_is_zero(p, mi_usable_size(p)));
+  memset(p, 0xFF, mi_usable_size(p));
+}
+
+// If this fails, calloc returns memory that is not zero.
+UNIT_TEST_PAGE_SIZES(refill_zeroes_every_class) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c += (c < 40 ? 1 : 7)) {
+    const size_t size = mi_class_size(c);
+    const size_t count = mi_bits_min(unit_page_blocks(c) + 3, 300);
+    for (size_t round = 0; round < 3; round++) {
+      for (size_t i = 0; i < count; i++) {
+        blocks[i] = mi_zalloc(size);
+        check_zero_and_dirty((uint8_t*)blocks[i]);
+        // Frees in between mix fresh and used blocks.
+        if (i % 3 == 2) mi_free(blocks[i - 1]);
+        if (i % 3 == 2) blocks[i - 1] = NULL;
+      }
+      for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+      if (round == 1) mi_collect_all(MI_FORCE);
+    }
+  }
+}
+
+// If this fails, zeroed allocation touches memory that the system has just cleared.
+UNIT_TEST(refill_does_not_clear_fresh_memory) {
+  const size_t sizes[] = {MI_CLASS_MAX, MI_CLASS_MAX / 2, MI_CLASS_MAX * 4, MI_CLASS_MAX * 400};
+  for (size_t i = 0; i < 4; i++) {
+    uint8_t* const p = (uint8_t*)mi_zalloc(sizes[i]);
+    check(p != NULL && os_fake_resident(p, mi_usable_size(p)) <= 4096);
+    mi_free(p);
+    mi_collect_all(MI_FORCE);
+  }
+}
+
+// -- what happens now and then --
+
+static size_t nested_mallocs;
+
+static void allocate_in_hook(void) {
+  // Empties lists, makes pages, and comes here again if nobody prevents it.
+  void* p[200];
+  for (size_t i = 0; i < 200; i++) p[i] = mi_malloc(MI_SLICE_SIZE / 4);
+  for (size_t i = 0; i < 200; i++) mi_free(p[i]);
+  mi_collect_all(MI_GENTLE);
+  nested_mallocs++;
+}
+
+// If this fails, deferred frees never run, or run inside each other.
+UNIT_TEST_PAGE_SIZES(refill_runs_deferred_frees) {
+  hooks_fake.on_deferred_free = &allocate_in_hook;
+  uint64_t heartbeat = 0;
+  for (size_t i = 0; i < 20000; i++) {
+    const size_t size = MI_SLICE_SIZE / 8 << (i % 3);
+    void* const p = mi_malloc(size);
+    mi_free(p);
+    check(hooks_fake.heartbeat >= heartbeat);
+    heartbeat = hooks_fake.heartbeat;
+  }
+  check(hooks_fake.deferred_count >= 2 && nested_mallocs == hooks_fake.deferred_count);
+  check(heartbeat >= 1000);
+}
+
+// If this fails, a busy program never gives idle memory back.
+UNIT_TEST_PAGE_SIZES(refill_purges_while_the_program_is_busy) {
+  unit_option(purge_delay, 100);
+  void* const large = mi_malloc(MI_CLASS_MAX * 4);
+  memset(large, 1, MI_CLASS_MAX * 4);
+  void* const p = mi_malloc(MI_SLICE_SIZE);  // so that the page of the loop lies elsewhere
+  mi_free(large);
+  for (size_t i = 0; i < 200; i++) {
+    os_fake_advance_ms(10);
+    // A refill for each, as the list of this class holds few blocks.
+    for (size_t k = 0; k < 300; k++) mi_free(mi_malloc(MI_SLICE_SIZE));
+  }
+  check_equal(os_fake_resident(large, MI_CLASS_MAX * 4), 0);
+  mi_free(p);
+}
+
+// -- everything together --
+
+enum { LIVE = 400, STEPS = 20000 };
+
+static size_t random_size(uint64_t* random) {
+  const size_t kind = unit_random_below(random, 100);
+  if (kind < 70) return unit_random_below(random, 600);
+  if (kind < 95) return unit_random_below(random, MI_SLICE_SIZE / 2);
+  if (kind < 99) return unit_random_below(random, MI_CLASS_MAX);
+  return unit_random_below(random, MI_CLASS_MAX * 6);
+}
+
+static void check_ends(const uint8_t* p, size_t size, size_t tag) {
+  const size_t part = mi_bits_min(size, 64);
+  check(unit_is_filled(p, part, tag) && unit_is_filled(p + size - part, part, tag));
+}
+
+static void fill_ends(uint8_t* p, size_t size, size_t tag) {
+  const size_t part = mi_bits_min(size, 64);
+  unit_fill(p, part, tag);
+  unit_fill(p + size - part, part, tag);
+  unit_fill(p, part, tag);
+}
+
+// If this fails, blocks overlap, or the structures are wrong after a long run.
+UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
+  static uint8_t* p[LIVE];
+  static size_t size[LIVE];
+  uint64_t random = 11;
+  for (size_t step = 0; step < STEPS; step++) {
+    os_fake.is_single_threaded = step < STEPS / 2;
+    const size_t i = unit_random_below(&random, LIVE);
+    if (p[i] != NULL) {
+      if (size[i] >= 128) check_ends(p[i], size[i], i);
+      mi_free(p[i]);
+      p[i] = NULL;
+    } else {
+      size[i] = random_size(&random);
+      p[i] = (uint8_t*)mi_malloc(size[i]);
+      check(p[i] != NULL && mi_usable_size(p[i]) >= size[i]);
+      if (size[i] >= 128) fill_ends(p[i], size[i], i);
+    }
+    if (step % 2000 == 0) unit_check_valid();
+    if (step % 3000 == 0) mi_collect_all(step % 6000 == 0 ? MI_FORCE : MI_GENTLE);
+    if (step % 100 == 0) os_fake_advance_ms(50);
+  }
+  check_equal(hooks_fake.error_count, 0);
+  for (size_t i = 0; i < LIVE; i++) mi_free(p[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(refill_uses_own_frees_before_fresh_memory),
+      cmocka_unit_test(refill_uses_remote_frees_before_fresh_memory),
+      cmocka_unit_test(refill_uses_the_queue_before_fresh_memory),
+      cmocka_unit_test(refill_looks_past_untouched_pages),
+      cmocka_unit_test(refill_takes_the_oldest_page_first),
+      cmocka_unit_test(refill_uses_guests_then_the_pool),
+      cmocka_unit_test(refill_adopts_pages_of_ended_threads),
+      cmocka_unit_test(refill_gives_up_what_is_unused_before_it_fails),
+      cmocka_unit_test(refill_refuses_absurd_sizes),
+      cmocka_unit_test(refill_zeroes_every_class),
+      cmocka_unit_test(refill_does_not_clear_fresh_memory),
+      cmocka_unit_test(refill_runs_deferred_frees),
+      cmocka_unit_test(refill_purges_while_the_program_is_busy),
+      cmocka_unit_test(refill_random_sizes_keep_their_contents),
+  };
+  return cmocka_run_group_tests_name("refill", tests, NULL, NULL);
+}

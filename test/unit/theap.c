@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// theap.c - tests of src/core/theap.c: H1 to H4, what is kept and what is given up.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/remote.h"
+#include "core/sizeclass.h"
+#include "core/theap.h"
+
+static void* blocks[2 * UNIT_BLOCKS_MAX];
+
+// Classes that take long with MI_DEBUG=3 are sampled.
+#define FOR_SOME_CLASSES(c) for (size_t c = 0; c < MI_CLASS_COUNT; c += (c < 12 ? 1 : 5))
+
+static uintptr_t word(mi_page_t* page) { return mi_atomic_load_relaxed(&page->thread_free); }
+static uintptr_t owner(mi_page_t* page) { return mi_atomic_load_relaxed(&page->owner); }
+
+// If this fails, the first malloc of a thread, or the first after its end, crashes.
+UNIT_TEST_PAGE_SIZES(theap_empty_is_never_written) {
+  static mi_theap_t copy;
+  memcpy(&copy, &mi_theap_empty, sizeof(copy));
+  check(mi_theap_self() == &mi_theap_empty);
+  mi_free(NULL);
+  mi_collect_all(MI_FORCE);
+  mi_thread_leave();
+  blocks[0] = mi_malloc(10);
+  blocks[1] = mi_malloc(MI_CLASS_MAX);
+  blocks[2] = mi_malloc(MI_CLASS_MAX + 1);
+  mi_thread_leave();
+  check(mi_theap_self() == &mi_theap_empty);
+  for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
+  mi_collect_all(MI_FORCE);
+  mi_thread_leave();
+  check(memcmp(&copy, &mi_theap_empty, sizeof(copy)) == 0);
+}
+
+// If this fails, small sizes get blocks of a wrong class.
+UNIT_TEST_PAGE_SIZES(theap_table_agrees_with_the_arithmetic) {
+  const mi_theap_t* const theap = unit_theap();
+  for (size_t size = 0; size <= MI_SMALL_MAX; size++) {
+    check_equal(theap->class_of[(size + 7) / 8], mi_class_of(size));
+  }
+}
+
+// If this fails, a loop of malloc and free around the end of a page makes and releases a page in
+// every round.
+UNIT_TEST_PAGE_SIZES(theap_keeps_an_empty_page) {
+  FOR_SOME_CLASSES(c) {
+    const size_t size = mi_class_size(c);
+    const size_t count = unit_fill_page(c, blocks);
+    // One block more, one block less: the boundary of the page. Few blocks a page are many pages.
+    const size_t amplitude_max = unit_page_blocks(c) < 4 ? 1 : 3;
+    for (size_t amplitude = 1; amplitude <= amplitude_max; amplitude++) {
+      void* extra[3];
+      int64_t pages = 0;
+      for (size_t round = 0; round < 300; round++) {
+        for (size_t i = 0; i < amplitude; i++) extra[i] = mi_malloc(size);
+        if (round == 2) pages = mi_state.count.pages_total;
+        for (size_t i = 0; i < amplitude; i++) mi_free(extra[i]);
+      }
+      check_equal(mi_state.count.pages_total, pages);
+    }
+    for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  }
+}
+
+// If this fails, a program that allocates and frees a list of objects again and again makes pages
+// all the time.
+UNIT_TEST_PAGE_SIZES(theap_keeps_two_pages_of_small_classes) {
+  for (size_t c = 0; c <= mi_class_of(MI_SLICE_SIZE / 16); c += 3) {
+    const size_t count = unit_page_blocks(c) * 2 - 1;
+    int64_t pages = 0;
+    for (size_t round = 0; round < 10; round++) {
+      for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(mi_class_size(c));
+      if (round == 3) pages = mi_state.count.pages_total;
+      for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+    }
+    check_equal(mi_state.count.pages_total, pages);
+  }
+}
+
+// If this fails, empty pages pile up.
+UNIT_TEST_PAGE_SIZES(theap_keeps_few_empty_pages) {
+  const size_t c = mi_class_of(1024);
+  const size_t count = unit_page_blocks(c) * 64;
+  check(count <= 2 * UNIT_BLOCKS_MAX);
+  for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(1024);
+  check(mi_state.count.pages >= 64);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  check(mi_state.count.pages <= 10);
+}
+
+// If this fails, blocks in the list of a page that stops being current are lost.
+UNIT_TEST_PAGE_SIZES(theap_detach_gives_the_list_back) {
+  FOR_SOME_CLASSES(c) {
+    mi_theap_t* const theap = unit_theap();
+    check(mi_theap_detach_current(theap, c) == NULL);
+    void* const a = mi_malloc(mi_class_size(c));
+    void* const b = unit_page_blocks(c) == 1 ? NULL : mi_malloc(mi_class_size(c));
+    const size_t pages = theap->page_count;
+    mi_page_t* const page = mi_theap_detach_current(theap, c);
+    check(page != NULL && page->place == MI_PLACE_NONE);
+    check_equal(page->count.used, b == NULL ? 1 : 2);
+    check(mi_page_is_valid(page));
+    check(theap->free[c] == NULL && mi_theap_current(theap, c) == NULL);
+    check_equal(theap->page_count, pages - 1);
+    mi_remote_give_up(page);
+    mi_free(a);
+    mi_free(b);
+    mi_collect_all(MI_FORCE);
+    unit_check_empty();
+  }
+}
+
+static void free_some(void* arg) {
+  const size_t count = *(size_t*)arg;
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+}
+
+// If this fails, memory that other threads freed is not found by mi_collect.
+UNIT_TEST_PAGE_SIZES(theap_collect_releases_what_others_emptied) {
+  const size_t c = mi_class_of(512);
+  size_t count = unit_fill_page(c, blocks);
+  void* const last = mi_malloc(512);
+  // One block back: the page waits in the queue. The others are freed by a thread.
+  mi_page_t* const page = unit_page_of(blocks[--count]);
+  mi_free(blocks[count]);
+  check_equal(page->place, MI_PLACE_QUEUE);
+  unit_on_thread(&free_some, &count);
+  check(page->count.used > 0);
+  const size_t free_slices = unit_free_slices();
+  const size_t slices = page->slice_count;
+  mi_theap_collect(unit_theap());
+  check_equal(unit_free_slices(), free_slices + slices);
+  mi_free(last);
+}
+
+// If this fails, mi_collect(true) or a thread's end keeps memory that nobody uses.
+UNIT_TEST_PAGE_SIZES(theap_flush_gives_everything_up) {
+  mi_theap_t* const theap = unit_theap();
+  size_t count = 0;
+  FOR_SOME_CLASSES(c) {
+    for (size_t i = 0; i < 3; i++) blocks[count++] = mi_malloc(mi_class_size(c));
+  }
+  mi_theap_flush(theap);
+  check_equal(theap->page_count, 0);
+  for (size_t i = 0; i < count; i++) {
+    mi_page_t* const page = unit_page_of(blocks[i]);
+    check_equal(word(page) & MI_REMOTE_OWNED, 0);
+    check(owner(page) == MI_OWNER_SHARED || (owner(page) & MI_OWNER_PARKED) != 0);
+  }
+  unit_check_valid();
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a page goes to a new thread but its blocks are freed as if to the old one.
+UNIT_TEST_PAGE_SIZES(theap_set_owner_reaches_every_page) {
+  mi_theap_t* const theap = unit_theap();
+  // Interior pointers in one page, another one in the queue, a third current.
+  void* const shifted = mi_aligned_alloc_at(100, 64, 8, MI_UNINITIALIZED);
+  const size_t c = mi_class_of(300);
+  const size_t count = unit_fill_page(c, blocks);
+  blocks[count] = mi_malloc(300);
+  mi_free(blocks[0]);
+  mi_page_t* const queued = unit_page_of(blocks[1]);
+  mi_page_t* const current = unit_page_of(blocks[count]);
+  mi_page_t* const interior = unit_page_of(shifted);
+  check(queued->place == MI_PLACE_QUEUE && current->place == MI_PLACE_CURRENT);
+  mi_theap_set_owner(theap, MI_OWNER_SHARED);
+  check(owner(queued) == MI_OWNER_SHARED && owner(current) == MI_OWNER_SHARED);
+  check_equal(owner(interior), MI_OWNER_SHARED);
+  const uintptr_t id = mi_tls_thread_id();
+  mi_theap_set_owner(theap, id);
+  check(owner(queued) == id && owner(current) == id);
+  check_equal(owner(interior), id | MI_OWNER_SLOW);
+  mi_free(shifted);
+}
+
+// If this fails, a consumer forgets pages it owns, or serves blocks from a wrong class.
+UNIT_TEST_PAGE_SIZES(theap_takes_guests_by_class) {
+  mi_theap_t* const theap = unit_theap();
+  mi_page_t* page[3];
+  static const size_t sizes[3] = {100, 200, 300};
+  for (size_t i = 0; i < 3; i++) {
+    page[i] = unit_make_page(mi_class_of(sizes[i]), 2, blocks);
+    mi_theap_add_guest(theap, page[i]);
+  }
+  check(mi_theap_take_guest(theap, mi_class_of(400)) == NULL);
+  check(mi_theap_take_guest(theap, mi_class_of(200)) == page[1]);
+  check_equal(page[1]->place, MI_PLACE_NONE);
+  check(mi_theap_take_guest(theap, mi_class_of(200)) == NULL);
+  mi_remote_give_up(page[1]);
+  // Guests are not counted among the pages (H4), and leave with a collect.
+  check_equal(theap->page_count, 0);
+  mi_theap_collect(theap);
+  check_equal(word(page[0]) & MI_REMOTE_OWNED, 0);
+  check_equal(word(page[2]) & MI_REMOTE_OWNED, 0);
+}
+
+// If this fails, an emptied guest stays in the ring, and its memory is used by two.
+UNIT_TEST_PAGE_SIZES(theap_releases_an_emptied_guest) {
+  mi_theap_t* const theap = unit_theap();
+  mi_page_t* const page = unit_make_page(mi_class_of(100), 3, blocks);
+  mi_theap_add_guest(theap, page);
+  const size_t free_slices = unit_free_slices();
+  for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
+  check_equal(unit_free_slices(), free_slices + 1);
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) check(theap->guest[i] == NULL);
+}
+
+// If this fails, idle pages of many large classes hold memory that other sizes could use.
+UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
+  mi_theap_t* const theap = unit_theap();
+  size_t count = 0;
+  for (size_t c = MI_CLASS_COUNT - 9; c < MI_CLASS_COUNT; c++) {
+    blocks[count++] = mi_malloc(mi_class_size(c));
+  }
+  mi_theap_trim(theap, 0, MI_CLASS_COUNT);
+  for (size_t i = 0; i < count; i++) {
+    check_equal(unit_page_of(blocks[i])->place, MI_PLACE_CURRENT);  // in use
+    mi_free(blocks[i]);
+  }
+  const int64_t pages = mi_state.count.pages;
+  mi_theap_trim(theap, SIZE_MAX, MI_CLASS_COUNT);
+  check_equal(mi_state.count.pages, pages);
+  mi_theap_trim(theap, 0, MI_CLASS_COUNT - 1);
+  check(mi_theap_current(theap, MI_CLASS_COUNT - 1) != NULL);
+  check(mi_theap_current(theap, MI_CLASS_COUNT - 2) == NULL);
+  mi_theap_trim(theap, 0, MI_CLASS_COUNT);
+  check(mi_theap_current(theap, MI_CLASS_COUNT - 1) == NULL);
+  unit_check_valid();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(theap_empty_is_never_written),
+      cmocka_unit_test(theap_table_agrees_with_the_arithmetic),
+      cmocka_unit_test(theap_keeps_an_empty_page),
+      cmocka_unit_test(theap_keeps_two_pages_of_small_classes),
+      cmocka_unit_test(theap_keeps_few_empty_pages),
+      cmocka_unit_test(theap_detach_gives_the_list_back),
+      cmocka_unit_test(theap_collect_releases_what_others_emptied),
+      cmocka_unit_test(theap_flush_gives_everything_up),
+      cmocka_unit_test(theap_set_owner_reaches_every_page),
+      cmocka_unit_test(theap_takes_guests_by_class),
+      cmocka_unit_test(theap_releases_an_emptied_guest),
+      cmocka_unit_test(theap_trim_gives_idle_pages_up),
+  };
+  return cmocka_run_group_tests_name("theap", tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// thread.c - tests of src/core/thread.c: X1 to X3, with real threads one after the other.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/theap.h"
+#include "core/thread.h"
+
+#define SIZE 256
+
+static void* blocks[UNIT_BLOCKS_MAX];
+
+static size_t orphan_list_length(void) {
+  size_t count = 0;
+  for (mi_theap_t* t = mi_state.orphans; t != NULL; t = t->orphan_next) count++;
+  return count;
+}
+
+static size_t theaps_in_use(void) {
+  size_t count = 0;
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    for (mi_theap_t* t = mi_state.theap_bucket[i]; t != NULL; t = t->bucket_next) count++;
+  }
+  return count;
+}
+
+typedef struct visit_s {
+  size_t count;         // blocks to allocate; they stay in `blocks`
+  mi_theap_t* theap;    // the thread's
+  uintptr_t id;
+} visit_t;
+
+static void visit(void* arg) {
+  visit_t* const v = (visit_t*)arg;
+  check(mi_theap_self() == &mi_theap_empty);
+  for (size_t i = 0; i < v->count; i++) blocks[i] = mi_malloc(SIZE);
+  v->theap = mi_theap_self();
+  v->id = mi_tls_thread_id();
+  check(v->theap->thread_id == v->id);
+}
+
+// If this fails, programs that start and end threads all the time work in cold memory.
+UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
+  mi_free(mi_malloc(1));
+  visit_t first = {10, NULL, 0};
+  unit_on_thread(&visit, &first);
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  check_equal(orphan_list_length(), 1);
+  check_equal(theaps_in_use(), 1);
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);  // X2
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), MI_REMOTE_OWNED);
+  // Frees of others are pushed and nobody takes the page.
+  mi_free(blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
+  const int64_t pages = mi_state.count.pages_total;
+  visit_t second = {1, NULL, 0};
+  unit_on_thread(&visit, &second);
+  check(second.theap == first.theap);
+  check(unit_page_of(blocks[0]) == page);
+  check_equal(mi_state.count.pages_total, pages);
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
+  check_equal(mi_state.count.threads, 1);
+  check_equal(mi_state.count.threads_total, 3);
+}
+
+static void visit_and_check_owner(void* arg) {
+  visit(arg);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(blocks[0])->owner), mi_tls_thread_id());
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
+}
+
+// If this fails, blocks of pages taken over are freed the slow way.
+UNIT_TEST_PAGE_SIZES(thread_owns_what_it_took_over) {
+  visit_t v = {10, NULL, 0};
+  unit_on_thread(&visit, &v);
+  v.count = 1;
+  unit_on_thread(&visit_and_check_owner, &v);
+}
+
+// If this fails, a thread whose end was not noticed leaves pages that a later one writes to without
+// owning them.
+UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again) {
+  mi_free(mi_malloc(1));
+  os_fake.is_failing_on = true;
+  os_fake.fail_at[OS_FAKE_THREAD_KEY] = 1;
+  visit_t first = {10, NULL, 0};
+  visit_t second = {1, NULL, 0};
+  unit_on_thread(&visit, &first);
+  check_equal(theaps_in_use(), 2);  // nobody told us
+  check_equal(orphan_list_length(), 0);
+  // The C library gives the next thread the same stack and identity.
+  for (size_t i = 0; i < 10 && second.id != first.id; i++) unit_on_thread(&visit, &second);
+  if (second.id == first.id) check(second.theap == first.theap);  // X1
+  unit_check_valid();
+}
+
+static void leave_twice(void* arg) {
+  visit(arg);
+  mi_thread_leave();
+  check(mi_theap_self() == &mi_theap_empty);
+  mi_thread_leave();
+  // And once more after its end.
+  void* const p = mi_malloc(SIZE);
+  check(p != NULL && mi_theap_self() != &mi_theap_empty);
+  mi_free(p);
+}
+
+// If this fails, memory used in destructors of a thread crashes or leaks.
+UNIT_TEST_PAGE_SIZES(thread_allocates_after_its_end) {
+  visit_t v = {3, NULL, 0};
+  unit_on_thread(&leave_twice, &v);
+  check_equal(theaps_in_use(), 0);
+  check_equal(orphan_list_length(), 1);
+  check_equal(mi_state.count.threads, 0);
+  for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
+}
+
+typedef struct member_s {
+  pthread_barrier_t* barrier;
+  size_t pages;
+} member_t;
+
+static void hold_pages(void* arg) {
+  const member_t* const m = (member_t*)arg;
+  void* p[600];
+  // One page for each block: every other class, or blocks as large as pages.
+  for (size_t i = 0; i < m->pages; i++) p[i] = mi_malloc(MI_SLICE_SIZE / 8);
+  pthread_barrier_wait(m->barrier);
+  for (size_t i = 0; i < m->pages; i++) mi_free(p[i]);
+}
+
+// If this fails, threads that ended hold more and more memory.
+UNIT_TEST(thread_orphans_are_few) {
+  enum { THREADS = 40, KEPT_MAX = 16 };
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  member_t member[THREADS];
+  for (size_t i = 0; i < THREADS; i++) member[i] = (member_t){&barrier, 3};
+  unit_on_threads(THREADS, &hold_pages, member, sizeof(member[0]));
+  check_equal(orphan_list_length(), THREADS);
+  size_t with_pages = 0;
+  for (mi_theap_t* t = mi_state.orphans; t != NULL; t = t->orphan_next) {
+    if (t->page_count > 0) with_pages++;
+  }
+  check(with_pages <= KEPT_MAX + THREADS / 4);  // ends race for the last places
+  check_equal(with_pages, mi_atomic_load_relaxed(&mi_state.orphan_count));
+  // Their structures are used again.
+  const int64_t meta = mi_state.count.meta;
+  unit_on_threads(THREADS, &hold_pages, member, sizeof(member[0]));
+  check_equal(mi_state.count.meta, meta);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+static void hold_many_pages(void* arg) {
+  // More pages than an ended thread may keep, each with one block in use.
+  void** const keep = (void**)arg;
+  const size_t c = mi_class_of(MI_SLICE_SIZE / 8);
+  static void* fill[UNIT_BLOCKS_MAX];
+  for (size_t i = 0; i < 300; i++) {
+    const size_t count = unit_fill_page(c, fill);
+    keep[i] = fill[0];
+    for (size_t k = 1; k < count; k++) mi_free(fill[k]);
+  }
+}
+
+// If this fails, one thread that ended holds a whole heap's worth of pages.
+UNIT_TEST_PAGE_SIZES(thread_with_many_pages_gives_them_up) {
+  static void* keep[300];
+  unit_on_thread(&hold_many_pages, keep);
+  check(mi_state.orphans != NULL && mi_state.orphans->page_count <= 256);  // X3
+  unit_check_valid();
+  for (size_t i = 0; i < 300; i++) mi_free(keep[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, pages of ended threads are never given back.
+UNIT_TEST_PAGE_SIZES(thread_flush_releases_orphans) {
+  mi_free(mi_malloc(1));
+  visit_t v = {10, NULL, 0};
+  unit_on_thread(&visit, &v);
+  for (size_t i = 0; i < 10; i++) mi_free(blocks[i]);
+  check(!mi_thread_release_orphans(unit_theap()));  // too early
+  os_fake_advance_ms(100);
+  check(mi_thread_release_orphans(unit_theap()));
+  check(!mi_thread_release_orphans(unit_theap()));
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
+  check_equal(orphan_list_length(), 1);  // its structure waits for the next thread
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, the first thread's end and a new start lose the structure made for it.
+UNIT_TEST_PAGE_SIZES(thread_main_can_leave_and_come_back) {
+  void* const p = mi_malloc(SIZE);
+  mi_theap_t* const theap = mi_theap_self();
+  check(theap == &mi_state.theap_main);
+  mi_thread_leave();
+  mi_free(p);
+  void* const q = mi_malloc(SIZE);
+  check(mi_theap_self() == theap);
+  mi_thread_enter();
+  check(mi_theap_self() == theap);
+  mi_free(q);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, one more thread costs more than it must.
+UNIT_TEST(thread_costs_little) {
+  mi_free(mi_malloc(1));
+  unit_puppet_t puppet;
+  unit_puppet_start(&puppet);
+  void* p[8];
+  const size_t before = os_fake_resident_all();
+  for (size_t i = 0; i < 8; i++) p[i] = unit_puppet_malloc(&puppet, 16 << i);
+  const size_t after = os_fake_resident_all();
+  printf("FIGURE one more thread with a block in 8 classes: %zu KiB\n", (after - before) / MI_KIB);
+  check(after - before <= 80 * MI_KIB);
+  for (size_t i = 0; i < 8; i++) unit_puppet_free(&puppet, p[i]);
+  unit_puppet_end(&puppet);
+}
+
+static void churn(void* arg) {
+  uint64_t random = *(size_t*)arg;
+  void* p[50] = {NULL};
+  for (size_t i = 0; i < 400; i++) {
+    void** const slot = &p[unit_random_below(&random, 50)];
+    mi_free(*slot);
+    *slot = mi_malloc(unit_random_below(&random, 5000));
+  }
+  for (size_t i = 0; i < 50; i++) mi_free(p[i]);
+}
+
+static void start_threads(void* arg) {
+  for (size_t i = 0; i < 60; i++) unit_on_thread(&churn, arg);
+}
+
+// If this fails, threads that come and go make memory grow without bound.
+UNIT_TEST(thread_churn_is_bounded) {
+  hooks_fake.is_lock_allowed = true;
+  size_t id[3] = {1, 2, 3};
+  unit_on_threads(3, &start_threads, id, sizeof(id[0]));
+  check(mi_state.count.threads_total >= 180 && mi_state.count.threads == 0);
+  check(orphan_list_length() <= 6);
+  check(mi_state.count.pages_peak < 400);
+  unit_check_valid();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+static void first_call(void* arg) {
+  void* p = NULL;
+  switch (*(size_t*)arg % 4) {
+    case 0: p = mi_malloc(10); break;
+    case 1: p = mi_zalloc(MI_CLASS_MAX * 2); break;
+    case 2: p = mi_aligned_alloc_at(100, 4096, 0, MI_ZERO); break;
+    default: mi_collect_all(MI_FORCE); break;
+  }
+  mi_free(p);
+}
+
+// If this fails, threads that allocate for the first time at once set the process up twice.
+UNIT_TEST(thread_first_calls_race) {
+  size_t id[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  unit_on_threads(8, &first_call, id, sizeof(id[0]));
+  check_equal(mi_atomic_load_relaxed(&mi_state.stage), MI_STAGE_READY);
+  check_equal(os_fake_calls(OS_FAKE_AT_FORK), 1);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(thread_takes_over_what_another_left),
+      cmocka_unit_test(thread_owns_what_it_took_over),
+      cmocka_unit_test(thread_id_that_is_used_again),
+      cmocka_unit_test(thread_allocates_after_its_end),
+      cmocka_unit_test(thread_orphans_are_few),
+      cmocka_unit_test(thread_with_many_pages_gives_them_up),
+      cmocka_unit_test(thread_flush_releases_orphans),
+      cmocka_unit_test(thread_main_can_leave_and_come_back),
+      cmocka_unit_test(thread_costs_little),
+      cmocka_unit_test(thread_churn_is_bounded),
+      cmocka_unit_test(thread_first_calls_race),
+  };
+  return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
+}
