@@ -14,7 +14,8 @@
 //     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
 //     that and push it again when it lets go.
 //
-// L4  a page that became empty in the stack is counted; before fresh memory is taken from the arenas, all stacks of the heap
+// L4  a page that became empty in the stack is counted; before fresh memory is taken from the
+// arenas, all stacks of the heap
 //     with such pages are emptied and what is still in use is pushed again.
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last

@@ -15,8 +15,8 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool);
 // Release the pages whose last block was freed while they were in the stack (L2 keeps them there).
 MI_INTERNAL void mi_pool_collect(mi_pool_t* pool);
 
-// Take every page out once, release those that became empty in there, and put the others back. True when some
-// memory may have become free.
+// Take every page out once, release those that became empty in there, and put the others back. True
+// when some memory may have become free.
 MI_INTERNAL bool mi_pool_drain(mi_pool_t* pool);
 
 // Drain the pools of a heap that hold empty pages, if any. True as above.

@@ -61,7 +61,8 @@ MI_INTERNAL void mi_theap_collect(mi_theap_t* theap);
 
 // Give up pages without a block in use that malloc still allocates from, in classes of several
 // slices, until they hold no more than `limit` bytes. They keep a malloc and free pair from making
-// pages; too many of them hold memory that other sizes could use. The class `busy` is left alone; MI_CLASS_COUNT for none.
+// pages; too many of them hold memory that other sizes could use. The class `busy` is left alone;
+// MI_CLASS_COUNT for none.
 MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy);
 
 // Give up everything: lists go back into their pages, empty pages to the arenas, others to the

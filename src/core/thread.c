@@ -115,6 +115,10 @@ MI_INTERNAL void mi_thread_leave(void) {
   *link = theap->bucket_next;
   theap->bucket_next = NULL;
   theap->thread_id = 0;
+  // Others may have left at the same time: X3 holds under the lock.
+  if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
+    mi_theap_flush(theap);
+  }
   mi_thread_push_orphan(theap);
   mi_count_add(&mi_state.count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);

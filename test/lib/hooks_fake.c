@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// hooks_fake.c - see hooks_fake.h. Part of every unit test, in the place of the layer above the core.
+// hooks_fake.c - see hooks_fake.h. Part of every unit test, in the place of the layers above.
 #include "hooks_fake.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/state.h"
 
 hooks_fake_t hooks_fake;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of the records
 
 // The promise of hooks.h: a user's function may call anything, so no lock may be held.
 static void check_no_lock(void) {
@@ -23,12 +26,14 @@ static void check_no_lock(void) {
 MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
                                size_t size) {
   check_no_lock();
+  pthread_mutex_lock(&lock);
   hooks_fake.error_count++;
   hooks_fake.count[kind]++;
   hooks_fake.kind = kind;
   hooks_fake.where = where;
   hooks_fake.p = p;
   hooks_fake.size = size;
+  pthread_mutex_unlock(&lock);
   if (hooks_fake.on_error != NULL) hooks_fake.on_error();
 }
 
@@ -51,7 +56,9 @@ MI_INTERNAL void mi_hook_load_options(void) {
 MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
   (void)is_forced;
   check_no_lock();
+  pthread_mutex_lock(&lock);
   hooks_fake.deferred_count++;
   hooks_fake.heartbeat = heartbeat;
+  pthread_mutex_unlock(&lock);
   if (hooks_fake.on_deferred_free != NULL) hooks_fake.on_deferred_free();
 }

@@ -3,7 +3,8 @@
 //
 // Memory comes from one reserve of real address space; which part of it is mapped, with which
 // access, and what the last advice was, is tracked in a list of ranges, as a kernel does. A test
-// chooses page size, overcommit and limits, lets calls fail, owns the clock, and asks what happened.
+// chooses page size, overcommit and limits, lets calls fail, owns the clock, and asks what
+// happened.
 //
 // Misuse by the allocator ends the process with a message: unmapping what is not mapped, a size
 // that is no multiple of the page size, purging inaccessible memory, and so on.

@@ -214,7 +214,8 @@ void unit_check_valid(void) {
   }
   check_equal(census.owned, owned);  // else a page is owned by nobody who knows it
   size_t pooled = 0;
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) pooled += unit_pool_length(&mi_state.heap_main.pool[c]);
+  mi_pool_t* const pools = mi_state.heap_main.pool;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) pooled += unit_pool_length(&pools[c]);
   check_equal(census.pooled, pooled);
 }
 
@@ -278,15 +279,18 @@ size_t unit_fill_page(size_t size_class, void** blocks) {
 }
 
 static void unit_print_page(mi_page_t* page) {
-  fprintf(stderr, "page %p: owner 0x%zx, class %u, %u blocks, %u carved, %u used, place %u, 0x%zx\n",
-          (void*)page, (size_t)mi_atomic_load_relaxed(&page->owner), page->size_class,
-          page->reserved, mi_page_capacity(page), page->count.used, page->place,
+  const char* const format =
+      "page %p: owner 0x%zx, class %u, %u blocks, %u carved, %u used, place %u, 0x%zx\n";
+  fprintf(stderr, format, (void*)page, (size_t)mi_atomic_load_relaxed(&page->owner),
+          page->size_class, page->reserved, mi_page_capacity(page), page->count.used, page->place,
           (size_t)mi_atomic_load_relaxed(&page->thread_free));
 }
 
 void unit_check_empty(void) {
   // Pooled pages without a block in use go back when somebody takes them out.
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) check(unit_pool_length(&mi_state.heap_main.pool[c]) == 0);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    check(unit_pool_length(&mi_state.heap_main.pool[c]) == 0);
+  }
   size_t total = 0;
   MI_FOR_EACH_ARENA(arena) {
     total += arena->slice_count;
@@ -313,7 +317,9 @@ size_t unit_random_below(uint64_t* state, size_t end) {
   return (size_t)((unit_random(state) >> 11) % end);
 }
 
-static uint8_t unit_byte(size_t tag, size_t i) { return (uint8_t)((mi_random_mix(tag + 1) | 1) + i); }
+static uint8_t unit_byte(size_t tag, size_t i) {
+  return (uint8_t)((mi_random_mix(tag + 1) | 1) + i);
+}
 
 void unit_fill(void* p, size_t size, size_t tag) {
   for (size_t i = 0; i < size; i++) ((uint8_t*)p)[i] = unit_byte(tag, i);
@@ -348,15 +354,16 @@ static void* unit_call_run(void* p) {
 void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size) {
   unit_call_t call[64];
   check(count <= 64);
-  const bool was_allowed = hooks_fake.is_lock_allowed;
-  hooks_fake.is_lock_allowed = was_allowed || count > 1;
+  // Several threads at once: who of them holds a lock is not known.
+  const bool is_first = count > 1 && !hooks_fake.is_lock_allowed;
+  if (is_first) hooks_fake.is_lock_allowed = true;
   for (size_t i = 0; i < count; i++) {
     call[i].f = f;
     call[i].arg = (uint8_t*)arg + i * size;
     check(pthread_create(&call[i].thread, NULL, &unit_call_run, &call[i]) == 0);
   }
   for (size_t i = 0; i < count; i++) pthread_join(call[i].thread, NULL);
-  hooks_fake.is_lock_allowed = was_allowed;
+  if (is_first) hooks_fake.is_lock_allowed = false;
 }
 
 void unit_on_thread(void (*f)(void* arg), void* arg) { unit_on_threads(1, f, arg, 0); }

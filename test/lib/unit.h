@@ -4,10 +4,7 @@
 //   // If this fails, ... (what breaks for a user)
 //   UNIT_TEST(module_behaviour) { ... check(...); }
 //
-//   int main(void) {
-//     const struct CMUnitTest tests[] = {cmocka_unit_test(module_behaviour)};
-//     return cmocka_run_group_tests_name("module", tests, NULL, NULL);
-//   }
+// and in `main` a table of `cmocka_unit_test(module_behaviour)`.
 //
 // The process-wide state of the allocator starts as it does in a program: all zero. The body runs
 // in a forked child; `check` ends the child and fails the test. When the body returns, the

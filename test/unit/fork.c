@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fork.c - tests of src/core/fork.c: the handlers are called by hand, as around a fork, in a process
-// whose other threads then never run again.
+// fork.c - tests of src/core/fork.c: the handlers are called by hand, as around a fork, in a
+// process whose other threads then never run again.
 #include "unit.h"
 
 #include "core/page.h"

@@ -76,7 +76,7 @@ UNIT_TEST_PAGE_SIZES(large_grows_in_place) {
     check_equal(mi_usable_size(p), mi_bits_align_up(size, os_fake.page_size));
     check_equal(page->slice_count, mi_bits_divide_up(size, MI_SLICE_SIZE));
     check(is_filled_ends(p, LARGE, 1));
-    p[mi_usable_size(p) - 1] = 7;
+    page->start[mi_usable_size(p) - 1] = 7;
   }
   // Something is in the way.
   void* const wall = mi_malloc(LARGE);
@@ -174,6 +174,7 @@ UNIT_TEST_PAGE_SIZES(large_moved_ranges_are_renewed) {
 
 // If this fails, a long-running program copies large blocks although moving is possible again.
 UNIT_TEST_PAGE_SIZES(large_moves_again_after_renewal) {
+  static void* kept[2 * MOVED_MAX];
   for (size_t i = 0; i < 2 * MOVED_MAX; i++) {
     void* wall;
     uint8_t* const p = make_walled(LARGE, &wall);
@@ -182,7 +183,10 @@ UNIT_TEST_PAGE_SIZES(large_moves_again_after_renewal) {
     mi_free(q);
     mi_free(wall);
     mi_collect_all(MI_FORCE);
+    kept[i] = mi_malloc(LARGE);  // so that the next one lies elsewhere
   }
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
+  for (size_t i = 0; i < 2 * MOVED_MAX; i++) mi_free(kept[i]);
 }
 
 // If this fails, moves use up the mappings a process may have.

@@ -228,7 +228,7 @@ static void hand_over_or_free(void* arg) {
   }
 }
 
-// If this fails, a page whose last block is freed while it is taken out of the pool is lost for ever.
+// If this fails, a page whose last block is freed while somebody takes it out of the pool is lost.
 UNIT_TEST(pool_loses_no_page_that_empties) {
   size_t role[2] = {0, 1};
   unit_on_threads(2, &hand_over_or_free, role, sizeof(role[0]));

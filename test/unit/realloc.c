@@ -66,8 +66,8 @@ UNIT_TEST_PAGE_SIZES(realloc_failure_keeps_the_block) {
   unit_check_empty();
 }
 
-// If this fails, a size near the end of the address space makes an aligned block shrink: the program
-// writes past it.
+// If this fails, a size near the end of the address space makes an aligned block shrink: the
+// program writes past it.
 UNIT_TEST_PAGE_SIZES(realloc_of_shifted_blocks_notices_overflow) {
   const size_t alignment = MI_SLICE_SIZE * 16;
   const size_t offset = MI_SLICE_SIZE;

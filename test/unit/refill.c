@@ -151,8 +151,9 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   mi_process_setup();
   check(mi_arena_reserve(MI_ARENA_MIN_SIZE));
   unit_option(disallow_os_alloc, 1);
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);  // a block may be as large as the arena
-  static void* p[MI_ARENA_MIN_SIZE / MI_CLASS_MAX];
+  // A block may be as large as the arena.
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);
+  static void* p[MI_ARENA_MIN_SIZE / MI_CLASS_MAX + 1];
   size_t count = 0;
   while ((p[count] = mi_malloc(MI_CLASS_MAX)) != NULL) count++;
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
@@ -165,6 +166,13 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   check(q != NULL);
   mi_free(q);
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
+  // The same for blocks of a class.
+  for (size_t c = 0; c < 20; c++) mi_free(mi_malloc(mi_class_size(c)));
+  static void* small[MI_ARENA_MIN_SIZE / (MI_SLICE_SIZE / 4) + 1];
+  for (count = 0; (small[count] = mi_malloc(MI_SLICE_SIZE / 4)) != NULL;) count++;
+  check(unit_free_slices() < mi_class_slices(mi_class_of(MI_SLICE_SIZE / 4)));
+  for (size_t c = 0; c < 20; c++) check(mi_theap_current(unit_theap(), c) == NULL);
+  for (size_t i = 0; i < count; i++) mi_free(small[i]);
 }
 
 // If this fails, an absurd size gives a small block or a wrong error.
@@ -206,6 +214,18 @@ UNIT_TEST_PAGE_SIZES(refill_zeroes_every_class) {
       if (round == 1) mi_collect_all(MI_FORCE);
     }
   }
+}
+
+// If this fails, calloc returns memory that another thread used and freed.
+UNIT_TEST_PAGE_SIZES(refill_zeroes_what_others_freed) {
+  unit_puppet_start(&other);
+  uint8_t* const p = (uint8_t*)mi_malloc(SIZE);
+  const size_t count = drain_list(CLASS, blocks);
+  memset(p, 0xFF, SIZE);
+  unit_puppet_free(&other, p);
+  check(mi_zalloc(SIZE) == p && unit_is_zero(p, SIZE));
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  unit_puppet_end(&other);
 }
 
 // If this fails, zeroed allocation touches memory that the system has just cleared.
@@ -327,6 +347,7 @@ int main(void) {
       cmocka_unit_test(refill_gives_up_what_is_unused_before_it_fails),
       cmocka_unit_test(refill_refuses_absurd_sizes),
       cmocka_unit_test(refill_zeroes_every_class),
+      cmocka_unit_test(refill_zeroes_what_others_freed),
       cmocka_unit_test(refill_does_not_clear_fresh_memory),
       cmocka_unit_test(refill_runs_deferred_frees),
       cmocka_unit_test(refill_purges_while_the_program_is_busy),
