@@ -515,8 +515,8 @@ size_t os_fake_resident(const void* start, size_t size) {
   for (size_t at = 0; at < length; at += step) {
     const size_t count = mi_bits_min(length - at, step) / real_page;
     if (mincore((void*)(uintptr_t)(first + at), count * real_page, present) != 0) {
-      // User-mode emulators do not look into memory without access, which has nothing resident. Access
-      // changes slice by slice.
+      // User-mode emulators do not look into memory without access, which has nothing resident.
+      // Access changes slice by slice.
       const size_t part = mi_bits_max(MI_SLICE_SIZE / real_page, 1);
       for (size_t i = 0; i < count; i += part) {
         const size_t pages = mi_bits_min(part, count - i);

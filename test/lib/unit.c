@@ -146,7 +146,8 @@ static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
   }
 }
 
-static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages) {
+// Adds the pages of a class to `pages`, and the bytes of those kept although empty to `idle`.
+static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, size_t* idle) {
   mi_page_t* const current = mi_theap_current(theap, c);
   size_t listed = 0;
   for (mi_block_t* b = theap->free[c]; b != NULL; b = b->next) {
@@ -167,6 +168,8 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages) {
     const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
     check((owner & ~MI_OWNER_SLOW) == id);
     check(id == MI_OWNER_SHARED || ((owner & MI_OWNER_SLOW) != 0) == mi_page_has_interior(page));
+    if (page->is_idle) *idle += page->reserved * page->block_size;
+    check(!page->is_idle || page->count.used == 0);
     before = page;
     (*pages)++;
   }
@@ -176,7 +179,9 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages) {
 // Returns the number of pages it owns.
 static size_t unit_check_theap(mi_theap_t* theap) {
   size_t pages = 0;
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) unit_check_theap_class(theap, c, &pages);
+  size_t idle = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) unit_check_theap_class(theap, c, &pages, &idle);
+  check_equal(idle, theap->idle_bytes);
   check_equal(pages, theap->page_count);  // H4
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];

@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
     uintptr_t* const block = atomic_exchange(&ring[i], NULL);
     if (block != NULL) drop(block);
   }
-  // Pages that the producer still owns wait for it to come by; other allocators take 115 to 128 MiB.
+  // Pages that the producer still owns wait for it to come by; others take 115 to 128 MiB.
   const size_t bound = peak.live * 3 / 2 + 40 * LOAD_MIB;
   LOAD_CHECK(peak.rss <= bound, "resident %zu KiB, bound %zu KiB", peak.rss / LOAD_KIB,
              bound / LOAD_KIB);

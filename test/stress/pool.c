@@ -8,8 +8,8 @@
 
 #define THREADS 200
 #define WORK_BYTES (4 * LOAD_MIB)
-// What a blocked thread may sit on, beside live blocks: a page of 64 KiB for each class it used. Nobody
-// else can use these yet.
+// What a blocked thread may sit on, beside live blocks: a page of 64 KiB for each class it used.
+// Nobody else can use these yet.
 #define THREAD_BYTES_MAX (5 * LOAD_MIB)
 #define KEPT_MAX 4096 // blocks a thread keeps while it is blocked
 #define BLOCK_MAX 100000

@@ -11,8 +11,8 @@
 #define BLOCKS 60
 #define SLOTS 512
 #define TIME_MS 6000
-// Each class a thread uses has a page of 64 KiB of which more is touched as time goes by; a leak of one
-// block for each thread would be beyond this.
+// Each class a thread uses has a page of 64 KiB of which more is touched as time goes by; a leak of
+// one block for each thread would be beyond this.
 #define GROWTH_MAX (20 * LOAD_MIB)
 
 static _Atomic(uintptr_t*) slot[SLOTS]; // blocks whose first word is their size
