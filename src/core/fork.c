@@ -37,6 +37,7 @@ static void mi_fork_adopt(mi_page_t* page) {
     local++;
   page->count.used = mi_page_capacity(page) - local;
   page->place = MI_PLACE_NONE;
+  page->is_idle = false;
   page->next = page->prev = NULL;
   page->sample_rest = NULL;
   mi_remote_give_up(page);

@@ -55,8 +55,7 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   }
   if (theap->thread_id != 0) mi_theap_flush(theap);
   mi_thread_flush_orphans();
-  mi_pool_drain_heap(&mi_state.heap_main);
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_collect(&mi_state.heap_main.pool[c]);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(&mi_state.heap_main.pool[c]);
   return mi_purge_everything();
 }
 

@@ -73,27 +73,11 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
   return NULL;
 }
 
-MI_INTERNAL void mi_pool_collect(mi_pool_t* pool) {
-  // Out first, all of them: a page given up goes on top of the stack again.
-  mi_page_t* list = NULL;
-  mi_page_t* page;
-  while ((page = mi_pool_pop(pool)) != NULL) {
-    page->next = list;
-    list = page;
-  }
-  while (list != NULL) {
-    page = list;
-    list = page->next;
-    page->next = NULL;
-    mi_remote_give_up(page);
-  }
-}
-
-MI_INTERNAL bool mi_pool_drain(mi_pool_t* pool) {
+MI_INTERNAL void mi_pool_drain(mi_pool_t* pool) {
   mi_atomic_store_relaxed(&pool->empty_count, 0);
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
-    if (mi_pool_page(head) == NULL) return false;
+    if (mi_pool_page(head) == NULL) return;
     // Sees every link of the stack; pairs with the release in `mi_pool_push`.
   } while (
       !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(NULL, head + MI_POOL_TAG_ONE)));
@@ -104,17 +88,12 @@ MI_INTERNAL bool mi_pool_drain(mi_pool_t* pool) {
     if (mi_remote_claim_popped(page)) mi_remote_give_up(page);
     page = next;
   }
-  return true;
 }
 
-MI_INTERNAL bool mi_pool_drain_heap(mi_heap_t* heap) {
-  if (mi_likely(!mi_atomic_load_relaxed(&heap->has_empty_pooled))) return false;
+MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap) {
+  if (mi_likely(!mi_atomic_load_relaxed(&heap->has_empty_pooled))) return;
   mi_atomic_store_relaxed(&heap->has_empty_pooled, false);
-  bool is_any = false;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    if (mi_atomic_load_relaxed(&heap->pool[c].empty_count) > 0) {
-      is_any = mi_pool_drain(&heap->pool[c]) || is_any;
-    }
+    if (mi_atomic_load_relaxed(&heap->pool[c].empty_count) > 0) mi_pool_drain(&heap->pool[c]);
   }
-  return is_any;
 }

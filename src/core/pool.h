@@ -12,14 +12,11 @@ MI_INTERNAL void mi_pool_push(mi_pool_t* pool, mi_page_t* page);
 // Take a page out and become its owner; it has a free block. NULL when there is none.
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool);
 
-// Release the pages whose last block was freed while they were in the stack (L2 keeps them there).
-MI_INTERNAL void mi_pool_collect(mi_pool_t* pool);
+// Take every page out once, release those that became empty in there (L2 kept them), and put the
+// others back.
+MI_INTERNAL void mi_pool_drain(mi_pool_t* pool);
 
-// Take every page out once, release those that became empty in there, and put the others back. True
-// when some memory may have become free.
-MI_INTERNAL bool mi_pool_drain(mi_pool_t* pool);
-
-// Drain the pools of a heap that hold empty pages, if any. True as above.
-MI_INTERNAL bool mi_pool_drain_heap(mi_heap_t* heap);
+// Drain the pools of a heap that hold empty pages, if any.
+MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap);
 
 #endif

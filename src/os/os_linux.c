@@ -156,8 +156,8 @@ static bool mi_os_can_move(void) {
     const size_t page_size = (size_t)getauxval(AT_PAGESZ);
     uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE);
     if (p == NULL) return false;
-    const bool is_moved = mi_os_move_mapping(p, p + page_size, page_size) == 0 &&
-                          mi_os_advise(p, page_size, MADV_DONTNEED) == 0;
+    const bool is_moved =
+        mi_os_move_mapping(p, p + page_size, page_size) == 0 && mi_os_commit(p, page_size) == 0;
     mi_os_unmap(p, 2 * page_size);
     mi_atomic_store_relaxed(&answer, is_moved ? 1 : 2);
   }
