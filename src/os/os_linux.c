@@ -147,8 +147,8 @@ static int mi_os_move_mapping(void* from, void* to, size_t size) {
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
-// Kernels before 5.7 refuse the flag, user-mode emulators ignore it and unmap: try it once on two
-// pages.
+// Kernels before 5.7 refuse the flag; user-mode emulators pass it on but take the old range for
+// unmapped, and from then on ignore advice about it. Try it once on two pages.
 static bool mi_os_can_move(void) {
   // 0 not tried, 1 yes, 2 no. Relaxed: all threads find the same answer.
   static mi_atomic(uint32_t) answer;
@@ -156,8 +156,11 @@ static bool mi_os_can_move(void) {
     const size_t page_size = (size_t)getauxval(AT_PAGESZ);
     uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE);
     if (p == NULL) return false;
-    const bool is_moved =
-        mi_os_move_mapping(p, p + page_size, page_size) == 0 && mi_os_commit(p, page_size) == 0;
+    const int saved_errno = errno;
+    unsigned char resident;
+    const bool is_moved = mi_os_move_mapping(p, p + page_size, page_size) == 0 &&
+                          mincore(p, page_size, &resident) == 0; // fails where nothing is mapped
+    errno = saved_errno;
     mi_os_unmap(p, 2 * page_size);
     mi_atomic_store_relaxed(&answer, is_moved ? 1 : 2);
   }
