@@ -40,8 +40,5 @@
 #define mi_atomic_cas_strong_acquire(p, expected, desired)                                         \
   atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
                                           memory_order_relaxed)
-#define mi_atomic_cas_strong_acq_rel(p, expected, desired)                                         \
-  atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acq_rel,              \
-                                          memory_order_acquire)
 
 #endif

@@ -31,6 +31,11 @@ static inline bool mi_page_has_interior(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->has_interior);
 }
 
+// What the owner word of a page says when this thread owns it.
+static inline uintptr_t mi_page_owner_word(mi_page_t* page, uintptr_t thread_id) {
+  return thread_id | (mi_page_has_interior(page) ? MI_OWNER_SLOW : 0);
+}
+
 static inline bool mi_page_is_single(const mi_page_t* page) {
   return page->size_class == MI_CLASS_COUNT;
 }

@@ -89,8 +89,7 @@ static void mi_refill_make_current(mi_theap_t* theap, size_t c, mi_page_t* page)
   page->place = MI_PLACE_CURRENT;
   page->count.used++; // P1: it cannot become empty under a malloc and free pair
   page->theap = theap;
-  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
-  mi_atomic_store_relaxed(&page->owner, theap->thread_id | slow);
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
   theap->current[c] = page;
   theap->page_count++;
 }

@@ -5,15 +5,13 @@
 // One word per page, `thread_free`, decides: a list of blocks, and two bits.
 //
 //   OWNED clear: nobody touches the page. The list is empty (R1). Whoever sets OWNED owns the page.
-//   OWNED set:   one thread owns the page and may touch its plain fields. Others push blocks onto
-//   the list.
+//   OWNED set:   one thread owns the page and its plain fields. Others push onto the list.
 //
 //        +--------------- park, give_up (owner; list empty) ---------------+
 //        v                                                                 |
 //   not owned -- a free, or a pop from the pool, sets OWNED (acquire) --> owned <--+ push (release)
 //                                                                          |  +----+
-//                                                                          +-- take (owner,
-//                                                                          acquire)
+//                                                                          +-- take (acquire)
 //
 // R1  not owned => the list is empty: the first free claims the page instead of pushing.
 // R2  plain fields of a page are written by its owner only. The CAS that clears OWNED publishes
@@ -73,8 +71,7 @@ MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
   while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
     if (mi_remote_release(page, word & MI_REMOTE_POOLED, 0)) return true;
   }
-  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
-  mi_atomic_store_relaxed(&page->owner, thread_id | slow);
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, thread_id));
   return false;
 }
 
@@ -139,8 +136,7 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
     return;
   }
   page->theap = theap;
-  const uintptr_t slow = mi_page_has_interior(page) ? MI_OWNER_SLOW : 0;
-  mi_atomic_store_relaxed(&page->owner, theap->thread_id | slow);
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
   if (is_parked_here) {
     // It waits its turn again. Being last it ages, and more of it is free when it serves.
     theap->page_count++;
