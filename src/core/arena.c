@@ -18,6 +18,7 @@
 #include "arena.h"
 
 #include "bitmap.h"
+#include "huge.h"
 #include "meta.h"
 #include "pagemap.h"
 #include "purge.h"
@@ -40,7 +41,7 @@ MI_INTERNAL mi_arena_t* mi_arena_of(const void* p) {
 }
 
 // Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses to commit.
-static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
+static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
   mi_count_add(&arena->free_count, -(int64_t)count);
   if (!arena->is_committed && !mi_bitmap_is_all_set(arena->committed, index, count)) {
     mi_count_add(&mi_state.count.commit_calls, 1);
@@ -51,13 +52,15 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, bool* i
     }
     mi_bitmap_set(arena->committed, index, count);
   }
+  mi_huge_prepare(arena, index, count);
   const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
-  *is_zero = (fresh == count);
+  const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
+  run->is_zero = (fresh == count);
+  run->is_resident = is_remembered || fresh < count;
   if (fresh > 0) {
     mi_count_add_peak(&mi_state.count.committed, &mi_state.count.committed_peak,
                       (int64_t)(fresh * MI_SLICE_SIZE));
   }
-  mi_purge_forget(arena, index, count);
   return true;
 }
 
@@ -118,7 +121,7 @@ static mi_claim_t mi_arena_claim_existing(size_t count, size_t alignment, mi_run
     run->arena = arena;
     run->slice_index = index;
     run->slice_count = count;
-    const bool is_taken = mi_arena_take(arena, index, count, &run->is_zero);
+    const bool is_taken = mi_arena_take(arena, index, count, run);
     return is_taken ? MI_CLAIM_DONE : MI_CLAIM_REFUSED;
   }
   return MI_CLAIM_NONE;
@@ -232,7 +235,10 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
                                    bool* is_zero) {
   if (slice_index + slice_count > arena->slice_count) return false;
   if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
-  return mi_arena_take(arena, slice_index, slice_count, is_zero);
+  mi_run_t run = {0};
+  const bool is_taken = mi_arena_take(arena, slice_index, slice_count, &run);
+  *is_zero = run.is_zero;
+  return is_taken;
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {

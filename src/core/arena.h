@@ -11,6 +11,7 @@ typedef struct mi_run_s {
   size_t slice_index;
   size_t slice_count;
   bool is_zero; // all of it reads as zero
+  bool is_resident; // some of it has been touched, or populated by us
 } mi_run_t;
 
 static inline uint8_t* mi_run_start(const mi_run_t* run) {

@@ -25,6 +25,7 @@
 #include "page.h"
 
 #include "hooks.h"
+#include "huge.h"
 #include "purge.h"
 #include "remote.h"
 
@@ -62,6 +63,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   page->block_size = block_size;
   page->size_class = (uint8_t)size_class;
   page->is_zero = run.is_zero;
+  page->is_resident = run.is_resident;
   page->backing = MI_BACKING_ARENA;
   page->theap = theap;
   page->heap = theap->heap;
@@ -103,6 +105,10 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   const size_t count = mi_bits_min(mi_bits_max(step / block_size, MI_CARVE_MIN_BLOCKS), left);
   uint8_t* const first = page->start + carved_bytes;
   uint8_t* p = first;
+  // The links below write to every OS page.
+  if (!page->is_resident && block_size <= mi_state.os.page_size) {
+    mi_huge_touch(first, count * block_size);
+  }
   for (size_t i = 1; i < count; i++) {
     ((mi_block_t*)p)->next = (mi_block_t*)(p + block_size);
     p += block_size;

@@ -11,6 +11,8 @@
 //     are purged.
 // V2  after a purge the slice is not dirty: it reads as zero.
 // V3  nobody waits: one purger at a time, others skip.
+// V4  what waits is at most MI_PURGE_WAITING_MIN and an eighth of what is in use: a program that
+//     frees much and then sleeps holds no more than that, although nobody looks at the clock.
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, by the release of a page,
 // at thread exit); mi_collect(true) and malloc_trim; `purge_delay` 0. Reasons not to: `purge_delay`
@@ -21,6 +23,9 @@
 #include "arena.h"
 #include "bitmap.h"
 
+#define MI_PURGE_WAITING_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
+#define MI_PURGE_WAITING_PART 8
+
 static long mi_purge_delay_ms(void) {
   const long delay = mi_option_value(purge_delay);
   const long factor = mi_option_value(arena_purge_mult);
@@ -30,15 +35,18 @@ static long mi_purge_delay_ms(void) {
 
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
-  mi_bitmap_set(arena->purge_young, slice_index, slice_count);
+  const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
+  mi_count_add(&mi_state.purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
   if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) {
     mi_atomic_store_relaxed(&mi_state.purge_pending, 1);
   }
 }
 
-MI_INTERNAL void mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  mi_bitmap_clear(arena->purge_young, slice_index, slice_count);
-  mi_bitmap_clear(arena->purge_old, slice_index, slice_count);
+MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  const size_t count = mi_bitmap_clear(arena->purge_young, slice_index, slice_count) +
+                       mi_bitmap_clear(arena->purge_old, slice_index, slice_count);
+  if (count > 0) mi_count_add(&mi_state.purge_waiting, -(int64_t)(count * MI_SLICE_SIZE));
+  return count;
 }
 
 // Give the contents of claimed slices back. Returns the bytes that were dirty.
@@ -88,7 +96,7 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
       bytes += mi_purge_claimed(arena, index, count);
       mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
     } else {
-      mi_bitmap_clear(map, index, 1); // in use: its next release marks it again
+      mi_purge_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
     }
     index += count;
@@ -115,6 +123,14 @@ static size_t mi_purge_step(void) {
   return bytes;
 }
 
+// V4
+static bool mi_purge_is_too_much(void) {
+  const int64_t waiting = mi_atomic_load_relaxed(&mi_state.purge_waiting);
+  const int64_t in_use = mi_atomic_load_relaxed(&mi_state.count.committed) - waiting;
+  return waiting > MI_PURGE_WAITING_MIN &&
+         waiting > MI_PURGE_WAITING_MIN + in_use / MI_PURGE_WAITING_PART;
+}
+
 MI_INTERNAL void mi_purge_poll(void) {
   if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) return;
   const long delay = mi_purge_delay_ms();
@@ -125,10 +141,12 @@ MI_INTERNAL void mi_purge_poll(void) {
   }
   const uint64_t now = mi_os_now_ms();
   const uint64_t due = mi_atomic_load_relaxed(&mi_state.purge_due_ms);
-  if (now < due) return;
+  const bool is_too_much = mi_purge_is_too_much();
+  if (now < due && !is_too_much) return;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
   // The first poll after a quiet time only starts the period.
   if (due != 0) mi_purge_step();
+  if (is_too_much && mi_purge_is_too_much()) mi_purge_step(); // the young ones too
   const bool is_pending = mi_atomic_load_relaxed(&mi_state.purge_pending) != 0;
   const uint64_t period = (uint64_t)(delay + 1) / 2;
   mi_atomic_store_relaxed(&mi_state.purge_due_ms, is_pending ? now + period : 0);

@@ -7,7 +7,8 @@
 
 // Slices become free / are claimed again. Cheap: bits and a counter.
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count);
-MI_INTERNAL void mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// Forgetting returns how many of them were remembered.
+MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
 // Purge what is due. Reads the clock only when something waits. Never waits for another purger.
 MI_INTERNAL void mi_purge_poll(void);

@@ -121,21 +121,28 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   return mi_refill_carve(theap, c);
 }
 
-// Steps 6 and 7.
-static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
+// A page of the class with a free block, owned by this thread and in no place: 6 and 7. NULL: no
+// memory.
+static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
   mi_page_t* page = mi_theap_take_guest(theap, c);
   if (page == NULL) page = mi_pool_pop(&theap->heap->pool[c]);
-  if (page == NULL && mi_thread_release_orphans(theap)) page = mi_pool_pop(&theap->heap->pool[c]);
+  if (page == NULL && mi_thread_release_orphans()) page = mi_pool_pop(&theap->heap->pool[c]);
   if (page != NULL) {
     mi_count_add(&mi_state.count.adopted, 1);
-  } else {
-    const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
-    if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX, c);
-    mi_pool_drain_heap(theap->heap);
-    page = mi_page_make(theap, c);
-    if (page == NULL) return false;
-    theap->page_count--; // counted again when it becomes current
+    return page;
   }
+  const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
+  if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX, c);
+  mi_pool_drain_heap(theap->heap);
+  page = mi_page_make(theap, c);
+  if (page != NULL) theap->page_count--; // counted when it gets a place
+  return page;
+}
+
+// Steps 6 and 7.
+static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_refill_find_page(theap, c);
+  if (page == NULL) return false;
   mi_refill_leave_current(theap, c);
   mi_refill_make_current(theap, c, page);
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
@@ -177,8 +184,40 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
+// In a crowd of threads: one block from a page that belongs to nobody before and after.
+static mi_block_t* mi_refill_shared_once(mi_theap_t* theap, size_t c) {
+  mi_refill_cadence(theap, c);
+  mi_page_t* page = mi_theap_detach_current(theap, c); // from before there was a crowd
+  if (page == NULL || !mi_page_has_free(page)) {
+    if (page != NULL) mi_remote_give_up(page);
+    page = mi_refill_find_page(theap, c);
+    if (page == NULL) return NULL;
+  }
+  if (page->local_free == NULL) mi_page_collect(page);
+  if (page->local_free == NULL) {
+    const uint32_t used = page->count.used;
+    page->local_free = mi_page_carve(page);
+    page->count.used = used;
+  }
+  mi_block_t* const block = page->local_free;
+  page->local_free = block->next;
+  page->count.used++;
+  mi_remote_give_up(page);
+  return block;
+}
+
+static mi_block_t* mi_refill_shared(mi_theap_t* theap, size_t c) {
+  mi_block_t* const block = mi_refill_shared_once(theap, c);
+  if (mi_likely(block != NULL)) return block;
+  mi_collect_all(MI_FORCE);
+  return mi_refill_shared_once(theap, c);
+}
+
 // A block of class `c`; NULL when even step 8 found nothing.
 static mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
+  if (mi_unlikely(mi_theap_is_shared_class(theap, c)) && theap->free[c] == NULL) {
+    return mi_refill_shared(theap, c);
+  }
   if (mi_unlikely(theap->free[c] == NULL && !mi_refill_list(theap, c))) {
     mi_collect_all(MI_FORCE);
     if (!mi_refill_list(theap, c)) return NULL;
@@ -197,7 +236,13 @@ MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill) {
   mi_theap_t* const theap = mi_refill_theap();
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
   if (mi_unlikely(block == NULL)) return mi_refill_fail(mi_class_size(size_class));
-  if (fill == MI_ZERO) mi_refill_zero(theap, size_class, block);
+  if (fill == MI_ZERO) {
+    if (mi_theap_current(theap, size_class) == NULL) { // shared
+      memset(block, 0, mi_class_size(size_class));
+    } else {
+      mi_refill_zero(theap, size_class, block);
+    }
+  }
   return block;
 }
 

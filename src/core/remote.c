@@ -131,7 +131,8 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
                               (owner & ~MI_OWNER_FLAGS) == theap->thread_id;
   const bool is_empty = page->count.used == 0;
   // A thread without a theap never gets one by freeing.
-  if (theap->thread_id == 0 || (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page)))) {
+  if (theap->thread_id == 0 || mi_theap_is_shared_class(theap, page->size_class) ||
+      (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page)))) {
     mi_remote_give_up(page);
     return;
   }

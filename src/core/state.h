@@ -72,6 +72,11 @@ typedef struct mi_state_s {
   // none is running). Relaxed hints; the purge lock orders the work itself. See purge.c.
   mi_atomic(size_t) purge_pending;
   mi_atomic(uint64_t) purge_due_ms;
+  // purge_waiting - bytes remembered for purge (relaxed, kept exact by whoever sets or clears the
+  // bits).
+  mi_atomic(int64_t) purge_waiting;
+  // huge_after_us - no huge pages before this time (relaxed hint). See huge.c.
+  mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
   mi_atomic(size_t) moved_count;
   mi_counters_t count;

@@ -4,6 +4,7 @@
 #define MI_CORE_THEAP_H
 
 #include "page.h"
+#include "state.h"
 
 // What a thread has before its first allocation and after its end: every list is empty, so that
 // every size leads to the slow path, which makes a real one. Never written.
@@ -29,6 +30,17 @@ static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_cl
   mi_block_t* const block = theap->free[size_class];
   theap->free[size_class] = block->next;
   return block;
+}
+
+// More threads than this are a crowd; blocks from this size on are shared there.
+#define MI_CROWD_THREADS 32
+#define MI_SHARED_SIZE_MIN (MI_SLICE_SIZE / 32)
+
+// In a crowd of threads nobody keeps pages of larger blocks: what waits with a thread that sleeps
+// would count hundreds of times.
+static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size_class) {
+  return size_class >= mi_class_of(MI_SHARED_SIZE_MIN) && theap->sample_interval == 0 &&
+         mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS;
 }
 
 // Prepare a zeroed theap for use by the calling thread.

@@ -139,8 +139,7 @@ static bool mi_thread_flush_waiting(uint64_t wait_ms) {
   return is_any;
 }
 
-MI_INTERNAL bool mi_thread_release_orphans(mi_theap_t* theap) {
-  (void)theap;
+MI_INTERNAL bool mi_thread_release_orphans(void) {
   if (mi_likely(mi_atomic_load_relaxed(&mi_state.orphan_count) == 0)) return false;
   if (!mi_lock_try_enter(&mi_state.thread_lock)) return false;
   const bool is_any = mi_thread_flush_waiting(MI_ORPHAN_WAIT_MS);

@@ -11,7 +11,7 @@ MI_INTERNAL mi_theap_t* mi_thread_get_theap(void);
 
 // Threads ended and left pages that nobody took over for a while: put them where `theap` finds
 // them. False: nothing done.
-MI_INTERNAL bool mi_thread_release_orphans(mi_theap_t* theap);
+MI_INTERNAL bool mi_thread_release_orphans(void);
 
 // Release the pages of all orphans now.
 MI_INTERNAL void mi_thread_flush_orphans(void);

@@ -111,7 +111,8 @@ struct mi_page_s {
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
   bool is_idle; // empty, kept in its queue within the theap's budget
-  uint8_t unused[2];
+  bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
+  uint8_t unused[1];
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");

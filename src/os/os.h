@@ -19,6 +19,8 @@
 
 typedef struct mi_os_info_s {
   size_t page_size; // bytes; a power of two, read at run time
+  size_t
+      huge_page_size; // bytes, as the processor has it; whether the system gives any is not known
   size_t address_bits; // user addresses are below 2^address_bits
   bool has_overcommit; // reserved read-write memory is not charged until touched
   bool has_address_limit; // the address space of this process is limited (ulimit -v)
@@ -55,8 +57,9 @@ MI_INTERNAL int mi_os_purge(void* start, size_t size);
 // Let the system take the memory when it is short (cheaper, but it still counts as resident).
 MI_INTERNAL int mi_os_reset(void* start, size_t size);
 
-// Fault the range in with one call. A failure has no effect.
-MI_INTERNAL int mi_os_populate(void* start, size_t size);
+// Fault the range in with one call, `is_huge` in huge pages if the system has any (afterwards the
+// range is advised to have none: those there are stay). A failure has no effect.
+MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge);
 
 // Allow or forbid huge pages in a range. A hint; failure has no effect.
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted);
@@ -71,6 +74,9 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size);
 
 // Milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).
 MI_INTERNAL uint64_t mi_os_now_ms(void);
+
+// Microseconds of such a clock, exact.
+MI_INTERNAL uint64_t mi_os_now_us(void);
 
 // Some unpredictable bits, without blocking; possibly weak.
 MI_INTERNAL uint64_t mi_os_random(void);

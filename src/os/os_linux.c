@@ -58,6 +58,8 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   char buffer[MI_OS_FILE_MAX];
   info->page_size = (size_t)getauxval(AT_PAGESZ);
   if (info->page_size == 0) info->page_size = 4096;
+  // One entry of the directory above: a page full of 8-byte entries.
+  info->huge_page_size = info->page_size / 8 * info->page_size;
   info->address_bits = MI_ADDRESS_BITS;
   // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc assume the usual.
   const size_t length = mi_os_read_file("/proc/sys/vm/overcommit_memory", buffer, sizeof(buffer));
@@ -133,12 +135,15 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   return mi_os_advise(start, size, MADV_FREE);
 }
 
-MI_INTERNAL int mi_os_populate(void* start, size_t size) {
-  return mi_os_advise(start, size, MADV_POPULATE_WRITE);
-}
-
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
   return mi_os_advise(start, size, is_wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
+  if (is_huge) mi_os_huge_pages(start, size, true);
+  const int err = mi_os_advise(start, size, MADV_POPULATE_WRITE);
+  if (is_huge) mi_os_huge_pages(start, size, false); // what is huge stays so
+  return err;
 }
 
 static int mi_os_move_mapping(void* from, void* to, size_t size) {
@@ -178,13 +183,17 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
-MI_INTERNAL uint64_t mi_os_now_ms(void) {
+static uint64_t mi_os_clock_us(clockid_t clock) {
   struct timespec t;
   const int saved_errno = errno;
-  if (clock_gettime(CLOCK_MONOTONIC_COARSE, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
+  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
   errno = saved_errno;
-  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
+
+MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_COARSE) / 1000; }
+
+MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
 
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own

@@ -252,7 +252,8 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
   os_fake.has_overcommit = true;
   os_fake.has_move = true;
   os_fake.commit_limit = SIZE_MAX;
-  os_fake.now_ms = 1000000;
+  os_fake.now_us = 1000000000;
+  os_fake.huge_page_size = MI_CHUNK_SLICES * MI_SLICE_SIZE;
   os_fake.random = 42;
   os_fake.reserve_size = reserve_size != 0 ? reserve_size : OS_FAKE_RESERVE_DEFAULT;
   const size_t size = os_fake.reserve_size + MI_WINDOW_SIZE;
@@ -266,6 +267,7 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
 MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   if (os_fake.page_size == 0) misuse("os_fake_start was not called", NULL, 0);
   info->page_size = os_fake.page_size;
+  info->huge_page_size = os_fake.huge_page_size;
   info->address_bits = MI_ADDRESS_BITS;
   info->has_overcommit = os_fake.has_overcommit;
   info->has_address_limit = os_fake.has_address_limit;
@@ -360,13 +362,18 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   return is_failed ? ENOMEM : 0;
 }
 
-MI_INTERNAL int mi_os_populate(void* start, size_t size) {
+MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
   pthread_mutex_lock(&lock);
   check_range("populate of what is not usable", start, size, OS_FAKE_COMMITTED);
-  const bool is_failed = enter_call(OS_FAKE_POPULATE, start, size);
+  const os_fake_call_t call = is_huge ? OS_FAKE_POPULATE_HUGE : OS_FAKE_POPULATE;
+  const bool is_failed = enter_call(call, start, size);
+  if (is_huge) {
+    range_change((uint8_t*)start, size, -1, ADVICE_SMALL);
+    os_fake.now_us += os_fake.huge_us;
+  }
   for (size_t i = 0; !is_failed && i < size; i += 4096) {
-    volatile uint8_t* const p = (volatile uint8_t*)start + i;
-    *p = *p;
+    // A write that changes nothing, also while another thread writes there.
+    __atomic_fetch_or((uint8_t*)start + i, 0, __ATOMIC_RELAXED);
   }
   pthread_mutex_unlock(&lock);
   return is_failed ? ENOMEM : 0;
@@ -421,7 +428,15 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
 MI_INTERNAL uint64_t mi_os_now_ms(void) {
   pthread_mutex_lock(&lock);
   enter_call(OS_FAKE_CLOCK, NULL, 0);
-  const uint64_t now = os_fake.now_ms;
+  const uint64_t now = os_fake.now_us / 1000;
+  pthread_mutex_unlock(&lock);
+  return now;
+}
+
+MI_INTERNAL uint64_t mi_os_now_us(void) {
+  pthread_mutex_lock(&lock);
+  enter_call(OS_FAKE_CLOCK, NULL, 0);
+  const uint64_t now = os_fake.now_us;
   pthread_mutex_unlock(&lock);
   return now;
 }
@@ -496,7 +511,7 @@ MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
 
 void os_fake_advance_ms(uint64_t ms) {
   pthread_mutex_lock(&lock);
-  os_fake.now_ms += ms;
+  os_fake.now_us += ms * 1000;
   pthread_mutex_unlock(&lock);
 }
 

@@ -22,6 +22,7 @@ typedef enum os_fake_call_e {
   OS_FAKE_PURGE,
   OS_FAKE_RESET,
   OS_FAKE_POPULATE,
+  OS_FAKE_POPULATE_HUGE,
   OS_FAKE_HUGE_PAGES,
   OS_FAKE_MOVE,
   OS_FAKE_REMAP,
@@ -55,7 +56,9 @@ typedef struct os_fake_s {
   size_t map_limit;          // larger mappings are refused; 0: no limit
   size_t fail_at[OS_FAKE_CALL_COUNT];  // 1: the next such call fails, 2: the one after; 0: none
   bool is_failing_on;        // what reached its count fails from then on
-  uint64_t now_ms;
+  uint64_t now_us;
+  uint64_t huge_us;          // what populating with huge pages takes
+  size_t huge_page_size;
   uint64_t random;
   const char* (*environment)(const char* name);
   void (*on_purge)(void);    // runs in the middle of a purge, as another thread would

@@ -42,7 +42,7 @@ static void unit_run_with(void (*body)(void), size_t page_size, size_t reserve_s
   if (result.signal != 0) {
     fail_msg("page size %zu: ended by signal %d\n%s", page_size, result.signal, result.output);
   } else if (result.exit_status != 0) {
-    fail_msg("page size %zu:\n%s", page_size, result.output);
+    fail_msg("page size %zu: exit status %d\n%s", page_size, result.exit_status, result.output);
   }
 }
 

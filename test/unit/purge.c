@@ -303,8 +303,35 @@ UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
   release(&run);
 }
 
+static size_t waiting_max(size_t in_use) {
+  return (1024 + in_use / 8) * MI_SLICE_SIZE;  // V4
+}
+
+// If this fails, a program that frees all and then sleeps keeps it all.
+UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
+  start();
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  const mi_run_t keep = claim_dirty(256);
+  static mi_run_t runs[3072];
+  const size_t count = sizeof(runs) / sizeof(runs[0]);
+  for (size_t i = 0; i < count; i++) runs[i] = claim_dirty(1);
+  for (size_t i = 0; i < count; i++) {
+    release(&runs[i]);
+    mi_purge_poll();
+    const size_t still_used = 256 + count - i - 1;
+    check(os_fake_resident_all() <=
+          still_used * MI_SLICE_SIZE + waiting_max(still_used) + 64 * MI_SLICE_SIZE);
+  }
+  check(mi_state.purge_waiting >= 0);
+  mi_purge_everything();
+  check_equal(mi_state.purge_waiting, 0);
+  release(&keep);
+  check_equal(mi_state.purge_waiting, 256 * MI_SLICE_SIZE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(purge_bounds_what_waits),
       cmocka_unit_test(purge_waits_half_to_whole_delay),
       cmocka_unit_test(purge_spares_what_is_in_use),
       cmocka_unit_test(purge_takes_marks_for_hints),

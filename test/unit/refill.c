@@ -272,7 +272,8 @@ UNIT_TEST_PAGE_SIZES(refill_purges_while_the_program_is_busy) {
   unit_option(purge_delay, 100);
   void* const large = mi_malloc(MI_CLASS_MAX * 4);
   memset(large, 1, MI_CLASS_MAX * 4);
-  void* const p = mi_malloc(MI_SLICE_SIZE);  // so that the page of the loop lies elsewhere
+  void* const p = mi_malloc(MI_SLICE_SIZE);
+  mi_free(mi_malloc(MI_SLICE_SIZE));  // so that the page of the loop lies elsewhere
   mi_free(large);
   for (size_t i = 0; i < 200; i++) {
     os_fake_advance_ms(10);
@@ -335,8 +336,95 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
   unit_check_empty();
 }
 
+// -- a crowd of threads --
+
+#define CROWD 40
+#define SHARED_SIZE (MI_SHARED_SIZE_MIN + MI_SHARED_SIZE_MIN / 4)
+
+static unit_puppet_t crowd[CROWD];
+
+static void gather_crowd(void) {
+  unit_theap();
+  for (size_t i = 0; i < CROWD; i++) {
+    unit_puppet_start(&crowd[i]);
+    mi_free(unit_puppet_malloc(&crowd[i], 1));
+  }
+  check(mi_state.count.threads > MI_CROWD_THREADS);
+}
+
+static void dismiss_crowd(void) {
+  for (size_t i = 0; i < CROWD; i++) unit_puppet_end(&crowd[i]);
+}
+
+// If this fails, each of hundreds of sleeping threads holds pages that nobody else can use.
+UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
+  gather_crowd();
+  const size_t c = mi_class_of(SHARED_SIZE);
+  const int64_t before = mi_state.count.pages;
+  const size_t per_page = unit_page_blocks(c);
+  for (size_t i = 0; i < CROWD; i++) {
+    blocks[i] = unit_puppet_malloc(&crowd[i], SHARED_SIZE);
+    unit_fill(blocks[i], SHARED_SIZE, i);
+    const mi_page_t* const page = unit_page_of(blocks[i]);
+    check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
+  }
+  check_equal(mi_state.count.pages - before, mi_bits_divide_up(CROWD, per_page));
+  // Whoever frees gives the block to all.
+  for (size_t i = 0; i < CROWD; i += 2) {
+    check(unit_is_filled(blocks[i], SHARED_SIZE, i));
+    unit_puppet_free(&crowd[(i + 7) % CROWD], blocks[i]);
+  }
+  for (size_t i = 0; i < CROWD; i += 2) {
+    blocks[i] = unit_puppet_malloc(&crowd[CROWD - 1 - i], SHARED_SIZE);
+    unit_fill(blocks[i], SHARED_SIZE, i);
+  }
+  check_equal(mi_state.count.pages - before, mi_bits_divide_up(CROWD, per_page));
+  for (size_t i = 0; i < CROWD; i++) {
+    check(unit_is_filled(blocks[i], SHARED_SIZE, i));
+    mi_free(blocks[i]);
+  }
+  dismiss_crowd();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, calloc in a crowd returns what somebody else wrote.
+UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
+  gather_crowd();
+  for (size_t i = 0; i < 64; i++) {
+    const size_t size = MI_SHARED_SIZE_MIN + i * MI_SHARED_SIZE_MIN / 3;
+    uint8_t* const p = (uint8_t*)unit_puppet_malloc(&crowd[i % CROWD], size);
+    memset(p, 0xff, size);
+    mi_free(p);
+    check_zero_and_dirty((uint8_t*)mi_calloc(1, size));
+  }
+  dismiss_crowd();
+}
+
+// If this fails, a thread that had a page before the crowd came keeps it for ever.
+UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t c = mi_class_of(SHARED_SIZE);
+  blocks[0] = mi_malloc(SHARED_SIZE);
+  check(mi_theap_current(theap, c) != NULL);
+  gather_crowd();
+  size_t count = 1;
+  while (theap->free[c] != NULL) blocks[count++] = mi_malloc(SHARED_SIZE);
+  blocks[count++] = mi_malloc(SHARED_SIZE);
+  check(mi_theap_current(theap, c) == NULL);
+  while (count > 0) mi_free(blocks[--count]);
+  dismiss_crowd();
+  // Alone again: a page of its own.
+  blocks[0] = mi_malloc(SHARED_SIZE);
+  check(mi_theap_current(theap, c) != NULL);
+  mi_free(blocks[0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(refill_shares_pages_in_a_crowd),
+      cmocka_unit_test(refill_shared_blocks_are_zero),
+      cmocka_unit_test(refill_gives_up_its_page_when_a_crowd_comes),
       cmocka_unit_test(refill_uses_own_frees_before_fresh_memory),
       cmocka_unit_test(refill_uses_remote_frees_before_fresh_memory),
       cmocka_unit_test(refill_uses_the_queue_before_fresh_memory),

@@ -36,9 +36,12 @@ UNIT_TEST(sizeclass_pages_waste_little) {
     const size_t bytes = slices * MI_SLICE_SIZE;
     const size_t block_size = mi_class_size(c);
     check(slices >= 1 && slices <= MI_CHUNK_SLICES);
-    if (block_size > MI_SLICE_SIZE / 8) {
-      check(bytes % block_size * 8 <= bytes);
-      check(bytes / block_size >= (block_size > MI_SLICE_SIZE ? 1 : 4));
+    if (block_size > MI_SLICE_SIZE) {
+      check(bytes % block_size * 8 <= bytes && bytes >= block_size);
+    } else if (block_size > MI_SLICE_SIZE / 4) {
+      check_equal(slices, 1);
+    } else if (block_size > MI_SLICE_SIZE / 8) {
+      check(bytes % block_size * 4 <= bytes && bytes / block_size >= 4);
     } else {
       check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes);  // S3
     }

@@ -171,10 +171,10 @@ UNIT_TEST_PAGE_SIZES(thread_flush_releases_orphans) {
   visit_t v = {10, NULL, 0};
   unit_on_thread(&visit, &v);
   for (size_t i = 0; i < 10; i++) mi_free(blocks[i]);
-  check(!mi_thread_release_orphans(unit_theap()));  // too early
+  check(!mi_thread_release_orphans());  // too early
   os_fake_advance_ms(100);
-  check(mi_thread_release_orphans(unit_theap()));
-  check(!mi_thread_release_orphans(unit_theap()));
+  check(mi_thread_release_orphans());
+  check(!mi_thread_release_orphans());
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
   check_equal(orphan_list_length(), 1);  // its structure waits for the next thread
   mi_collect_all(MI_FORCE);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// huge.c - policy: memory that will be touched anyway is faulted in with one call, and in chunks of
+// one huge page once the heap is large.
+//
+// A fault costs 1.44 us for each 4 KiB that a program touches, 0.95 us when 16 KiB or more are
+// populated by one call, 0.46 us in a huge page, which also makes later reads cheaper (a random
+// read in 512 MiB: 10 ns instead of 16). The price of huge pages is memory: all 2 MiB of a chunk
+// become resident when its first block is used. So:
+//
+// H1  none while less than MI_HUGE_HEAP_MIN is committed for each thread: what is lost is then a
+//     few percent, because runs are taken at the lowest address that fits, so that one chunk after
+//     the other fills up, and because a thread has one page that is not full for each class.
+// H2  only for runs of pages: whoever asks for a large block may never touch most of it.
+// H3  only for a chunk that is wholly free and clean; the advice is taken back at once, so that
+//     the kernel neither cuts the mapping for good nor fills up what was purged meanwhile.
+// H4  slices of the chunk that nobody has claimed are marked for purge: what is not used within
+//     the purge delay goes back. A mark on a clean slice thus means that it is resident.
+// H5  when the host has to find the memory first, a huge page takes ten times as long: after a
+//     call that took longer than MI_HUGE_STALL_US there are none for MI_HUGE_BACK_OFF times as
+//     long.
+//
+// Deliberately absent: huge pages for metadata, stacks of direct mappings, promises about them. Any
+// call here may fail without effect.
+#include "huge.h"
+
+#include "bitmap.h"
+#include "purge.h"
+
+#define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
+#define MI_HUGE_HEAP_MIN ((int64_t)(64 * MI_CHUNK_SIZE))
+#define MI_HUGE_RUN_MAX ((size_t)8) // slices; the longest page of a class
+#define MI_HUGE_STALL_US ((uint64_t)1500)
+#define MI_HUGE_BACK_OFF ((uint64_t)32)
+
+static bool mi_huge_is_wanted(const mi_arena_t* arena) {
+  const int64_t threads = mi_atomic_load_relaxed(&mi_state.count.threads);
+  const int64_t heap_min = MI_HUGE_HEAP_MIN * (threads > 1 ? threads : 1);
+  return mi_atomic_load_relaxed(&mi_state.count.committed) >= heap_min &&
+         mi_option_value(allow_thp) != 0 && arena->is_committed && !arena->is_pinned &&
+         mi_state.os.huge_page_size == MI_CHUNK_SIZE;
+}
+
+MI_INTERNAL void mi_huge_prepare(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  if (slice_count > MI_HUGE_RUN_MAX || !mi_huge_is_wanted(arena)) return;
+  const size_t end = slice_index + slice_count;
+  const size_t chunk = (end - 1) & ~(MI_CHUNK_SLICES - 1);
+  const size_t chunk_end = chunk + MI_CHUNK_SLICES;
+  if (chunk_end > arena->slice_count) return;
+  const size_t before = slice_index > chunk ? slice_index - chunk : 0;
+  if (!mi_bitmap_is_all_clear(arena->dirty, chunk, MI_CHUNK_SLICES) ||
+      !mi_bitmap_is_all_clear(arena->purge_young, chunk, MI_CHUNK_SLICES) || // resident: H4
+      !mi_bitmap_is_all_clear(arena->purge_old, chunk, MI_CHUNK_SLICES) ||
+      !mi_bitmap_is_all_set(arena->free, chunk, before) ||
+      !mi_bitmap_is_all_set(arena->free, end, chunk_end - end)) {
+    return;
+  }
+  const uint64_t now = mi_os_now_us();
+  if (now < mi_atomic_load_relaxed(&mi_state.huge_after_us)) return;
+  mi_os_populate(arena->start + chunk * MI_SLICE_SIZE, MI_CHUNK_SIZE, true);
+  const uint64_t taken = mi_os_now_us() - now;
+  if (taken > MI_HUGE_STALL_US) {
+    mi_atomic_store_relaxed(&mi_state.huge_after_us, now + taken * MI_HUGE_BACK_OFF);
+  }
+  mi_purge_remember(arena, chunk, MI_CHUNK_SLICES); // the claim forgets its own
+}
+
+MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size) {
+  const size_t page_size = mi_state.os.page_size;
+  uint8_t* const from = (uint8_t*)mi_bits_align_down((uintptr_t)start, page_size);
+  const size_t bytes = mi_bits_align_up((uintptr_t)start + size, page_size) - (uintptr_t)from;
+  if (bytes > page_size) mi_os_populate(from, bytes, false);
+}
