@@ -33,14 +33,15 @@ clean:
 	rm -rf build
 
 bench:
-	@echo "There are no benchmarks in this tree yet; 'make demo' compares real programs." >&2
-	@exit 1
+	@scripts/setup.sh build bench
+	@/usr/bin/python3 bench/run.py $(ARGS)
 
 help:
 	@echo "make            build the release libraries into $(BUILD)"
 	@echo "make demo       real programs on the system's malloc and on ours, side by side"
 	@echo "make test       build and run all tests"
 	@echo "make check      the quick ones: style, unit and API tests"
+	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make tidy       the style rules a machine can check"
 	@echo "make fmt        format all sources (clang-format)"
 	@echo "make install    install below PREFIX ($(PREFIX))"

@@ -1,17 +1,19 @@
 #!/bin/sh
-# Installs what a build, the demo or the tests need and this machine lacks (Debian, Ubuntu).
+# Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [cross]      (no argument: build demo test)
+# Usage: scripts/setup.sh [build] [demo] [test] [bench] [cross]      (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
 # and left out if it cannot be had; the test then reports itself as skipped.
+# `bench` is what `make bench` compares and runs; servers among it are installed, but not started.
 # `cross` fetches cmocka for 64-bit ARM into build/cross-root, without installing anything.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
+services="" # of those packages, what would be started when the machine boots
 
 have() { command -v "$1" >/dev/null 2>&1; }
 python_has() { python3 -c "import $1" >/dev/null 2>&1 || /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
@@ -21,6 +23,15 @@ need() { # need hard|soft PACKAGE COMMAND...: the package is missing if none of 
   shift 2
   for command in "$@"; do
     have "$command" && return
+  done
+  eval "$kind=\"\$$kind $package\""
+}
+
+need_file() { # need_file hard|soft PACKAGE PATTERN...: the package is missing if no file matches
+  kind=$1 package=$2
+  shift 2
+  for file in "$@"; do
+    [ -e "$file" ] && return
   done
   eval "$kind=\"\$$kind $package\""
 }
@@ -69,6 +80,49 @@ need_test() {
   fi
 }
 
+need_bench() {
+  # The suite runs under the system's own interpreter, whatever comes first on PATH.
+  for module in matplotlib numpy scipy rich jinja2; do
+    /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || hard="$hard python3-$module"
+  done
+  need hard g++ g++
+  # The allocators it compares with: from the distribution, and in crates with their C and C++ sources.
+  need_file soft libjemalloc2 /usr/lib/*/libjemalloc.so.2
+  need_file soft libtcmalloc-minimal4 /usr/lib/*/libtcmalloc_minimal.so.4
+  need_file soft libmimalloc2.0 /usr/lib/*/libmimalloc.so.2
+  need_file soft libtbbmalloc2 /usr/lib/*/libtbbmalloc_proxy.so.2
+  need soft cargo cargo
+  need soft rustc rustc
+  # The crates link with lld. Rust's own distribution brings it, the Debian package does not.
+  need_file soft lld "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/bin/gcc-ld/ld.lld /usr/bin/ld.lld
+  need soft cmake cmake
+  need soft git git
+  # The real programs it runs with each of them.
+  need soft redis-tools redis-server redis-check-rdb
+  need soft perl perl
+  need soft nodejs node nodejs
+  need soft clang clang
+  need soft z3 z3
+  need soft sqlite3 sqlite3
+  need soft rocksdb-tools db_bench
+  need soft ghostscript gs
+  need soft jq jq
+  need soft libxml2-utils xmllint
+  need soft lua5.4 lua5.4
+  need soft ripgrep rg
+  need soft wrk wrk
+  need soft libmemcached-tools memcslap
+  before=$soft
+  need soft memcached memcached
+  [ "$soft" = "$before" ] || services="$services memcached"
+  before=$soft
+  need soft nginx-light nginx /usr/sbin/nginx
+  [ "$soft" = "$before" ] || services="$services nginx"
+  before=$soft
+  need_file soft postgresql /usr/lib/postgresql/*/bin/postgres
+  [ "$soft" = "$before" ] || services="$services postgresql"
+}
+
 # cmocka for ARM, unpacked from the distribution's own packages with apt's state in our build folder.
 fetch_cross() {
   root=build/cross-root
@@ -94,13 +148,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test) "need_$group" ;;
+    build | demo | test | bench) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, bench or cross)" >&2
       exit 2
       ;;
   esac
@@ -118,8 +172,16 @@ elif [ "$(id -u)" -ne 0 ]; then
   echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends $(unique $hard $soft)" >&2
 else
   export DEBIAN_FRONTEND=noninteractive
-  log=$(mktemp)
-  trap 'rm -f "$log"' EXIT
+  log=$(mktemp) policy=""
+  trap 'rm -f "$log" $policy' EXIT
+  trap 'exit 1' HUP INT TERM
+  # Debian starts a server as soon as it is installed, unless this program says 101: "not allowed". It is there
+  # only while apt-get runs, and only if the machine has no policy of its own. (PostgreSQL also makes an empty data
+  # folder; that stays unused.) What is new is not started at the next boot either.
+  if [ -n "$services" ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+    policy=/usr/sbin/policy-rc.d
+    printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
+  fi
   install() { apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1; }
   echo "setup: installing $(unique $hard $soft)"
   apt-get update -qq >"$log" 2>&1 || echo "setup: apt-get update failed, going on with the lists there are" >&2
@@ -137,5 +199,8 @@ else
     done
   fi
   hard=""
+  for service in $services; do
+    have systemctl && systemctl disable "$service" >/dev/null 2>&1
+  done
 fi
 [ -z "$hard" ]

@@ -161,7 +161,7 @@ def check(root, only):
     def bad(rule, path, line, text):
         if not only or rule in only: out.append((path, line, rule, text))
     paths = listed(root)
-    sources = [p for p in paths if p.endswith((".c", ".h", ".def")) and p.startswith(("src/", "include/", "test/"))]
+    sources = [p for p in paths if p.endswith((".c", ".h", ".def")) and p.startswith(("src/", "include/", "test/", "bench/"))]
     files = {p: open(os.path.join(root, p), errors="replace").read() for p in sources}
     parts = {p: split(t) for p, t in files.items()}
     known = set(w for p in parts for l in parts[p][0] for w in re.findall(r"[A-Za-z_]\w+", l))

@@ -1,0 +1,11 @@
+//! jemalloc; its C code defines the names of libc itself.
+#![no_std]
+
+#[link(name = "jemalloc_pic", kind = "static", modifiers = "+whole-archive")]
+#[link(name = "c")]
+extern "C" {}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
