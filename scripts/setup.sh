@@ -82,7 +82,7 @@ need_test() {
 
 need_bench() {
   # The suite runs under the system's own interpreter, whatever comes first on PATH.
-  for module in matplotlib numpy scipy rich jinja2; do
+  for module in matplotlib numpy rich jinja2; do
     /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || hard="$hard python3-$module"
   done
   need hard g++ g++
@@ -110,8 +110,7 @@ need_bench() {
   need soft libxml2-utils xmllint
   need soft lua5.4 lua5.4
   need soft ripgrep rg
-  need soft wrk wrk
-  need soft libmemcached-tools memcslap
+  need soft nghttp2-client h2load
   before=$soft
   need soft memcached memcached
   [ "$soft" = "$before" ] || services="$services memcached"
