@@ -7,6 +7,7 @@
 //   the lists
 //   a refill                    blocks in the list of a vanished theap stay counted as used: lost,
 //   at most a list per class claims of slices, pool pops slices or a page that nobody knows: lost
+//   a parcel of frees           its blocks stay counted as used: lost, at most one small parcel
 //   anything under a lock       cannot be: fork holds all locks (in their order, state.h)
 // Nothing is ever counted as free that may be in use.
 //
@@ -19,6 +20,7 @@
 #include "thread.h"
 
 static void mi_fork_prepare(void) {
+  mi_remote_flush();
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);

@@ -13,6 +13,7 @@
 #include "fork.h"
 #include "pool.h"
 #include "purge.h"
+#include "remote.h"
 #include "theap.h"
 #include "thread.h"
 
@@ -47,6 +48,7 @@ MI_INTERNAL void mi_process_setup(void) {
 }
 
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
+  mi_remote_flush();
   mi_theap_t* const theap = mi_theap_self();
   if (effort == MI_GENTLE) {
     if (theap->thread_id != 0) mi_theap_collect(theap);

@@ -28,6 +28,16 @@
 // ABA: the word never holds a pointer that is followed without owning the whole list. Lifetime: the
 // freed block keeps the page until its free is counted.
 //
+// Parcels. A push waits until the link it wrote is in the cache of this core: 40 ns where the block
+// was last written by another. So a thread collects what it frees into one page of another thread,
+// with plain stores, and pushes the chain at once (producer and consumer of 64 B: 0.33 to 0.70 of
+// the time). Blocks in a parcel are blocks in use to all others: they keep the page.
+// R5  a parcel is delivered when it is full, when the thread frees into another page, at the cadence
+//     of its mallocs, when it collects, and when it ends; after that it makes none.
+// R6  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at most
+//     MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
+// R7  a page that this thread parked itself is not another's.
+//
 // In a process with one thread nobody else can touch the word: plain stores do (os.h,
 // `mi_os_is_single_threaded`).
 #include "remote.h"
@@ -36,6 +46,28 @@
 #include "pool.h"
 #include "state.h"
 #include "theap.h"
+
+#define MI_PARCEL_MAX 32
+#define MI_PARCEL_MISSES_MAX 3
+#define MI_PARCEL_PAUSE 100
+#define MI_PARCEL_BLOCK_MAX (MI_SLICE_SIZE / 64)
+
+typedef enum mi_parcel_stage_e {
+  MI_PARCEL_NONE = 0, // nobody would deliver it when the thread ends
+  MI_PARCEL_READY,
+  MI_PARCEL_OVER, // the thread is ending
+} mi_parcel_stage_t;
+
+// Blocks of one page, linked, on their way to it.
+typedef struct mi_parcel_s {
+  mi_page_t* page; // NULL: none
+  mi_block_t* first;
+  mi_block_t* last;
+  uint32_t count;
+  uint8_t stage; // mi_parcel_stage_t
+  uint8_t misses; // parcels in a row that had one block only
+  uint8_t pause; // frees until the next try
+} mi_parcel_t;
 
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
@@ -147,35 +179,111 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   }
 }
 
-// The block is free already if it is the newest of its list, or no block at all.
-static bool mi_remote_is_sane(mi_page_t* page, mi_block_t* block, uintptr_t word) {
-  if (mi_unlikely(block == (mi_block_t*)(word & ~MI_REMOTE_BITS))) {
+// The calling thread just claimed the page by freeing a chain of `count` blocks.
+static void mi_remote_free_chain_claimed(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                                         uint32_t count) {
+  if (count > 1) {
+    last->next = page->local_free;
+    page->local_free = first->next;
+    page->count.used -= count - 1;
+  }
+  mi_remote_free_claimed(page, first);
+}
+
+// The block is free already if it is the newest of a list.
+static bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block, const mi_block_t* newest) {
+  if (mi_unlikely(block == newest)) {
     mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", block, page->block_size);
     return false;
   }
   return true;
 }
 
-MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
+// Free a chain of blocks of one page: push it, or claim the page.
+static void mi_remote_deliver(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                              uint32_t count) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   if ((word & MI_REMOTE_OWNED) == 0 && mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(&page->thread_free, word | MI_REMOTE_OWNED);
-    mi_remote_free_claimed(page, block);
+    mi_remote_free_chain_claimed(page, first, last, count);
     return;
   }
   while (true) {
     if ((word & MI_REMOTE_OWNED) == 0) {
       // Sees all fields of the page; pairs with the release in `mi_remote_release`.
       if (mi_atomic_cas_weak_acquire(&page->thread_free, &word, word | MI_REMOTE_OWNED)) {
-        mi_remote_free_claimed(page, block);
+        mi_remote_free_chain_claimed(page, first, last, count);
         return;
       }
     } else {
-      if (!mi_remote_is_sane(page, block, word)) return;
-      block->next = (mi_block_t*)(word & ~MI_REMOTE_BITS);
-      const uintptr_t desired = (uintptr_t)block | (word & MI_REMOTE_BITS);
-      // Publishes block->next; pairs with the acquire in `mi_remote_take`.
+      mi_block_t* const newest = (mi_block_t*)(word & ~MI_REMOTE_BITS);
+      if (!mi_remote_is_sane(page, first, newest)) return;
+      last->next = newest;
+      const uintptr_t desired = (uintptr_t)first | (word & MI_REMOTE_BITS);
+      // Publishes all links of the chain; pairs with the acquire in `mi_remote_take`.
       if (mi_atomic_cas_weak_release(&page->thread_free, &word, desired)) return;
     }
+  }
+}
+
+// -- parcels --
+
+static __thread mi_parcel_t mi_parcel mi_attr_initial_exec;
+
+MI_INTERNAL void mi_remote_flush(void) {
+  mi_page_t* const page = mi_parcel.page;
+  if (page == NULL) return;
+  mi_parcel.page = NULL; // before: what follows may free
+  mi_remote_deliver(page, mi_parcel.first, mi_parcel.last, mi_parcel.count);
+}
+
+MI_INTERNAL void mi_remote_end_parcels(void) {
+  mi_remote_flush();
+  mi_parcel.stage = MI_PARCEL_OVER;
+}
+
+// R5 to R7
+static bool mi_remote_may_collect(const mi_page_t* page) {
+  if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
+  if (mi_os_is_single_threaded()) return false;
+  if (mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS) return false;
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if ((owner & ~MI_OWNER_FLAGS) == mi_tls_thread_id()) return false; // parked: it is wanted back
+  if (mi_parcel.stage == MI_PARCEL_NONE && mi_os_thread_watch(&mi_parcel)) {
+    mi_parcel.stage = MI_PARCEL_READY;
+  }
+  return mi_parcel.stage == MI_PARCEL_READY;
+}
+
+static void mi_remote_start_parcel(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* block) {
+  // Frees all over the place gain nothing: leave it for a while.
+  const bool is_miss = parcel->page != NULL && parcel->count == 1;
+  parcel->misses = is_miss ? parcel->misses + 1 : 0;
+  mi_remote_flush();
+  if (parcel->misses >= MI_PARCEL_MISSES_MAX) {
+    parcel->misses = 0;
+    parcel->pause = MI_PARCEL_PAUSE;
+  }
+  parcel->page = page;
+  parcel->first = parcel->last = block;
+  parcel->count = 1;
+}
+
+MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
+  mi_parcel_t* const parcel = &mi_parcel;
+  if (mi_likely(parcel->page == page)) {
+    if (!mi_remote_is_sane(page, block, parcel->first)) return;
+    block->next = parcel->first;
+    parcel->first = block;
+    if (++parcel->count >= MI_PARCEL_MAX) mi_remote_flush();
+    return;
+  }
+  if (parcel->pause > 0) {
+    parcel->pause--;
+    mi_remote_deliver(page, block, block, 1);
+  } else if (!mi_remote_may_collect(page)) {
+    mi_remote_deliver(page, block, block, 1);
+  } else {
+    mi_remote_start_parcel(parcel, page, block);
   }
 }

@@ -23,4 +23,10 @@ MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page);
 // of it is free.
 MI_INTERNAL void mi_remote_give_up(mi_page_t* page);
 
+// Deliver what this thread has freed into a page of another and holds back.
+MI_INTERNAL void mi_remote_flush(void);
+
+// The same, and hold back nothing from now on: the thread ends.
+MI_INTERNAL void mi_remote_end_parcels(void);
+
 #endif

@@ -21,6 +21,7 @@
 
 #include "meta.h"
 #include "purge.h"
+#include "remote.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
@@ -98,6 +99,7 @@ MI_INTERNAL void mi_thread_enter(void) {
 }
 
 MI_INTERNAL void mi_thread_leave(void) {
+  mi_remote_end_parcels();
   mi_theap_t* const theap = mi_theap_self();
   if (theap->thread_id == 0) return;
   mi_theap_tls = &mi_theap_empty;

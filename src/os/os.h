@@ -106,6 +106,10 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length);
 MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value);
 MI_INTERNAL void mi_os_thread_key_done(void);
 
+// Have that function called for the calling thread too, with `value` if none is set yet. Never
+// allocates, locks or waits, unlike the above. False: cannot be done, or not yet.
+MI_INTERNAL bool mi_os_thread_watch(void* value);
+
 // Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 

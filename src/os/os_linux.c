@@ -264,6 +264,15 @@ MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value)
   return pthread_setspecific(mi_os_key, value) == 0;
 }
 
+// glibc keeps the values of the first keys in the thread itself; for others it allocates.
+#define MI_OS_KEY_INLINE_MAX 32
+
+MI_INTERNAL bool mi_os_thread_watch(void* value) {
+  if (mi_atomic_load_acquire(&mi_os_has_key) == 0) return false; // sees the key
+  if (pthread_getspecific(mi_os_key) != NULL) return true;
+  return mi_os_key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(mi_os_key, value) == 0;
+}
+
 MI_INTERNAL void mi_os_thread_key_done(void) {
   mi_lock_enter(&mi_os_key_lock);
   if (mi_atomic_load_relaxed(&mi_os_has_key) != 0) {

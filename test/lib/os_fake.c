@@ -463,6 +463,15 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   fwrite(text, 1, length, stderr);
 }
 
+MI_INTERNAL bool mi_os_thread_watch(void* value) {
+  if (!os_fake.has_thread_watch) return false;
+  pthread_mutex_lock(&lock);
+  const bool has_key = has_exit_key;
+  pthread_mutex_unlock(&lock);
+  return has_key &&
+         (pthread_getspecific(exit_key) != NULL || pthread_setspecific(exit_key, value) == 0);
+}
+
 MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
   pthread_mutex_lock(&lock);
   const bool is_failed = enter_call(OS_FAKE_THREAD_KEY, NULL, 0);

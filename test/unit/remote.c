@@ -289,6 +289,7 @@ static void produce_or_consume(void* arg) {
 
 // If this fails, blocks that one thread allocates and another frees are lost or handed out twice.
 UNIT_TEST(remote_producer_and_consumer) {
+  os_fake.has_thread_watch = true;
   size_t role[2] = {0, 1};
   unit_on_threads(2, &produce_or_consume, role, sizeof(role[0]));
   check(!mi_atomic_load_relaxed(&is_broken));
@@ -321,6 +322,7 @@ static void swap_blocks(void* arg) {
 
 // If this fails, threads that pass blocks around corrupt each other's memory.
 UNIT_TEST(remote_threads_swap_blocks) {
+  os_fake.has_thread_watch = true;
   size_t id[4] = {1, 2, 3, 4};
   unit_on_threads(4, &swap_blocks, id, sizeof(id[0]));
   check(!mi_atomic_load_relaxed(&is_broken));
@@ -351,6 +353,7 @@ static void churn(void* arg) {
 
 // If this fails, a page that empties while others free into it is used after its release.
 UNIT_TEST(remote_pages_change_hands) {
+  os_fake.has_thread_watch = true;
   size_t id[3] = {1, 2, 3};
   unit_on_threads(3, &churn, id, sizeof(id[0]));
   check(!mi_atomic_load_relaxed(&is_broken));
@@ -360,8 +363,133 @@ UNIT_TEST(remote_pages_change_hands) {
   unit_check_empty();
 }
 
+// -- parcels --
+
+static mi_page_t* parcel_page;
+static void* parcel_blocks[64];
+
+static void free_parcel_blocks(void* arg) {
+  const size_t count = *(size_t*)arg;
+  for (size_t i = 0; i < count; i++) mi_free(parcel_blocks[i]);
+}
+
+static size_t list_length(mi_page_t* page) {
+  size_t count = 0;
+  for (mi_block_t* b = (mi_block_t*)(word(page) & ~MI_REMOTE_BITS); b != NULL; b = b->next) count++;
+  return count;
+}
+
+// 64 blocks of one page that this thread owns.
+static void make_parcel_blocks(void) {
+  os_fake.has_thread_watch = true;
+  const size_t size = 32;
+  parcel_blocks[0] = mi_malloc(size);
+  parcel_page = unit_page_of(parcel_blocks[0]);
+  size_t count = 1;
+  while (count < 64) {
+    parcel_blocks[count] = mi_malloc(size);
+    if (unit_page_of(parcel_blocks[count]) == parcel_page) count++;
+  }
+}
+
+// If this fails, each free into another thread's page waits for a cache line.
+UNIT_TEST(remote_parcels_are_pushed_at_once) {
+  make_parcel_blocks();
+  unit_puppet_t puppet;
+  unit_puppet_start(&puppet);
+  size_t count = 31;
+  unit_puppet_do(&puppet, &free_parcel_blocks, &count);
+  check_equal(list_length(parcel_page), 0);
+  count = 1;
+  memmove(parcel_blocks, parcel_blocks + 31, 33 * sizeof(parcel_blocks[0]));
+  unit_puppet_do(&puppet, &free_parcel_blocks, &count);
+  check_equal(list_length(parcel_page), 32);
+  unit_puppet_end(&puppet);
+  check_equal(list_length(parcel_page), 32);
+  for (size_t i = 1; i < 33; i++) mi_free(parcel_blocks[i]);
+}
+
+// If this fails, what a thread freed last is lost when it ends; also one that never allocated.
+UNIT_TEST(remote_parcels_are_delivered_at_the_end) {
+  make_parcel_blocks();
+  size_t count = 5;
+  unit_on_thread(&free_parcel_blocks, &count);
+  check_equal(list_length(parcel_page), 5);
+  unit_check_valid();
+  for (size_t i = 5; i < 64; i++) mi_free(parcel_blocks[i]);
+}
+
+static void free_and_collect(void* arg) {
+  free_parcel_blocks(arg);
+  mi_collect_all(MI_GENTLE);
+}
+
+// If this fails, a thread that collects before it sleeps still holds memory back.
+UNIT_TEST(remote_parcels_are_delivered_by_a_collect) {
+  make_parcel_blocks();
+  unit_puppet_t puppet;
+  unit_puppet_start(&puppet);
+  size_t count = 5;
+  unit_puppet_do(&puppet, &free_and_collect, &count);
+  check_equal(list_length(parcel_page), 5);
+  unit_puppet_end(&puppet);
+  for (size_t i = 5; i < 64; i++) mi_free(parcel_blocks[i]);
+}
+
+static void free_twice(void* arg) {
+  mi_free(arg);
+  mi_free(arg);
+}
+
+// If this fails, a double free corrupts the list instead of being reported.
+UNIT_TEST(remote_parcels_notice_a_double_free) {
+  make_parcel_blocks();
+  unit_on_thread(&free_twice, parcel_blocks[0]);
+  check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
+  check_equal(list_length(parcel_page), 1);
+  for (size_t i = 1; i < 64; i++) mi_free(parcel_blocks[i]);
+}
+
+static void* large_blocks[2];
+static void free_large(void* arg) {
+  (void)arg;
+  mi_free(large_blocks[0]);
+}
+
+// If this fails, larger blocks wait with a thread that sleeps.
+UNIT_TEST(remote_parcels_hold_small_blocks_only) {
+  os_fake.has_thread_watch = true;
+  large_blocks[0] = mi_malloc(MI_SLICE_SIZE / 16);
+  large_blocks[1] = mi_malloc(MI_SLICE_SIZE / 16);
+  unit_puppet_t puppet;
+  unit_puppet_start(&puppet);
+  unit_puppet_do(&puppet, &free_large, NULL);
+  check_equal(list_length(unit_page_of(large_blocks[1])), 1);
+  unit_puppet_end(&puppet);
+  mi_free(large_blocks[1]);
+}
+
+// If this fails, a page that is emptied by a parcel is never given back.
+UNIT_TEST(remote_parcel_empties_a_page) {
+  os_fake.has_thread_watch = true;
+  mi_page_t* const page = unit_make_page(mi_class_of(32), 10, parcel_blocks);
+  page->local_free = NULL;  // as if all others were in use
+  page->count.used = mi_page_capacity(page);
+  check(mi_remote_park(page, mi_tls_thread_id()));
+  size_t count = 10;
+  unit_on_thread(&free_parcel_blocks, &count);
+  check_equal(page->count.used, mi_page_capacity(page) - 10);
+  check_equal(word(page) & MI_REMOTE_OWNED, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(remote_parcels_are_pushed_at_once),
+      cmocka_unit_test(remote_parcels_are_delivered_at_the_end),
+      cmocka_unit_test(remote_parcels_are_delivered_by_a_collect),
+      cmocka_unit_test(remote_parcels_notice_a_double_free),
+      cmocka_unit_test(remote_parcels_hold_small_blocks_only),
+      cmocka_unit_test(remote_parcel_empties_a_page),
       cmocka_unit_test(remote_free_pushes_onto_an_owned_page),
       cmocka_unit_test(remote_own_free_wakes_a_parked_page),
       cmocka_unit_test(remote_other_free_makes_a_guest),
