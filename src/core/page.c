@@ -28,6 +28,7 @@
 #include "huge.h"
 #include "purge.h"
 #include "remote.h"
+#include "theap.h"
 
 MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
   mi_page_t* const page = mi_pagemap_slice(start);
@@ -52,6 +53,11 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   mi_run_t run;
   const size_t slice_count = mi_class_slices(size_class);
   if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
+  if (run.is_resident && mi_theap_is_sparse_class(size_class) && run.arena->is_committed &&
+      !run.arena->is_pinned && mi_os_purge(mi_run_start(&run), slice_count * MI_SLICE_SIZE) == 0) {
+    run.is_resident = false;
+    run.is_zero = true;
+  }
   const size_t block_size = mi_class_size(size_class);
   const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
   const size_t described = mi_page_described(slice_count, block_count);

@@ -32,8 +32,8 @@
 // was last written by another. So a thread collects what it frees into one page of another thread,
 // with plain stores, and pushes the chain at once (producer and consumer of 64 B: 0.33 to 0.70 of
 // the time). Blocks in a parcel are blocks in use to all others: they keep the page.
-// R5  a parcel is delivered when it is full, when the thread frees into another page, at the cadence
-//     of its mallocs, when it collects, and when it ends; after that it makes none.
+// R5  a parcel is delivered when it is full, when the thread frees into another page, every so
+//     often in its mallocs, when it collects, and when it ends; after that it makes none.
 // R6  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at most
 //     MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
 // R7  a page that this thread parked itself is not another's.
@@ -170,7 +170,7 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   }
   page->theap = theap;
   mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
-  if (is_parked_here) {
+  if (is_parked_here && !mi_theap_is_crowd()) {
     // It waits its turn again. Being last it ages, and more of it is free when it serves.
     theap->page_count++;
     mi_queue_append(&theap->queue[page->size_class], page);
@@ -246,7 +246,7 @@ MI_INTERNAL void mi_remote_end_parcels(void) {
 static bool mi_remote_may_collect(const mi_page_t* page) {
   if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
   if (mi_os_is_single_threaded()) return false;
-  if (mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS) return false;
+  if (mi_theap_is_crowd()) return false;
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if ((owner & ~MI_OWNER_FLAGS) == mi_tls_thread_id()) return false; // parked: it is wanted back
   if (mi_parcel.stage == MI_PARCEL_NONE && mi_os_thread_watch(&mi_parcel)) {

@@ -38,9 +38,19 @@ static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_cl
 
 // In a crowd of threads nobody keeps pages of larger blocks: what waits with a thread that sleeps
 // would count hundreds of times.
+static inline bool mi_theap_is_crowd(void) {
+  return mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS;
+}
+
 static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size_class) {
   return size_class >= mi_class_of(MI_SHARED_SIZE_MIN) && theap->sample_interval == 0 &&
-         mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS;
+         mi_theap_is_crowd();
+}
+
+// There, hundreds of threads have a page of each small class and use little of it: what others left
+// in the rest of it goes back.
+static inline bool mi_theap_is_sparse_class(size_t size_class) {
+  return size_class < mi_class_of(MI_SHARED_SIZE_MIN) && mi_theap_is_crowd();
 }
 
 // Prepare a zeroed theap for use by the calling thread.

@@ -304,7 +304,7 @@ UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
 }
 
 static size_t waiting_max(size_t in_use) {
-  return (1024 + in_use / 8) * MI_SLICE_SIZE;  // V4
+  return (1024 + in_use / 2) * MI_SLICE_SIZE;  // V4
 }
 
 // If this fails, a program that frees all and then sleeps keeps it all.

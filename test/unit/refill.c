@@ -401,6 +401,29 @@ UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
   dismiss_crowd();
 }
 
+// If this fails, hundreds of threads hold whole pages of which they use a few blocks.
+UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_in_a_crowd) {
+  gather_crowd();
+  const size_t large_size = 2 * MI_CLASS_MAX;
+  uint8_t* const large = (uint8_t*)mi_malloc(large_size);
+  memset(large, 1, large_size);
+  mi_free(large);
+  check_equal(os_fake_resident(large, large_size), large_size);
+  size_t inside = 0;
+  for (size_t c = 1; mi_class_size(c) < MI_SHARED_SIZE_MIN; c++) {
+    uint8_t* const p = (uint8_t*)mi_zalloc(mi_class_size(c));
+    check(unit_is_zero(p, mi_class_size(c)));
+    const mi_page_t* const page = unit_page_of(p);
+    if (page->start < large || page->start >= large + large_size) continue;
+    inside++;
+    const size_t carved = mi_page_capacity(page) * page->block_size;
+    check(os_fake_resident(page->start, page->slice_count * MI_SLICE_SIZE) <=
+          mi_bits_align_up(carved, os_fake.page_size));
+  }
+  check(inside > 0);
+  dismiss_crowd();
+}
+
 // If this fails, a thread that had a page before the crowd came keeps it for ever.
 UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
   mi_theap_t* const theap = unit_theap();
@@ -424,6 +447,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shared_blocks_are_zero),
+      cmocka_unit_test(refill_makes_sparse_pages_in_a_crowd),
       cmocka_unit_test(refill_gives_up_its_page_when_a_crowd_comes),
       cmocka_unit_test(refill_uses_own_frees_before_fresh_memory),
       cmocka_unit_test(refill_uses_remote_frees_before_fresh_memory),
