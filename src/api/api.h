@@ -70,7 +70,4 @@ MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
 // Give back all that is unused; returns the bytes that went to the system.
 MI_INTERNAL size_t mi_process_trim(void);
 
-// Start the clock of the elapsed time, once.
-MI_INTERNAL void mi_stats_begin(void);
-
 #endif

@@ -34,7 +34,6 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_process_setup();
   if (!mi_process_once(&mi_process_is_started)) return;
   mi_option_load_late();
-  mi_stats_begin();
   mi_output_start();
   if (mi_output_is_verbose()) mi_options_print();
 }

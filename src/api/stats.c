@@ -18,8 +18,6 @@
 
 typedef enum mi_stats_unit_e { MI_STATS_BYTES, MI_STATS_COUNT } mi_stats_unit_t;
 
-static mi_atomic(uint64_t) mi_stats_start_ms;
-
 // -- Formatting --
 
 static void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount, mi_stats_unit_t unit) {
@@ -133,19 +131,6 @@ static void mi_stats_print_arenas(mi_sink_t sink) {
 
 // -- What the process used --
 
-MI_INTERNAL void mi_stats_begin(void) {
-  if (mi_atomic_load_relaxed(&mi_stats_start_ms) != 0) return;
-  mi_atomic_store_relaxed(&mi_stats_start_ms, mi_os_now_ms());
-}
-
-// The kernel's figures, with the time since the library was set up.
-static void mi_stats_measure(mi_os_usage_t* usage) {
-  mi_stats_begin();
-  *usage = (mi_os_usage_t){0};
-  mi_os_usage(usage);
-  usage->elapsed_ms = (size_t)(mi_os_now_ms() - mi_atomic_load_relaxed(&mi_stats_start_ms));
-}
-
 static void mi_stats_format_ms(char cell[MI_STATS_CELL_MAX], size_t ms) {
   mi_text_format(cell, MI_STATS_CELL_MAX, "%zu.%zu%zu%zu s", ms / 1000, ms / 100 % 10, ms / 10 % 10,
                  ms % 10);
@@ -153,7 +138,7 @@ static void mi_stats_format_ms(char cell[MI_STATS_CELL_MAX], size_t ms) {
 
 static void mi_stats_print_process(mi_sink_t sink) {
   mi_os_usage_t usage;
-  mi_stats_measure(&usage);
+  mi_os_usage(&usage);
   char user[MI_STATS_CELL_MAX];
   char system[MI_STATS_CELL_MAX];
   char rss[MI_STATS_CELL_MAX];
@@ -179,7 +164,7 @@ static void mi_stats_print_all(mi_sink_t sink) {
   mi_output_print(sink, "  %-10s:%12zu\n", "numa nodes", mi_os_numa_nodes());
   mi_os_usage_t usage;
   char elapsed[MI_STATS_CELL_MAX];
-  mi_stats_measure(&usage);
+  mi_os_usage(&usage);
   mi_stats_format_ms(elapsed, usage.elapsed_ms);
   mi_output_print(sink, "  %-10s:%12s\n", "elapsed", elapsed);
   mi_stats_print_process(sink);
@@ -237,7 +222,7 @@ void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_m
                      size_t* peak_commit, size_t* page_faults) mi_attr_noexcept {
   mi_process_setup();
   mi_os_usage_t usage;
-  mi_stats_measure(&usage);
+  mi_os_usage(&usage);
   mi_stats_put(elapsed_msecs, usage.elapsed_ms);
   mi_stats_put(user_msecs, usage.user_ms);
   mi_stats_put(system_msecs, usage.system_ms);

@@ -32,14 +32,12 @@
 #define MI_ARENA_RESERVE_DEFAULT_KIB 1024
 #define MI_ARENA_MIN_SIZE (256 * MI_KIB)
 #define MI_CARVE_MAX_BYTES ((size_t)512)
-#define MI_CARVE_MIN_BLOCKS 1
 #else
 #define MI_SLICE_SHIFT 16
 #define MI_WINDOW_SHIFT 30
 #define MI_ARENA_RESERVE_DEFAULT_KIB (1024 * 1024)
 #define MI_ARENA_MIN_SIZE (4 * MI_MIB)
 #define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
-#define MI_CARVE_MIN_BLOCKS 1
 #endif
 
 // Addresses of user space that a window table covers (x86-64 and aarch64 Linux hand out at most

@@ -52,11 +52,7 @@ MI_INTERNAL void* mi_aligned_alloc_at(size_t size, size_t alignment, size_t offs
     if (mi_refill_theap() != NULL) {
       // A size of 0 still needs an address of its own.
       if (size == 0) size = 1;
-      void* p = mi_large_alloc_shifted(size, large_alignment, shift, fill);
-      if (p == NULL) {
-        mi_collect_all(MI_FORCE);
-        p = mi_large_alloc_shifted(size, large_alignment, shift, fill);
-      }
+      void* const p = mi_large_alloc_shifted(size, large_alignment, shift, fill);
       if (p != NULL) return p;
     }
   }

@@ -89,7 +89,11 @@ static mi_page_t* mi_large_make(size_t size, size_t room, size_t alignment, size
 MI_INTERNAL void* mi_large_alloc_shifted(size_t size, size_t alignment, size_t shift,
                                          mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - shift) return NULL;
-  mi_page_t* const page = mi_large_make(size + shift, 0, alignment, shift);
+  mi_page_t* page = mi_large_make(size + shift, 0, alignment, shift);
+  if (page == NULL) {
+    mi_collect_all(MI_FORCE);
+    page = mi_large_make(size + shift, 0, alignment, shift);
+  }
   if (page == NULL) return NULL;
   if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
   return page->start + shift;

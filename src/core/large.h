@@ -8,7 +8,7 @@
 #include "page.h"
 
 // A block of at least `size` bytes at a multiple of `alignment` (a power of two, at least a slice).
-// NULL: no memory.
+// NULL: no memory, also after everything unused was given up.
 MI_INTERNAL void* mi_large_alloc(size_t size, size_t alignment, mi_fill_t fill);
 
 // As above, but the result lies `shift` bytes behind the start of the block (0 < shift); for

@@ -108,7 +108,7 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   const size_t carved_bytes = mi_page_capacity(page) * block_size;
   const size_t step = mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
                                   MI_CARVE_MAX_BYTES);
-  const size_t count = mi_bits_min(mi_bits_max(step / block_size, MI_CARVE_MIN_BLOCKS), left);
+  const size_t count = mi_bits_min(mi_bits_max(step / block_size, 1), left);
   uint8_t* const first = page->start + carved_bytes;
   uint8_t* p = first;
   // The links below write to every OS page.

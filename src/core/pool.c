@@ -14,9 +14,8 @@
 //     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
 //     that and push it again when it lets go.
 //
-// L4  a page that became empty in the stack is counted; before fresh memory is taken from the
-// arenas, all stacks of the heap
-//     with such pages are emptied and what is still in use is pushed again.
+// L4  a page that became empty in the stack is noted; before fresh memory is taken from the arenas,
+//     all stacks of the heap with such pages are emptied and what is still in use is pushed again.
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -74,7 +73,7 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
 }
 
 MI_INTERNAL void mi_pool_drain(mi_pool_t* pool) {
-  mi_atomic_store_relaxed(&pool->empty_count, 0);
+  mi_atomic_store_relaxed(&pool->has_empty, false);
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
     if (mi_pool_page(head) == NULL) return;
@@ -94,6 +93,6 @@ MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap) {
   if (mi_likely(!mi_atomic_load_relaxed(&heap->has_empty_pooled))) return;
   mi_atomic_store_relaxed(&heap->has_empty_pooled, false);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    if (mi_atomic_load_relaxed(&heap->pool[c].empty_count) > 0) mi_pool_drain(&heap->pool[c]);
+    if (mi_atomic_load_relaxed(&heap->pool[c].has_empty)) mi_pool_drain(&heap->pool[c]);
   }
 }

@@ -252,11 +252,7 @@ static void* mi_refill_any(size_t size, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
   mi_theap_t* const theap = mi_refill_theap();
   if (theap != NULL) mi_refill_cadence(theap, MI_CLASS_COUNT);
-  void* p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
-  if (p == NULL) {
-    mi_collect_all(MI_FORCE);
-    p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
-  }
+  void* const p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
   return p != NULL ? p : mi_refill_fail(size);
 }
 

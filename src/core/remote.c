@@ -144,7 +144,7 @@ MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
     if (mi_remote_release(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(pool, page);
       if (is_empty) { // L4 of pool.c; nothing of the page is touched here (R3)
-        mi_atomic_store_relaxed(&pool->empty_count, 1);
+        mi_atomic_store_relaxed(&pool->has_empty, true);
         mi_atomic_store_relaxed(&heap->has_empty_pooled, true);
       }
       return;

@@ -169,14 +169,14 @@ struct mi_theap_s {
 //   write  any  CAS acq_rel    all   mi_pool_drain    (sees every link)
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
-  // empty_count - pages in the stack that became empty there, roughly: worth a drain (relaxed).
-  mi_atomic(size_t) empty_count;
+  // has_empty - some page in the stack became empty there: worth a drain (relaxed hint).
+  mi_atomic(bool) has_empty;
 } mi_pool_t;
 
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  mi_atomic(bool) has_empty_pooled; // some `empty_count` is not 0 (relaxed hint)
+  mi_atomic(bool) has_empty_pooled; // some `has_empty` (relaxed hint)
   size_t sequence;
 };
 

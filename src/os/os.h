@@ -78,7 +78,7 @@ MI_INTERNAL uint64_t mi_os_now_ms(void);
 // Microseconds of such a clock, exact.
 MI_INTERNAL uint64_t mi_os_now_us(void);
 
-// Some unpredictable bits, without blocking; possibly weak.
+// Some unpredictable bits, without blocking; possibly weak, and the same in each call.
 MI_INTERNAL uint64_t mi_os_random(void);
 
 // True when the process has only ever had one thread that matters. May say false too early, never
@@ -114,7 +114,7 @@ MI_INTERNAL bool mi_os_thread_watch(void* value);
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 typedef struct mi_os_usage_s {
-  size_t elapsed_ms, user_ms, system_ms; // since the process started (elapsed: since first call)
+  size_t elapsed_ms, user_ms, system_ms; // since the process started
   size_t rss, rss_peak; // bytes
   size_t page_faults; // major faults
 } mi_os_usage_t;

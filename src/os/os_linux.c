@@ -197,16 +197,13 @@ MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC)
 
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own
-  // address and the clock keep two copies in one process apart.
+  // address keeps two copies in one process apart. No clock: its code in libc would be one more
+  // 64 KiB that a small program touches.
   uint64_t bits = (uint64_t)(uintptr_t)&mi_os_random;
   const unsigned char* const seed = (const unsigned char*)getauxval(AT_RANDOM);
   if (seed != NULL) {
     for (size_t i = 0; i < 16; i++) bits = bits * 257 + seed[i];
   }
-  struct timespec t;
-  const int saved_errno = errno;
-  if (clock_gettime(CLOCK_MONOTONIC, &t) == 0) bits ^= (uint64_t)t.tv_nsec << 20;
-  errno = saved_errno;
   return bits;
 }
 
@@ -290,14 +287,29 @@ static size_t mi_os_timeval_ms(struct timeval t) {
   return (size_t)t.tv_sec * 1000 + (size_t)t.tv_usec / 1000;
 }
 
+// The start of the process is field 22 of its stat file, in ticks since the machine started
+// (proc(5)). Read when it is wanted: a clock at the start of the process would make each small
+// program touch 64 KiB of libc's code.
+static size_t mi_os_elapsed_ms(void) {
+  char buffer[2 * MI_OS_FILE_MAX];
+  mi_os_read_file("/proc/self/stat", buffer, sizeof(buffer));
+  const char* after_name = buffer;
+  for (const char* s = buffer; *s != 0; s++) {
+    if (*s == ')') after_name = s + 1;
+  }
+  const char* s = after_name;
+  for (size_t spaces = 0; *s != 0 && spaces < 22 - 2; s++) spaces += *s == ' ';
+  uint64_t ticks = 0;
+  for (; *s >= '0' && *s <= '9'; s++) ticks = ticks * 10 + (uint64_t)(*s - '0');
+  const uint64_t ticks_per_s = getauxval(AT_CLKTCK);
+  const uint64_t now = mi_os_clock_us(CLOCK_BOOTTIME) / 1000;
+  if (ticks == 0 || ticks_per_s == 0 || ticks * 1000 / ticks_per_s > now) return 0;
+  return (size_t)(now - ticks * 1000 / ticks_per_s);
+}
+
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
-  static mi_atomic(uint64_t) first_ms;
   const int saved_errno = errno;
-  uint64_t started = 0;
-  const uint64_t now = mi_os_now_ms();
-  if (mi_atomic_load_relaxed(&first_ms) == 0) mi_atomic_store_relaxed(&first_ms, now);
-  started = mi_atomic_load_relaxed(&first_ms);
-  usage->elapsed_ms = (size_t)(now - started);
+  usage->elapsed_ms = mi_os_elapsed_ms();
   struct rusage r;
   if (getrusage(RUSAGE_SELF, &r) == 0) {
     usage->user_ms = mi_os_timeval_ms(r.ru_utime);
