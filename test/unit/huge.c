@@ -117,6 +117,18 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_used_chunks_alone) {
   release_all();
 }
 
+// If this fails, memory that is resident in small pages is copied into a huge one, or not zero.
+UNIT_TEST_PAGE_SIZES(huge_leaves_dirty_chunks_alone) {
+  make_large_heap();
+  unit_option(purge_delay, -1);  // so that nothing but `dirty` tells
+  claim(MI_CHUNK_SLICES);
+  release_last();
+  const mi_run_t run = claim(1);
+  check(!run.is_zero && run.is_resident);
+  check_equal(huge_calls(), 0);
+  release_all();
+}
+
 // If this fails, a chunk that is needed a little stays resident as a whole.
 UNIT_TEST_PAGE_SIZES(huge_gives_back_what_nobody_uses) {
   make_large_heap();
@@ -229,6 +241,7 @@ int main(void) {
       cmocka_unit_test(huge_takes_the_chunk_a_run_ends_in),
       cmocka_unit_test(huge_leaves_large_blocks_alone),
       cmocka_unit_test(huge_leaves_used_chunks_alone),
+      cmocka_unit_test(huge_leaves_dirty_chunks_alone),
       cmocka_unit_test(huge_gives_back_what_nobody_uses),
       cmocka_unit_test(huge_backs_off_from_stalls),
       cmocka_unit_test(huge_can_be_forbidden),

@@ -469,6 +469,21 @@ UNIT_TEST(remote_parcels_hold_small_blocks_only) {
   mi_free(large_blocks[1]);
 }
 
+// If this fails, a page that was full stays out of use after the frees of its own thread.
+UNIT_TEST(remote_parcels_leave_own_pages_alone) {
+  os_fake.has_thread_watch = true;
+  static void* blocks[UNIT_BLOCKS_MAX];
+  const size_t count = unit_fill_page(mi_class_of(64), blocks);
+  void* const next = mi_malloc(64); // parks the full page
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  check(unit_page_of(next) != page && (word(page) & MI_REMOTE_OWNED) == 0);
+  mi_free(blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&page->owner), mi_tls_thread_id());
+  check_equal(page->place, MI_PLACE_QUEUE);
+  for (size_t i = 1; i < count; i++) mi_free(blocks[i]);
+  mi_free(next);
+}
+
 // If this fails, a page that is emptied by a parcel is never given back.
 UNIT_TEST(remote_parcel_empties_a_page) {
   os_fake.has_thread_watch = true;
@@ -489,6 +504,7 @@ int main(void) {
       cmocka_unit_test(remote_parcels_are_delivered_by_a_collect),
       cmocka_unit_test(remote_parcels_notice_a_double_free),
       cmocka_unit_test(remote_parcels_hold_small_blocks_only),
+      cmocka_unit_test(remote_parcels_leave_own_pages_alone),
       cmocka_unit_test(remote_parcel_empties_a_page),
       cmocka_unit_test(remote_free_pushes_onto_an_owned_page),
       cmocka_unit_test(remote_own_free_wakes_a_parked_page),
