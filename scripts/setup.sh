@@ -51,7 +51,16 @@ need_demo() {
   need soft redis-tools redis-server redis-check-rdb
 }
 
+# What the benchmark's report is made with, and its tests. Both run under the system's own interpreter,
+# whatever comes first on PATH.
+need_report() { # need_report hard|soft
+  for module in matplotlib numpy rich jinja2; do
+    /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || eval "$1=\"\$$1 python3-$module\""
+  done
+}
+
 need_test() {
+  need_report soft
   need hard g++ g++
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"
@@ -81,10 +90,7 @@ need_test() {
 }
 
 need_bench() {
-  # The suite runs under the system's own interpreter, whatever comes first on PATH.
-  for module in matplotlib numpy rich jinja2; do
-    /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || hard="$hard python3-$module"
-  done
+  need_report hard
   need hard g++ g++
   # The allocators it compares with: from the distribution, and in crates with their C and C++ sources.
   need_file soft libjemalloc2 /usr/lib/*/libjemalloc.so.2
