@@ -83,26 +83,24 @@ MI_INTERNAL size_t mi_bitmap_clear(mi_bitmap_word_t* map, size_t index, size_t c
   return removed;
 }
 
-MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, size_t count) {
+// Whether all bits of the range are clear after `flip`: 0 or all ones.
+static bool mi_bitmap_is_all(mi_bitmap_word_t* map, size_t index, size_t count, uint64_t flip) {
   while (count > 0) {
     size_t length;
     const uint64_t mask = mi_bitmap_mask(index, count, &length);
-    if ((mi_atomic_load_relaxed(&map[index / MI_WORD_BITS]) & mask) != 0) return false;
+    if (((mi_atomic_load_relaxed(&map[index / MI_WORD_BITS]) ^ flip) & mask) != 0) return false;
     index += length;
     count -= length;
   }
   return true;
 }
 
+MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, size_t count) {
+  return mi_bitmap_is_all(map, index, count, 0);
+}
+
 MI_INTERNAL bool mi_bitmap_is_all_set(mi_bitmap_word_t* map, size_t index, size_t count) {
-  while (count > 0) {
-    size_t length;
-    const uint64_t mask = mi_bitmap_mask(index, count, &length);
-    if ((mi_atomic_load_relaxed(&map[index / MI_WORD_BITS]) & mask) != mask) return false;
-    index += length;
-    count -= length;
-  }
-  return true;
+  return mi_bitmap_is_all(map, index, count, UINT64_MAX);
 }
 
 MI_INTERNAL bool mi_bitmap_try_claim(mi_bitmap_word_t* map, size_t index, size_t count) {

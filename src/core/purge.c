@@ -39,9 +39,6 @@ MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t
   if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
   const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
   mi_count_add(&mi_state.purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
-  if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) {
-    mi_atomic_store_relaxed(&mi_state.purge_pending, 1);
-  }
 }
 
 MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
@@ -79,6 +76,15 @@ static size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
   return bytes;
 }
 
+// Claim a run that waits, purge it and let it go again. False: it is not free any more.
+static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* bytes) {
+  if (!mi_bitmap_try_claim(arena->free, index, count)) return false;
+  mi_purge_forget(arena, index, count);
+  *bytes += mi_purge_claimed(arena, index, count);
+  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+  return true;
+}
+
 // Purge the runs of `map` that are still free, in one arena, each with one system call.
 static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
   size_t bytes = 0;
@@ -93,11 +99,7 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
            mi_bitmap_is_all_set(arena->free, index + count, 1)) {
       count++;
     }
-    if (mi_bitmap_try_claim(arena->free, index, count)) {
-      mi_purge_forget(arena, index, count);
-      bytes += mi_purge_claimed(arena, index, count);
-      mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
-    } else {
+    if (!mi_purge_try(arena, index, count, &bytes)) {
       mi_purge_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
     }
@@ -109,19 +111,14 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
 // End of a period, under the purge lock: old ones go, young ones become old.
 static size_t mi_purge_step(void) {
   size_t bytes = 0;
-  // Before the walk: what is freed from now on says so again.
-  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
-  bool is_any_left = false;
   MI_FOR_EACH_ARENA(arena) {
     bytes += mi_purge_map(arena, arena->purge_old);
     for (size_t w = 0; w < arena->word_count; w++) {
       if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0) continue;
       const uint64_t young = mi_atomic_and_relaxed(&arena->purge_young[w], 0);
       mi_atomic_or_relaxed(&arena->purge_old[w], young);
-      is_any_left = true;
     }
   }
-  if (is_any_left) mi_atomic_store_relaxed(&mi_state.purge_pending, 1);
   return bytes;
 }
 
@@ -145,6 +142,7 @@ static bool mi_purge_waits(mi_arena_t* arena, size_t index) {
 static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
   mi_arena_t* const next = mi_atomic_load_acquire(&arena->next); // sees its fields
   if (next != NULL) excess = mi_purge_from_top(next, excess);
+  size_t bytes = 0;
   size_t end = arena->slice_count;
   while (end > 0 && excess > 0) {
     const size_t w = (end - 1) / MI_WORD_BITS;
@@ -157,11 +155,8 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
     const int64_t wanted = excess / (int64_t)MI_SLICE_SIZE + 1;
     while (start > 0 && (int64_t)(end - start) < wanted && mi_purge_waits(arena, start - 1))
       start--;
-    if (start < end && mi_bitmap_try_claim(arena->free, start, end - start)) {
+    if (start < end && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
-      mi_purge_forget(arena, start, end - start);
-      mi_purge_claimed(arena, start, end - start);
-      mi_bitmap_set_release(arena->free, start, end - start); // publishes the cleared `dirty` bits
     }
     end = start < end ? start : end - 1;
   }
@@ -169,7 +164,7 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
 }
 
 MI_INTERNAL void mi_purge_poll(void) {
-  if (mi_atomic_load_relaxed(&mi_state.purge_pending) == 0) return;
+  if (mi_atomic_load_relaxed(&mi_state.purge_waiting) <= 0) return;
   const long delay = mi_purge_delay_ms();
   if (delay < 0) return;
   if (delay == 0) {
@@ -190,7 +185,7 @@ MI_INTERNAL void mi_purge_poll(void) {
   }
   // The first poll after a quiet time only starts the period.
   if (due != 0) mi_purge_step();
-  const bool is_pending = mi_atomic_load_relaxed(&mi_state.purge_pending) != 0;
+  const bool is_pending = mi_atomic_load_relaxed(&mi_state.purge_waiting) > 0;
   const uint64_t period = (uint64_t)(delay + 1) / 2;
   mi_atomic_store_relaxed(&mi_state.purge_due_ms, is_pending ? now + period : 0);
   mi_lock_leave(&mi_state.purge_lock);
@@ -199,8 +194,6 @@ MI_INTERNAL void mi_purge_poll(void) {
 MI_INTERNAL size_t mi_purge_everything(void) {
   size_t bytes = 0;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
-  // Before the walk, as in `mi_purge_step`.
-  mi_atomic_store_relaxed(&mi_state.purge_pending, 0);
   mi_atomic_store_relaxed(&mi_state.purge_due_ms, 0);
   MI_FOR_EACH_ARENA(arena) {
     if (arena->is_pinned) continue;

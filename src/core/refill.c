@@ -186,7 +186,7 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
 }
 
 // In a crowd of threads: one block from a page that belongs to nobody before and after.
-static mi_block_t* mi_refill_shared_once(mi_theap_t* theap, size_t c) {
+static mi_block_t* mi_refill_shared(mi_theap_t* theap, size_t c) {
   mi_refill_cadence(theap, c);
   mi_page_t* page = mi_theap_detach_current(theap, c); // from before there was a crowd
   if (page == NULL || !mi_page_has_free(page)) {
@@ -207,23 +207,20 @@ static mi_block_t* mi_refill_shared_once(mi_theap_t* theap, size_t c) {
   return block;
 }
 
-static mi_block_t* mi_refill_shared(mi_theap_t* theap, size_t c) {
-  mi_block_t* const block = mi_refill_shared_once(theap, c);
-  if (mi_likely(block != NULL)) return block;
-  mi_collect_all(MI_FORCE);
-  return mi_refill_shared_once(theap, c);
+static mi_block_t* mi_refill_once(mi_theap_t* theap, size_t c) {
+  if (theap->free[c] == NULL) {
+    if (mi_unlikely(mi_theap_is_shared_class(theap, c))) return mi_refill_shared(theap, c);
+    if (mi_unlikely(!mi_refill_list(theap, c))) return NULL;
+  }
+  return mi_theap_pop(theap, c);
 }
 
 // A block of class `c`; NULL when even step 8 found nothing.
 static mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
-  if (mi_unlikely(mi_theap_is_shared_class(theap, c)) && theap->free[c] == NULL) {
-    return mi_refill_shared(theap, c);
-  }
-  if (mi_unlikely(theap->free[c] == NULL && !mi_refill_list(theap, c))) {
-    mi_collect_all(MI_FORCE);
-    if (!mi_refill_list(theap, c)) return NULL;
-  }
-  return mi_theap_pop(theap, c);
+  mi_block_t* const block = mi_refill_once(theap, c);
+  if (mi_likely(block != NULL)) return block;
+  mi_collect_all(MI_FORCE);
+  return mi_refill_once(theap, c);
 }
 
 static void* mi_refill_fail(size_t size) {

@@ -256,10 +256,12 @@ static bool mi_remote_may_collect(const mi_page_t* page) {
 }
 
 static void mi_remote_start_parcel(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* block) {
+  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  if (!mi_remote_is_sane(page, block, (mi_block_t*)(word & ~MI_REMOTE_BITS))) return;
   // Frees all over the place gain nothing: leave it for a while.
   const bool is_miss = parcel->page != NULL && parcel->count == 1;
   parcel->misses = is_miss ? parcel->misses + 1 : 0;
-  mi_remote_flush();
+  while (parcel->page != NULL) mi_remote_flush(); // a handler that it calls may free
   if (parcel->misses >= MI_PARCEL_MISSES_MAX) {
     parcel->misses = 0;
     parcel->pause = MI_PARCEL_PAUSE;
@@ -280,10 +282,9 @@ MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
   }
   if (parcel->pause > 0) {
     parcel->pause--;
-    mi_remote_deliver(page, block, block, 1);
-  } else if (!mi_remote_may_collect(page)) {
-    mi_remote_deliver(page, block, block, 1);
-  } else {
+  } else if (mi_remote_may_collect(page)) {
     mi_remote_start_parcel(parcel, page, block);
+    return;
   }
+  mi_remote_deliver(page, block, block, 1);
 }

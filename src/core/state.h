@@ -68,13 +68,11 @@ typedef struct mi_state_s {
   mi_theap_t* orphans; // those without a thread, under the thread lock
   // orphan_count - read relaxed as a hint outside the lock.
   mi_atomic(size_t) orphan_count;
-  // purge_pending - slices marked for purge, roughly; purge_due_ms - when the next period ends (0:
-  // none is running). Relaxed hints; the purge lock orders the work itself. See purge.c.
-  mi_atomic(size_t) purge_pending;
-  mi_atomic(uint64_t) purge_due_ms;
-  // purge_waiting - bytes remembered for purge (relaxed, kept exact by whoever sets or clears the
-  // bits).
+  // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
+  // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
+  // the work itself. See purge.c.
   mi_atomic(int64_t) purge_waiting;
+  mi_atomic(uint64_t) purge_due_ms;
   // huge_after_us - no huge pages before this time (relaxed hint). See huge.c.
   mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).

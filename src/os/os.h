@@ -19,8 +19,7 @@
 
 typedef struct mi_os_info_s {
   size_t page_size; // bytes; a power of two, read at run time
-  size_t
-      huge_page_size; // bytes, as the processor has it; whether the system gives any is not known
+  size_t huge_page_size; // bytes, as the processor has it; the system may give none
   size_t address_bits; // user addresses are below 2^address_bits
   bool has_overcommit; // reserved read-write memory is not charged until touched
   bool has_address_limit; // the address space of this process is limited (ulimit -v)
