@@ -11,6 +11,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -133,14 +134,25 @@ static inline void bench_threads(size_t count, void* (*body)(void*), void* argum
   for (size_t i = 0; i < count; i++) pthread_join(ids[i], NULL);
 }
 
-// Resident memory of this process now, in KiB (proc(5), statm).
+// The same, but a single one runs on this thread: the process stays one without threads.
+static inline void bench_workers(size_t count, void* (*body)(void*), void* arguments,
+                                 size_t stride) {
+  if (count == 1) {
+    body(arguments);
+  } else {
+    bench_threads(count, body, arguments, stride);
+  }
+}
+
+// Resident memory of this process now, in KiB (proc(5), statm). Without stdio, which would call
+// malloc: that may remind the allocator to give back.
 static inline size_t bench_resident_kib(void) {
   char text[128] = {0};
-  FILE* const file = fopen("/proc/self/statm", "r");
-  if (file == NULL) return 0;
-  const bool is_read = fgets(text, sizeof(text), file) != NULL;
-  fclose(file);
-  if (!is_read) return 0;
+  const int file = open("/proc/self/statm", O_RDONLY);
+  if (file < 0) return 0;
+  const ssize_t length = read(file, text, sizeof(text) - 1);
+  close(file);
+  if (length <= 0) return 0;
   char* end = text;
   strtoul(text, &end, 10);
   return strtoul(end, NULL, 10) * ((size_t)sysconf(_SC_PAGESIZE) / 1024);

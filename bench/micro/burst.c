@@ -12,7 +12,6 @@
 // so many seconds of the pause (quick: up to 2; tiny: all at once, without a pause). `seconds` is
 // without it.
 #include "bench.h"
-#include <fcntl.h>
 
 #define BURST_RUN 256
 #define BURST_PERIOD 25600
@@ -27,19 +26,6 @@ static void burst_drop(burst_block_t* block, size_t index, uint64_t* check) {
   *check += block->start[0] + block->size;
   free(block->start);
   block->start = NULL;
-}
-
-// Resident memory as bench_resident_kib has it, but without malloc, which may remind the allocator.
-static size_t burst_resident_kib(void) {
-  char text[128] = {0};
-  const int file = open("/proc/self/statm", O_RDONLY);
-  if (file < 0) return 0;
-  const ssize_t length = read(file, text, sizeof(text) - 1);
-  close(file);
-  if (length <= 0) return 0;
-  char* end = text;
-  strtoul(text, &end, 10);
-  return strtoul(end, NULL, 10) * ((size_t)sysconf(_SC_PAGESIZE) / 1024);
 }
 
 static void burst_wait(uint64_t until_ns, bool is_alive, uint64_t* ops) {
@@ -62,7 +48,7 @@ static void burst_pause(bench_args_t args, bool is_alive) {
   for (size_t i = 0; i < count; i++) {
     const uint64_t pause_ns = args.scale == BENCH_TINY ? 0 : seconds[i] * 1000000000u;
     burst_wait(start + pause_ns, is_alive, &ops);
-    const size_t resident = burst_resident_kib();
+    const size_t resident = bench_resident_kib();
     printf("resident_kib_%us %zu\n", (unsigned)seconds[i], resident);
   }
   if (is_alive) printf("alive_ops %llu\n", (unsigned long long)ops);

@@ -47,11 +47,7 @@ int main(int argc, char** argv) {
   const size_t count = size <= 1024 ? bench_pick(args, 200000, 20000000, 80000000)
                                     : bench_pick(args, 50000, 5000000, 20000000);
   for (size_t i = 0; i < thread_count; i++) pairs[i] = (pairs_t){size, count, i, 0};
-  if (thread_count == 1) {
-    pairs_run(&pairs[0]);
-  } else {
-    bench_threads(thread_count, pairs_run, pairs, sizeof(pairs_t));
-  }
+  bench_workers(thread_count, pairs_run, pairs, sizeof(pairs_t));
   uint64_t check = 0;
   for (size_t i = 0; i < thread_count; i++) check += pairs[i].check;
   bench_report(check, count * thread_count);

@@ -84,11 +84,7 @@ int main(int argc, char** argv) {
     works[i] = work;
     works[i].seed = i;
   }
-  if (thread_count == 1) {
-    large_run(&works[0]);
-  } else {
-    bench_threads(thread_count, large_run, works, sizeof(large_t));
-  }
+  bench_workers(thread_count, large_run, works, sizeof(large_t));
   uint64_t check = 0;
   size_t bytes_max = 0;
   for (size_t i = 0; i < thread_count; i++) {

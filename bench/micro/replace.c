@@ -110,11 +110,7 @@ int main(int argc, char** argv) {
     works[i] = work;
     works[i].seed = i;
   }
-  if (thread_count == 1) {
-    replace_run(&works[0]);
-  } else {
-    bench_threads(thread_count, replace_run, works, sizeof(replace_t));
-  }
+  bench_workers(thread_count, replace_run, works, sizeof(replace_t));
   uint64_t check = 0;
   size_t bytes_max = 0;
   for (size_t i = 0; i < thread_count; i++) {
