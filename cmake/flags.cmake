@@ -19,8 +19,7 @@ if(MI_HAS_NO_INTERPOSITION)
   list(APPEND MI_CODE_FLAGS -fno-semantic-interposition)
 endif()
 
-# Small code that starts small: everything up to `.fini` fits the first 64 KiB, which is what the
-# kernel maps around the first fault. The fast paths are the same instructions as with -O3.
+# Small code that starts small (see layout.ld). The fast paths are the same instructions as with -O3.
 check_c_compiler_flag(-fno-align-jumps MI_HAS_NO_ALIGN)
 if(MI_HAS_NO_ALIGN)
   set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG -fno-align-loops -fno-align-jumps")
@@ -31,4 +30,20 @@ endif()
 function(mi_compile_flags target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${target} PRIVATE ${MI_C_WARNINGS} ${MI_CODE_FLAGS})
+endfunction()
+
+# mi_link_layout(TARGET): what each process uses in front (layout.ld), where the linker can do that.
+include(CheckCSourceCompiles)
+set(MI_LAYOUT_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/layout.ld)
+set(CMAKE_REQUIRED_FLAGS "-shared -fPIC")
+set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-T,${MI_LAYOUT_SCRIPT})
+check_c_source_compiles("int mi_layout(void) { return 1; }" MI_HAS_LAYOUT)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+function(mi_link_layout target)
+  if(MI_HAS_LAYOUT)
+    target_compile_options(${target} PRIVATE -ffunction-sections)
+    target_link_options(${target} PRIVATE -Wl,-T,${MI_LAYOUT_SCRIPT})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${MI_LAYOUT_SCRIPT})
+  endif()
 endfunction()

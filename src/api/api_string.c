@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
 
 #include "api.h"
 
@@ -35,7 +34,10 @@ unsigned char* mi_mbsdup(const unsigned char* s) mi_attr_noexcept {
 
 wchar_t* mi_wcsdup(const wchar_t* s) mi_attr_noexcept {
   if (s == NULL) return NULL;
-  const size_t size = (wcslen(s) + 1) * sizeof(wchar_t);
+  // Not by wcslen: the loader would fault in what picks its variant, for every program.
+  size_t length = 0;
+  while (s[length] != 0) length++;
+  const size_t size = (length + 1) * sizeof(wchar_t);
   wchar_t* const copy = (wchar_t*)mi_malloc(size);
   if (copy != NULL) memcpy(copy, s, size);
   return copy;

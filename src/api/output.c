@@ -43,9 +43,10 @@ static struct mi_output_s {
   // The lock is tried and never waited for: a signal handler may print while its thread holds it,
   // and in the child of a fork it may stay held. Then a message is not kept.
   mi_lock_t lock;
-  size_t kept; // characters in `keep`, under the lock
-  char keep[MI_OUTPUT_KEEP_MAX]; // under the lock
+  size_t kept; // characters in `mi_output_keep`, under the lock
 } mi_output;
+
+static char mi_output_keep[MI_OUTPUT_KEEP_MAX] mi_attr_sparse; // under the lock
 
 // This thread is printing, or in the user's error function.
 static __thread bool mi_output_is_busy mi_attr_initial_exec;
@@ -57,7 +58,7 @@ static void mi_output_append(const char* text, size_t length) {
   if (!mi_lock_try_enter(&mi_output.lock)) return;
   const size_t room = MI_OUTPUT_KEEP_MAX - mi_output.kept;
   if (length <= room) {
-    __builtin_memcpy(&mi_output.keep[mi_output.kept], text, length);
+    __builtin_memcpy(&mi_output_keep[mi_output.kept], text, length);
     mi_output.kept += length;
   }
   mi_lock_leave(&mi_output.lock);
@@ -86,15 +87,15 @@ static size_t mi_output_take_kept(char* text, size_t capacity) {
   if (!mi_lock_try_enter(&mi_output.lock)) return 0;
   size_t length = mi_bits_min(mi_output.kept, capacity - 1);
   for (size_t i = length; length < mi_output.kept && i > 0; i--) {
-    if (mi_output.keep[i - 1] == '\n') {
+    if (mi_output_keep[i - 1] == '\n') {
       length = i;
       break;
     }
   }
-  __builtin_memcpy(text, mi_output.keep, length);
+  __builtin_memcpy(text, mi_output_keep, length);
   text[length] = 0;
   mi_output.kept -= length;
-  __builtin_memmove(mi_output.keep, mi_output.keep + length, mi_output.kept);
+  __builtin_memmove(mi_output_keep, mi_output_keep + length, mi_output.kept);
   mi_lock_leave(&mi_output.lock);
   return length;
 }
@@ -107,7 +108,7 @@ MI_INTERNAL void mi_output_start(void) {
   if (mi_callback_get(&mi_output.output, &arg) != NULL) return;
   // What was held back stays kept as well, for a function that registers later.
   if (!mi_lock_try_enter(&mi_output.lock)) return;
-  if (mi_output.kept > 0) mi_os_write_error(mi_output.keep, mi_output.kept);
+  if (mi_output.kept > 0) mi_os_write_error(mi_output_keep, mi_output.kept);
   mi_lock_leave(&mi_output.lock);
 }
 

@@ -21,6 +21,8 @@
 #define mi_attr_weak __attribute__((weak))
 #define mi_attr_unused __attribute__((unused))
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
+// Large and hardly touched: behind everything else, so that what each process uses lies together.
+#define mi_attr_sparse __attribute__((section(".bss.sparse")))
 #define mi_attr_initial_exec __attribute__((tls_model("initial-exec")))
 
 // Cross-file functions and objects. In the single-translation-unit build they are static, so that

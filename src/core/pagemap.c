@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-MI_INTERNAL_DATA mi_pagemap_t mi_pagemap mi_attr_aligned(4096);
+MI_INTERNAL_DATA mi_pagemap_t mi_pagemap mi_attr_aligned(1 << MI_PAGE_SHIFT) mi_attr_sparse;
 
 MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
   const size_t first = (uintptr_t)start >> MI_WINDOW_SHIFT;
