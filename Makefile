@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test check tidy fmt install clean bench help
+.PHONY: all demo test check tidy fmt install amalgamation clean bench help
 .DEFAULT_GOAL := all
 
 all:
@@ -29,6 +29,10 @@ fmt:
 install: all
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
+amalgamation:
+	@python3 scripts/amalgamate.py build/amalgamation/mimalloc.c
+	@cp include/*.h build/amalgamation
+
 clean:
 	rm -rf build
 
@@ -45,4 +49,5 @@ help:
 	@echo "make tidy       the style rules a machine can check"
 	@echo "make fmt        format all sources (clang-format)"
 	@echo "make install    install below PREFIX ($(PREFIX))"
+	@echo "make amalgamation  the library as one C file and its headers, in build/amalgamation"
 	@echo "make clean      remove build/"

@@ -14,12 +14,24 @@ option(MI_WERROR "Warnings are errors" OFF)
 option(MI_TINY "Tiny constants, so that rare paths run often" OFF)
 set(MI_DEBUG "" CACHE STRING "Level of the checks compiled in: 0 none, 1 cheap, 2 more, 3 all")
 
+# The build type: Release, unless the name of the build folder asks for something else. A project that
+# adds this one keeps its own.
 if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  set(CMAKE_BUILD_TYPE Release)
+  if(CMAKE_BINARY_DIR MATCHES "(debug|asan|tsan|ubsan|valgrind)$")
+    set(CMAKE_BUILD_TYPE Debug)
+  endif()
+  if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+    set(CMAKE_BUILD_TYPE ${CMAKE_BUILD_TYPE} CACHE STRING "Build type" FORCE)
+  endif()
+endif()
+if(CMAKE_BINARY_DIR MATCHES "secure$" AND NOT DEFINED MI_SECURE)
+  set(MI_SECURE ON)
 endif()
 
 # Options of the library this one is compatible with: some are another way to say what we have, the
-# rest have no effect yet, and a build that asks for one is told so.
+# rest do nothing yet (but for the name of the file, which tells tools what was asked for), and a build
+# that asks for one is told so.
 if(MI_DEBUG_FULL)
   set(MI_DEBUG 3)
 elseif(MI_DEBUG_INTERNAL)
@@ -31,7 +43,7 @@ foreach(
   DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LOCAL_DYNAMIC_TLS LIBC_MUSL PADDING
   SKIP_COLLECT_ON_EXIT NO_THP SEE_ASM)
   if(MI_${name})
-    message(WARNING "MI_${name} has no effect yet and is ignored")
+    message(WARNING "MI_${name} has no effect on the code yet")
   endif()
 endforeach()
 

@@ -24,19 +24,27 @@
 #define mi_decl_new_nothrow(n) mi_decl_nodiscard mi_decl_restrict
 #endif
 
-mi_decl_new(n) void* operator new(std::size_t n) noexcept(false) { return mi_new(n); }
-mi_decl_new(n) void* operator new[](std::size_t n) noexcept(false) { return mi_new(n); }
-mi_decl_new_nothrow(n) void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+// Before C++11 a declaration of the standard header must be repeated with its exceptions.
+#if __cplusplus >= 201103L || (defined(_MSC_VER) && _MSC_VER >= 1900)
+#define mi_new_may_throw noexcept(false)
+#else
+#define mi_new_may_throw throw(std::bad_alloc)
+#endif
+
+mi_decl_new(n) void* operator new(std::size_t n) mi_new_may_throw { return mi_new(n); }
+mi_decl_new(n) void* operator new[](std::size_t n) mi_new_may_throw { return mi_new(n); }
+#undef mi_new_may_throw
+mi_decl_new_nothrow(n) void* operator new(std::size_t n, const std::nothrow_t&) mi_attr_noexcept {
   return mi_new_nothrow(n);
 }
-mi_decl_new_nothrow(n) void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+mi_decl_new_nothrow(n) void* operator new[](std::size_t n, const std::nothrow_t&) mi_attr_noexcept {
   return mi_new_nothrow(n);
 }
 
-void operator delete(void* p) noexcept { mi_free(p); }
-void operator delete[](void* p) noexcept { mi_free(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { mi_free(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { mi_free(p); }
+void operator delete(void* p) mi_attr_noexcept { mi_free(p); }
+void operator delete[](void* p) mi_attr_noexcept { mi_free(p); }
+void operator delete(void* p, const std::nothrow_t&) mi_attr_noexcept { mi_free(p); }
+void operator delete[](void* p, const std::nothrow_t&) mi_attr_noexcept { mi_free(p); }
 
 #if __cplusplus >= 201402L || (defined(_MSC_VER) && _MSC_VER >= 1916)
 void operator delete(void* p, std::size_t n) noexcept { mi_free_size(p, n); }

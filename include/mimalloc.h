@@ -80,6 +80,12 @@
 #define mi_attr_alloc_align(p)
 #endif
 
+// MI_PREFIX, for a copy of the library of one's own: `-DMI_PREFIX=app_` makes every name of a
+// function or class below start with app_ instead of mi_, here and where the library is compiled.
+#if defined(MI_PREFIX)
+#include "mimalloc-prefix.h"
+#endif
+
 // ------------------------------------------------------------------------------------------------
 // Constants and types
 // ------------------------------------------------------------------------------------------------
@@ -541,5 +547,108 @@ mi_decl_export void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_
 #ifdef __cplusplus
 }
 #endif
+
+// ------------------------------------------------------------------------------------------------
+// C++: an allocator for containers, `std::vector<T, mi_stl_allocator<T> >`. It has no state, so
+// every instance frees what any other allocated. Types of any alignment are honoured. Without
+// memory it does what `mi_new` does; more than `max_size()` elements throw
+// std::bad_array_new_length (before C++11 std::bad_alloc; without exceptions the process is
+// aborted).
+// ------------------------------------------------------------------------------------------------
+
+#ifdef __cplusplus
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#if __cplusplus >= 201103L || (defined(_MSC_VER) && _MSC_VER >= 1900)
+#define MI_HAS_CXX11 1
+#include <type_traits>
+#include <utility>
+#else
+#define MI_HAS_CXX11 0
+#endif
+
+// What does not depend on where the memory comes from.
+template <class T> struct _mi_stl_allocator_common {
+  typedef T value_type;
+  typedef std::size_t size_type;
+  typedef std::ptrdiff_t difference_type;
+  typedef value_type& reference;
+  typedef value_type const& const_reference;
+  typedef value_type* pointer;
+  typedef value_type const* const_pointer;
+
+#if MI_HAS_CXX11
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  template <class U, class... Args> void construct(U* p, Args&&... args) {
+    ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+  }
+  template <class U> void destroy(U* p) mi_attr_noexcept { p->~U(); }
+#else
+  void construct(pointer p, const_reference value) { ::new (static_cast<void*>(p)) T(value); }
+  void destroy(pointer p) { p->~T(); }
+#endif
+
+  size_type max_size() const mi_attr_noexcept {
+    return static_cast<size_type>(-1) / 2 / sizeof(value_type);
+  }
+  pointer address(reference x) const mi_attr_noexcept { return &x; }
+  const_pointer address(const_reference x) const mi_attr_noexcept { return &x; }
+};
+
+template <class T> struct mi_stl_allocator : public _mi_stl_allocator_common<T> {
+  typedef typename _mi_stl_allocator_common<T>::size_type size_type;
+  typedef typename _mi_stl_allocator_common<T>::pointer pointer;
+  template <class U> struct rebind { typedef mi_stl_allocator<U> other; };
+#if MI_HAS_CXX11
+  using is_always_equal = std::true_type;
+#endif
+
+  mi_stl_allocator() mi_attr_noexcept {}
+  template <class U> mi_stl_allocator(const mi_stl_allocator<U>&) mi_attr_noexcept {}
+  mi_stl_allocator select_on_container_copy_construction() const { return *this; }
+
+  mi_decl_nodiscard pointer allocate(size_type count) {
+    if (count > this->max_size()) throw_bad_length();
+    if (alignment() <= 16) return static_cast<pointer>(mi_new_n(count, sizeof(T)));
+    return static_cast<pointer>(mi_new_aligned(count * sizeof(T), alignment()));
+  }
+  mi_decl_nodiscard pointer allocate(size_type count, const void*) { return allocate(count); }
+  void deallocate(pointer p, size_type) mi_attr_noexcept { mi_free(p); }
+
+private:
+  // In a function, because `T` may still be incomplete where the class is named.
+  static size_type alignment() mi_attr_noexcept {
+#if defined(__GNUC__) || defined(__clang__)
+    return __alignof__(T);
+#elif defined(_MSC_VER)
+    return __alignof(T);
+#else
+    return alignof(T);
+#endif
+  }
+  static void throw_bad_length() {
+#if !defined(__cpp_exceptions) && !defined(__EXCEPTIONS) && !defined(_CPPUNWIND)
+    std::abort();
+#elif MI_HAS_CXX11
+    throw std::bad_array_new_length();
+#else
+    throw std::bad_alloc();
+#endif
+  }
+};
+
+template <class T, class U>
+bool operator==(const mi_stl_allocator<T>&, const mi_stl_allocator<U>&) mi_attr_noexcept {
+  return true;
+}
+template <class T, class U>
+bool operator!=(const mi_stl_allocator<T>&, const mi_stl_allocator<U>&) mi_attr_noexcept {
+  return false;
+}
+#endif // __cplusplus
 
 #endif

@@ -79,6 +79,7 @@ need_test() {
   need soft ghostscript gs
   need soft xz-utils xz
   need soft tar tar
+  need soft musl-tools musl-gcc
   need soft gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   need soft qemu-user qemu-aarch64 qemu-aarch64-static
   [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || soft="$soft libc6-dev-arm64-cross"

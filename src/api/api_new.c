@@ -3,8 +3,9 @@
 // there is none.
 //
 // Both come from the C++ library of the process, through weak references: a process without one
-// has no handler and cannot throw, and is aborted instead. This file is compiled with unwind
-// tables (-fexceptions), so that exceptions of a handler pass through.
+// has no handler and cannot throw, and is aborted instead. (So is one that is linked statically
+// and names std::bad_alloc nowhere: then the linker leaves the class out.) This file is compiled
+// with unwind tables (-fexceptions), so that exceptions of a handler pass through.
 //
 // E1  a size that can never be had calls the handler as any other failure (the handler may
 //     throw); an alignment that
@@ -16,15 +17,27 @@
 
 typedef void (*mi_new_handler_t)(void);
 
-// std::get_new_handler() and std::__throw_bad_alloc() of libstdc++ and libc++'s compatibility.
+// std::get_new_handler().
 extern mi_new_handler_t _ZSt15get_new_handlerv(void) mi_attr_weak;
-extern void _ZSt17__throw_bad_allocv(void) mi_attr_weak;
+
+// What `throw std::bad_alloc()` is made of in the Itanium C++ ABI: an object that holds nothing but
+// its table of functions (which starts two words into the symbol), and its type. A program that
+// catches the class has these; the function of the C++ library that throws it is missing in many
+// that are linked statically.
+extern void* __cxa_allocate_exception(size_t size) mi_attr_weak;
+extern void __cxa_throw(void* exception, void* type, void (*destroy)(void*)) mi_attr_weak;
+extern void* _ZTVSt9bad_alloc[] mi_attr_weak;
+extern char _ZTISt9bad_alloc[] mi_attr_weak;
 
 // No memory and nobody who could find some.
 static mi_attr_cold void mi_new_throw(void) {
   mi_output_error(ENOMEM, "out of memory in 'new'");
   errno = ENOMEM;
-  if (_ZSt17__throw_bad_allocv != NULL) _ZSt17__throw_bad_allocv();
+  if (__cxa_throw != NULL && _ZTVSt9bad_alloc != NULL) {
+    void** const exception = (void**)__cxa_allocate_exception(sizeof(void*));
+    *exception = &_ZTVSt9bad_alloc[2];
+    __cxa_throw(exception, _ZTISt9bad_alloc, NULL); // nothing to destroy
+  }
   mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
 }
 

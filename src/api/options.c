@@ -38,6 +38,7 @@ mi_static_assert((int)_mi_option_last == (int)MI_OPTION_COUNT, "every option is 
 
 // Longest value that is looked at, and longest name of a variable.
 #define MI_OPTION_TEXT_MAX ((size_t)64)
+mi_static_assert(sizeof(MI_ENVIRONMENT_PREFIX) <= 32, "there is room for an option's name");
 
 // Who set a value last, see N1. Relaxed, as the values.
 typedef enum mi_option_source_e {
@@ -145,7 +146,7 @@ static bool mi_option_parse(const char* text, mi_option_kind_t kind, long* value
 
 static const char* mi_option_environment(const char* option_name) {
   char name[MI_OPTION_TEXT_MAX];
-  const size_t used = mi_text_append(name, sizeof(name), 0, "mimalloc_");
+  const size_t used = mi_text_append(name, sizeof(name), 0, MI_ENVIRONMENT_PREFIX);
   mi_text_append(name, sizeof(name), used, option_name);
   return mi_os_environment(name);
 }
@@ -179,7 +180,8 @@ static mi_option_finding_t mi_option_load(size_t option) {
 static void mi_option_tell(size_t option, mi_option_finding_t finding) {
   const struct mi_option_info_s* const info = &mi_option_table[option];
   if (finding == MI_OPTION_INVALID) {
-    const char* const format = "environment option mimalloc_%s has an invalid value.";
+    const char* const format =
+        "environment option " MI_ENVIRONMENT_PREFIX "%s has an invalid value.";
     if (option == MI_OPTION_verbose) {
       mi_output_force_warning(format, info->name); // the user wants to hear something
     } else {
@@ -188,7 +190,8 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
     return;
   }
   if (finding == MI_OPTION_READ_LEGACY) {
-    mi_hook_warning("environment option mimalloc_%s is deprecated, use mimalloc_%s instead.",
+    mi_hook_warning("environment option " MI_ENVIRONMENT_PREFIX
+                    "%s is deprecated, use " MI_ENVIRONMENT_PREFIX "%s instead.",
                     info->legacy, info->name);
   }
   if (finding != MI_OPTION_ABSENT && info->effect == MI_OPTION_EFFECT_NONE) {
@@ -198,7 +201,7 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
 
 MI_INTERNAL void mi_hook_load_options(void) {
   if (mi_state.os.is_setuid) return;
-  const mi_os_environment_t environment = mi_os_environment_look("mimalloc_");
+  const mi_os_environment_t environment = mi_os_environment_look(MI_ENVIRONMENT_PREFIX);
   mi_atomic_store_relaxed(&mi_option_is_read, environment != MI_OS_ENVIRONMENT_UNKNOWN);
   if (environment != MI_OS_ENVIRONMENT_WITH) return; // most processes: no search for each option
   // Two rounds: whether warnings are printed depends on options, too.

@@ -50,7 +50,7 @@ void mi_process_done(void) mi_attr_noexcept {
 // Unit tests bring their own operating system and start by hand.
 #if !defined(MI_UNIT_TEST)
 static void __attribute__((constructor)) mi_process_on_load(void) {
-  if (mi_os_environment_look("mimalloc_") != MI_OS_ENVIRONMENT_WITHOUT) {
+  if (mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {
     // Nothing to read and nothing to say: a program that never allocates is never set up (a third

@@ -3,6 +3,8 @@
 //
 //   MI_DEBUG   0 release; 1 cheap assertions; 2 more; 3 whole-structure walks.
 //   MI_TINY    small constants, so that every rare path runs in a short test.
+//   MI_PREFIX  what public names start with instead of `mi_` (mimalloc-prefix.h), and the
+//              environment variables instead of `MIMALLOC_`; in whatever case.
 //
 // Code elsewhere uses the constants below with plain `if`; it does not test these macros.
 #ifndef MI_BASE_CONFIG_H
@@ -18,6 +20,14 @@
 #define MI_IS_TINY 1
 #else
 #define MI_IS_TINY 0
+#endif
+
+#if defined(MI_PREFIX)
+#define MI_QUOTE_WORD(word) #word
+#define MI_QUOTE(macro) MI_QUOTE_WORD(macro)
+#define MI_ENVIRONMENT_PREFIX MI_QUOTE(MI_PREFIX)
+#else
+#define MI_ENVIRONMENT_PREFIX "mimalloc_"
 #endif
 
 #define MI_KIB ((size_t)1024)

@@ -9,7 +9,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -35,6 +34,10 @@ extern char __libc_single_threaded mi_attr_weak;
 #if !defined(MREMAP_DONTUNMAP)
 #define MREMAP_DONTUNMAP 4
 #endif
+
+// Of linux/futex.h, which musl-gcc does not find.
+#define MI_FUTEX_WAIT_PRIVATE 128
+#define MI_FUTEX_WAKE_PRIVATE 129
 
 #define MI_OS_FILE_MAX 256
 
@@ -353,12 +356,12 @@ MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
 
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
   const int saved_errno = errno;
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+  syscall(SYS_futex, word, MI_FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
   errno = saved_errno;
 }
 
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
   const int saved_errno = errno;
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  syscall(SYS_futex, word, MI_FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
   errno = saved_errno;
 }

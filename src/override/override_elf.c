@@ -28,7 +28,9 @@
 #undef reallocarray
 
 #define MI_ELF_EXPORT __attribute__((visibility("default"), used))
-#define MI_ELF_ALIAS(ours) __attribute__((alias(#ours), visibility("default"), used))
+// Two steps, so that a name that is itself a macro (MI_PREFIX) is spelled as what it stands for.
+#define MI_ELF_ALIAS_TO(ours) __attribute__((alias(#ours), visibility("default"), used))
+#define MI_ELF_ALIAS(ours) MI_ELF_ALIAS_TO(ours)
 
 // Headers of libc that a file before this one includes declare some names with attributes ours
 // lack.
