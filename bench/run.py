@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Compare this library with other allocators on this machine, and write a report.
 
 Every round runs each chosen workload once with each peer, in an order that rotates. The first round is a warm-up: it
@@ -15,6 +15,7 @@ run as fit, the most important peers first, and the report says what was left ou
 there is; raw results are on the disk already.
 """
 import argparse
+import math
 import pathlib
 import random
 import shlex
@@ -32,8 +33,11 @@ ROOT = BENCH.parent
 DOCS = ROOT / "docs" / "benchmarks.md"
 IMPORTANT = ["ours", "glibc", "jemalloc", "tcmalloc", "mimalloc3", "snmalloc"]
 QUICK_SECONDS = 290  # of five minutes, the rest is for the report
-SCALES = {"tiny": (0, 0.1), "quick": (256, 0.4), "full": (1024, 2.0)}  # (MiB of warm-up, a guess in seconds)
+SCALES = {"tiny": (0, 0.1), "quick": (256, 0.4), "full": (1024, 1.0)}  # (most MiB of warm-up, a guess in seconds)
+LONG_S = 12  # a guess for a workload that is long
 GIVE_UP_AFTER = 2  # failures of one workload with one peer
+SLOW_S, SLOW_TIMES = 5, 5  # a run that takes so long, and so many times what the fastest peer takes, is run once
+REPEATED = 0.2  # of all runs, at most: on a machine that is never quiet, repeating only takes time
 
 
 def fail(message):
@@ -63,33 +67,67 @@ class Session:
     def __init__(self, arguments, workloads, chosen, writer, shown):
         self.arguments, self.scale, self.writer, self.shown = arguments, arguments.scale, writer, shown
         self.workloads, self.peers = workloads, chosen
-        self.costs, self.failures, self.done_count = {}, {}, 0
+        self.costs, self.fastest, self.peaks, self.failures = {}, {}, {}, {}
+        self.done_count = self.repeated_count = 0
         self.began = time.monotonic()
         self.deadline = self.began + arguments.seconds if arguments.seconds else None
 
     def cost(self, workload, peer):
         """Seconds of one run with all around it, as far as we know."""
+        guess = SCALES[self.scale][1] + SCALES[self.scale][0] / 4096
         known = [self.costs[key] for key in ((workload.name, peer.name), workload.name) if key in self.costs]
-        return known[0] if known else SCALES[self.scale][1] + SCALES[self.scale][0] / 4096
+        return known[0] if known else LONG_S if self.is_long(workload) else guess
+
+    def warm_mib(self, workload):
+        """Twice what a run of it took with any peer so far: the same for all of a round but the first."""
+        most = SCALES[self.scale][0]
+        return min(most, 64 + 2 * self.peaks[workload.name] // 1024) if workload.name in self.peaks else most
+
+    def repeats(self):
+        """How often a run may be repeated that others disturb."""
+        return self.arguments.repeats if self.repeated_count <= REPEATED * self.done_count else 0
 
     def gives_up(self, workload, peer):
         return self.failures.get((workload.name, peer.name), 0) >= GIVE_UP_AFTER
 
+    def is_long(self, workload):
+        return workload.is_long and self.scale == "full"
+
+    def takes_part(self, workload, peer, number):
+        """Not if it fails, nor in every round if it is so long or slow that more of them would tell nothing new."""
+        if self.gives_up(workload, peer):
+            return False
+        if self.is_long(workload) and not 1 <= number <= catalog.LONG_ROUNDS:
+            return False
+        return number <= 1 or not self.is_slow(workload, peer)
+
+    def is_slow(self, workload, peer):
+        return self.cost(workload, peer) > max(SLOW_S, SLOW_TIMES * self.fastest.get(workload.name, math.inf))
+
+    def round_cost(self, number):
+        return sum(self.cost(workload, peer) for workload in self.workloads for peer in self.peers
+                   if self.takes_part(workload, peer, number))
+
     def run_one(self, workload, peer, kind, number, position, remaining):
         """One cell of one round, repeated while it is disturbed."""
-        if self.gives_up(workload, peer):
+        if not self.takes_part(workload, peer, number):
             return
         self.shown.update(f"{self.title(kind, number)}: {workload.name}, {peer.name}", remaining)
         since = time.monotonic()
-        runs = measure.attempts(workload, peer.variables(), self.scale, SCALES[self.scale][0], self.arguments.repeats)
+        repeats = self.repeats() if kind == raw.COUNTED else 0
+        runs = measure.attempts(workload, peer.variables(), self.scale, self.warm_mib(workload), repeats)
         for attempt, run in enumerate(runs):
             self.writer.row(run, kind=kind, round=number, position=position, attempt=attempt, workload=workload.name,
                             group=workload.group, peer=peer.name)
+            self.peaks[workload.name] = max(self.peaks.get(workload.name, 0), run.peak_kib or 0)
         self.done_count += 1
+        self.repeated_count += attempt
         if run.status != "ok":
             self.failures[workload.name, peer.name] = self.failures.get((workload.name, peer.name), 0) + 1
             self.shown.say(f"{workload.name} with {peer.name} failed: {run.reason}")
-        self.costs[workload.name, peer.name] = self.costs[workload.name] = time.monotonic() - since
+        cost = (time.monotonic() - since) / (attempt + 1)
+        self.costs[workload.name, peer.name] = self.costs[workload.name] = cost
+        self.fastest[workload.name] = min(cost, self.fastest.get(workload.name, cost))
 
     def title(self, kind, number):
         return "warm-up" if kind == raw.WARM_UP else f"round {number} of {self.arguments.rounds}"
@@ -104,15 +142,18 @@ class Session:
             for position, peer in enumerate(order):
                 rest = [(workload, left) for left in order[position:]]
                 rest += [(later, left) for later in self.workloads[index + 1:] for left in order]
-                whole = [(each, left) for each in self.workloads for left in self.peers]
-                remaining = sum(self.cost(*pair) for pair in rest if not self.gives_up(*pair)) + rounds_after * sum(
-                    self.cost(*pair) for pair in whole if not self.gives_up(*pair))
+                remaining = sum(self.cost(*pair) for pair in rest if self.takes_part(*pair, number))
+                if rounds_after:
+                    remaining += self.round_cost(number + 1) + (rounds_after - 1) * self.round_cost(number + 2)
                 self.run_one(workload, peer, kind, number, position, remaining)
 
     def shrink(self):
         """After a first look with one peer: keep the peers and rounds that fit, and say so."""
         left = self.deadline - time.monotonic()
-        cost = sum(self.cost(workload, self.peers[0]) for workload in self.workloads)
+        rounds = self.arguments.rounds
+        part = min(catalog.LONG_ROUNDS / rounds, 1)  # of its rounds that a long workload takes part in
+        cost = sum(self.cost(workload, self.peers[0]) * (part if self.is_long(workload) else 1)
+                   for workload in self.workloads)
         count, rounds = fit(cost, len(self.peers), self.arguments.rounds, left)
         kept = by_importance([peer.name for peer in self.peers])[:count]
         dropped = [peer.name for peer in self.peers if peer.name not in kept]
@@ -134,12 +175,23 @@ class Session:
                 self.shrink()
             for number in range(1, self.arguments.rounds + 1):
                 self.run_round(self.peers, raw.COUNTED, number, self.arguments.rounds - number)
+            self.note_slow()
             self.count_instructions()
         except OutOfTime as reason:
             self.note(f"The measurement ended early: {reason}.")
         except KeyboardInterrupt:
             self.note("The measurement was interrupted; this is what there was.")
         self.writer.comment("lasted", f"{time.monotonic() - self.began:.0f} s")
+
+    def note_slow(self):
+        long = [workload.name for workload in self.workloads if self.is_long(workload)]
+        if long and self.arguments.rounds > catalog.LONG_ROUNDS:
+            self.note(f"In {catalog.LONG_ROUNDS} rounds and without a warm-up, because a run is long: {', '.join(long)}.")
+        names = [f"{workload.name} with {peer.name}" for workload in self.workloads for peer in self.peers
+                 if self.is_slow(workload, peer)]
+        if names and self.arguments.rounds > 1:
+            self.note(f"In one round only, because a run took more than {SLOW_S} s and {SLOW_TIMES} times as long as "
+                      f"the fastest peer's: {', '.join(names)}.")
 
     def count_instructions(self):
         """Where no hardware counts them: those of the shortest way through malloc and free, by valgrind, once."""
@@ -163,6 +215,7 @@ def build(names):
                 ["cmake", "--build", "build/bench/cmake"]]
     if "ours" in names:
         commands += [["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release"]]
+    print("bench: building", flush=True)
     with open(log, "w") as output:
         for command in commands:
             print(f"bench: {' '.join(command)}", file=output, flush=True)
@@ -228,12 +281,12 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="small inputs, 3 rounds, five minutes")
-    add("--full", action="store_true", help="large inputs, 10 rounds, hours (this is the default)")
+    add("--full", action="store_true", help="large inputs, 5 rounds, an hour or two (this is the default)")
     add("--only", default="", metavar="NAMES", help="only these workloads, by name or beginning: larson,prodcons")
     add("--groups", default="", help=f"only these groups: {', '.join(catalog.GROUPS)}")
     add("--no-macro", action="store_true", help="without the real programs")
     add("--peers", default="", help="only these, or a library of your own as NAME=FILE")
-    add("--rounds", type=int, help="rounds that count: 10, with --quick 3")
+    add("--rounds", type=int, help="rounds that count: 5, with --quick 3")
     add("--scale", choices=catalog.SCALES, help="size of the inputs; full, with --quick quick")
     add("--seconds", type=int, help="do what fits into this time")
     add("--repeats", type=int, help="how often a disturbed run is repeated: 3, with --quick once")
@@ -249,7 +302,7 @@ def options():
         parser.error("--quick or --full?")
     quick = arguments.quick
     arguments.scale = arguments.scale or ("quick" if quick else "full")
-    arguments.rounds = arguments.rounds if arguments.rounds is not None else 3 if quick else 10
+    arguments.rounds = arguments.rounds if arguments.rounds is not None else 3 if quick else 5
     arguments.repeats = arguments.repeats if arguments.repeats is not None else 1 if quick else 3
     arguments.seconds = arguments.seconds or (QUICK_SECONDS if quick else None)
     arguments.instructions &= not arguments.seconds
@@ -278,8 +331,20 @@ def render(path, arguments):
         print(f"documents:   {DOCS.relative_to(ROOT)}, {DOCS.with_suffix('').relative_to(ROOT)}/")
 
 
-def interrupt(*_):
-    raise KeyboardInterrupt
+class Interrupts:
+    """SIGINT and SIGTERM as KeyboardInterrupt, once: make and timeout hand the same Ctrl-C on a second time, which
+    would hit while folders are removed. A later one counts again."""
+    GRACE_S = 2
+
+    def __init__(self):
+        self.last = -math.inf
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self)
+
+    def __call__(self, *_):
+        before, self.last = self.last, time.monotonic()
+        if self.last - before > self.GRACE_S:
+            raise KeyboardInterrupt
 
 
 def main():
@@ -295,7 +360,7 @@ def main():
             return render(arguments.render, arguments)
     except (OSError, ValueError) as error:
         fail(error)
-    signal.signal(signal.SIGTERM, interrupt)
+    Interrupts()
     broken = {} if arguments.no_build else build(names)
     good, missing_peers = usable(peers.parse(arguments.peers), broken)  # now their versions can be asked
     able, missing = ready(workloads, arguments.scale)
@@ -319,4 +384,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        fail("interrupted; what was measured is in build/bench/report or --output, and --render makes a report of it")

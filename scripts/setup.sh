@@ -90,6 +90,17 @@ need_test() {
   fi
 }
 
+# The crates need a cargo of 2025. That of Debian 12 is of 2022; beside it is a newer one, which builds its browsers.
+need_rust() {
+  minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
+  if [ "${minor:-0}" -lt 85 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release 2>/dev/null; then
+    soft="$soft cargo-web rustc-web"
+  else
+    need soft cargo cargo
+    need soft rustc rustc
+  fi
+}
+
 need_bench() {
   need_report hard
   need hard g++ g++
@@ -98,14 +109,14 @@ need_bench() {
   need_file soft libtcmalloc-minimal4 /usr/lib/*/libtcmalloc_minimal.so.4
   need_file soft libmimalloc2.0 /usr/lib/*/libmimalloc.so.2
   need_file soft libtbbmalloc2 /usr/lib/*/libtbbmalloc_proxy.so.2
-  need soft cargo cargo
-  need soft rustc rustc
+  need_rust
   # The crates link with lld. Rust's own distribution brings it, the Debian package does not.
   need_file soft lld "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/bin/gcc-ld/ld.lld /usr/bin/ld.lld
   need soft cmake cmake
   need soft git git
   # The real programs it runs with each of them.
-  need soft redis-tools redis-server redis-check-rdb
+  need soft redis-server redis-server
+  need soft redis-tools redis-benchmark
   need soft perl perl
   need soft nodejs node nodejs
   need soft clang clang
@@ -118,15 +129,13 @@ need_bench() {
   need soft lua5.4 lua5.4
   need soft ripgrep rg
   need soft nghttp2-client h2load
-  before=$soft
+  need soft curl curl
   need soft memcached memcached
-  [ "$soft" = "$before" ] || services="$services memcached"
-  before=$soft
   need soft nginx-light nginx /usr/sbin/nginx
-  [ "$soft" = "$before" ] || services="$services nginx"
-  before=$soft
   need_file soft postgresql /usr/lib/postgresql/*/bin/postgres
-  [ "$soft" = "$before" ] || services="$services postgresql"
+  for server in redis-server:redis-server memcached:memcached nginx-light:nginx postgresql:postgresql; do
+    case " $soft " in *" ${server%:*} "*) services="$services ${server#*:}" ;; esac
+  done
 }
 
 # cmocka for ARM, unpacked from the distribution's own packages with apt's state in our build folder.
@@ -168,14 +177,17 @@ done
 
 unique() { printf '%s\n' "$@" | awk '!seen[$0]++' | tr '\n' ' ' | sed 's/ $//'; }
 # shellcheck disable=SC2086  # lists of words
-hard=$(unique $hard) soft=$(unique $soft)
+hard=$(unique $hard) soft=$(unique $hard $soft)
+soft=${soft#"$hard"} soft=${soft# }
 [ -z "$hard$soft" ] && exit 0
 
 if ! have apt-get; then
   echo "setup: this machine has no apt-get; please install by hand: $hard $soft" >&2
 elif [ "$(id -u)" -ne 0 ]; then
-  echo "setup: missing: $(unique $hard $soft). To install, type:" >&2
-  echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends $(unique $hard $soft)" >&2
+  # Not a line for apt-get: it would start the servers.
+  [ -z "$hard" ] || echo "setup: missing: $hard" >&2
+  [ -z "$soft" ] || echo "setup: missing, what needs them is left out: $soft" >&2
+  echo "setup: to install them, type: sudo scripts/setup.sh $*" >&2
 else
   export DEBIAN_FRONTEND=noninteractive
   log=$(mktemp) policy=""
@@ -189,7 +201,7 @@ else
     printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
   fi
   install() { apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1; }
-  echo "setup: installing $(unique $hard $soft)"
+  echo "setup: installing $(unique $hard $soft) (minutes, if it is much)"
   apt-get update -qq >"$log" 2>&1 || echo "setup: apt-get update failed, going on with the lists there are" >&2
   # All at once is fastest; one by one finds the ones that cannot be had.
   # shellcheck disable=SC2086

@@ -229,6 +229,64 @@ def test_budget(python):
     assert done.stdout.strip() == "[(4, 2), (10, 3), (2, 3), (2, 1)]"
 
 
+COST = """
+import pathlib, types
+from suite import catalog
+slow, quick = (types.SimpleNamespace(name=name) for name in ("slow", "quick"))
+workload = types.SimpleNamespace(name="w", is_long=False)
+session = run.Session(types.SimpleNamespace(scale="full", seconds=None, repeats=3, rounds=5), [workload], [slow, quick],
+                      None, None)
+first = session.warm_mib(workload)
+session.peaks["w"] = 100 * 1024
+session.costs = {("w", "slow"): 6.0, ("w", "quick"): 1.0, "w": 1.0}
+session.fastest["w"] = 1.0
+print([first, session.warm_mib(workload)])
+print([[session.takes_part(workload, peer, number) for number in (0, 1, 2)] for peer in (slow, quick)])
+print(session.round_cost(1), session.round_cost(2))
+session.fastest["w"] = 2.0
+print(session.takes_part(workload, slow, 2))
+session.done_count, session.repeated_count = 10, 2
+print(session.repeats(), end=" ")
+session.repeated_count = 3
+print(session.repeats())
+workload.is_long = True
+print([session.takes_part(workload, quick, number) for number in (0, 1, 2, 3)])
+"""
+
+
+def test_what_takes_part(python):
+    """Slow peers run a workload once, and repeats end when they are many: else a full run takes days."""
+    code = f"import sys; sys.path.insert(0, {str(BENCH)!r}); import run\n{COST}"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[1024, 264]", "[[True, True, False], [True, True, True]]", "7.0 1.0", "True",
+                                        "3 0", "[False, True, True, False]"]
+
+
+def test_error_of_a_build():
+    old = "error: failed to parse lock file at: /x/Cargo.lock\n\nCaused by:\n" \
+          "  lock file version `4` was found, perhaps Cargo needs to be updated?\n"
+    assert "perhaps Cargo needs to be updated" in peers.error_in(old)
+    assert peers.error_in("error: could not compile `a`\n x.c:1: error: no\n") == "x.c:1: error: no"
+
+
+def test_setup_names_what_is_missing(tmp_path):
+    """On a machine with nothing, as somebody who may not install: what, and the line to type."""
+    for name in ("sh", "dirname", "awk", "tr", "sed", "grep"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name, text in (("id", "echo 1000"), ("apt-get", "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([str(tmp_path / "sh"), "scripts/setup.sh", "build", "bench"], cwd=ROOT, text=True,
+                          capture_output=True, env={"PATH": str(tmp_path)}, check=False)
+    *lists, line = done.stderr.strip().splitlines()[-3:]
+    assert done.returncode == 1 and line.endswith("type: sudo scripts/setup.sh build bench")
+    needed, left_out = (set(text.rpartition(": ")[2].split()) for text in lists)
+    assert {"cmake", "gcc", "python3"} <= needed and not needed & left_out
+    for workload in catalog.all_workloads():
+        for command, package in workload.needs if workload.kind == "macro" else ():
+            assert package in needed | left_out or command.startswith("/") or package in ("util-linux", "rustc"), package
+
+
 def measured(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
@@ -246,14 +304,20 @@ def test_command_line(python, micro, library, tmp_path):
     assert starts == ["glibc", "mine", "glibc"]  # the order rotates
     for path in tmp_path.iterdir():
         path.unlink()
-    going = subprocess.Popen([*base, "--rounds", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    going = subprocess.Popen([*base, "--rounds", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, "TMPDIR": str(scratch)})
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not any(len(measured(path)) > 20 for path in tmp_path.glob("*.csv")):
         time.sleep(0.2)
     going.send_signal(signal.SIGINT)
+    time.sleep(0.001)
+    going.send_signal(signal.SIGTERM)  # as make and timeout do: the same Ctrl-C once more
     output, errors = going.communicate(timeout=30)
     assert going.returncode == 0, errors
     assert "interrupted" in output and (tmp_path / "report.html").exists()
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -266,7 +330,7 @@ def test_micro_workload(workload, micro, library):
     assert ours.check == theirs.check and ours.ops and ours.ops == theirs.ops
 
 
-def test_nothing_is_left_behind(hold):
+def test_nothing_is_left_behind(hold, tmp_path):
     """Neither when the program ends, nor when the harness is killed: also what has a session of its own."""
     def running(tag):
         return subprocess.run(["pgrep", "-f", f"{hold} 1 {tag}"], capture_output=True, text=True, check=False).stdout
@@ -275,7 +339,7 @@ def test_nothing_is_left_behind(hold):
     assert run.status == "ok" and running(61000) == ""
     code = f"import sys; sys.path.insert(0, {str(BENCH)!r}); from suite import measure\n" \
            f"measure.run_command(['sh', '-c', 'setsid {hold} 1 62000 & wait'], measure.environment(), 60)"
-    harness = subprocess.Popen([sys.executable, "-c", code])
+    harness = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)})
     deadline = time.monotonic() + 20
     while not running(62000) and time.monotonic() < deadline:
         time.sleep(0.1)

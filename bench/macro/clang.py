@@ -9,7 +9,7 @@ import random
 from suite import catalog
 from suite.context import checksum
 
-FUNCTIONS = {"tiny": 2, "quick": 14, "full": 64}
+FUNCTIONS = {"tiny": 2, "quick": 14, "full": 24}
 
 
 def function(number, draw):

@@ -10,7 +10,7 @@ import random
 from suite import catalog
 from suite.context import checksum
 
-ROWS = {"tiny": 800, "quick": 3500, "full": 17000}
+ROWS = {"tiny": 800, "quick": 3500, "full": 6000}
 PROGRAM = """
 [.[] | {id, name, tags, at: .nest.at, text: (.text | ascii_upcase | split(" ") | map(select(length > 3)) | join("-"))}]
 | group_by(.tags[0])

@@ -7,7 +7,7 @@ between allocations, in the order of a list of all objects. One thread, almost e
 from suite import catalog
 from suite.context import checksum
 
-ROUNDS = {"tiny": 2, "quick": 8, "full": 30}
+ROUNDS = {"tiny": 2, "quick": 8, "full": 14}
 SCRIPT = r"""
 local seed = 1
 local function draw(n) seed = (seed * 1103515245 + 12345) % 2147483648 return (seed >> 8) % n end

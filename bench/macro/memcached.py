@@ -16,7 +16,7 @@ from suite.context import Failed, checksum, free_port, listens
 
 CONNECTIONS, BATCH = 8, 200
 REQUESTS = {"tiny": 400, "quick": 20000, "full": 20000}  # per connection
-TIMES = {"tiny": 1, "quick": 1, "full": 6}
+TIMES = {"tiny": 1, "quick": 1, "full": 2}
 
 
 def conversation(number, count):

@@ -11,7 +11,7 @@ import random
 from suite import catalog
 from suite.context import Failed, checksum, free_port, listens
 
-REQUESTS = {"tiny": 200, "quick": 4000, "full": 20000}
+REQUESTS = {"tiny": 200, "quick": 4000, "full": 8000}
 CONFIG = """
 daemon off; worker_processes 2; pid nginx.pid; error_log stderr crit; {user}
 events {{ worker_connections 256; }}

@@ -7,7 +7,7 @@ time, and freed in an order that has nothing to do with that of their allocation
 from suite import catalog
 from suite.context import checksum
 
-ROUNDS = {"tiny": 1, "quick": 5, "full": 18}
+ROUNDS = {"tiny": 1, "quick": 5, "full": 9}
 SCRIPT = r"""
 use strict; use warnings;
 my ($seed, $sum, @kept) = (1, 0);

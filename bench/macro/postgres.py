@@ -15,8 +15,8 @@ from suite import catalog
 from suite.context import Failed, checksum, environment, free_port
 
 BIN = max(glob.glob("/usr/lib/postgresql/*/bin"), default="/usr/lib/postgresql/bin")
-ROWS = {"tiny": 2000, "quick": 20000, "full": 40000}
-TRANSACTIONS = {"tiny": (1, 20), "quick": (5, 300), "full": (9, 800)}
+ROWS = {"tiny": 2000, "quick": 20000, "full": 30000}
+TRANSACTIONS = {"tiny": (1, 20), "quick": (5, 300), "full": (4, 350)}
 TABLES = """
 create table item as select i as id, i * 7919 % 60013 as key, i * 31 % 509 as grp,
   'name' || (i * 31337 % 99991) as name, repeat(chr(97 + i % 26), i * 13 % 120) as body

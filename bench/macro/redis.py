@@ -11,8 +11,8 @@ import random
 from suite import catalog
 from suite.context import checksum
 
-COMMANDS = {"tiny": 4000, "quick": 80000, "full": 500000}
-REQUESTS = {"tiny": 500, "quick": 12000, "full": 50000}
+COMMANDS = {"tiny": 4000, "quick": 80000, "full": 300000}
+REQUESTS = {"tiny": 500, "quick": 12000, "full": 25000}
 SOCKET = "socket"  # relative to the scratch folder: the whole path could be too long for an address
 DIGEST = """
 local keys = redis.call('keys', '*'); table.sort(keys); local out = ''

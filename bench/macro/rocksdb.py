@@ -12,7 +12,7 @@ import re
 from suite import catalog
 from suite.context import Failed, checksum
 
-KEYS = {"tiny": 3000, "quick": 20000, "full": 80000}
+KEYS = {"tiny": 3000, "quick": 20000, "full": 30000}
 
 
 def prepare(folder, scale):

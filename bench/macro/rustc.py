@@ -10,7 +10,7 @@ import re
 from suite import catalog
 from suite.context import checksum
 
-MODULES = {"tiny": 1, "quick": 3, "full": 12}
+MODULES = {"tiny": 1, "quick": 3, "full": 7}
 MODULE = r"""
 pub mod m@ {
     use std::collections::{BTreeMap, HashMap};

@@ -7,7 +7,7 @@ blobs are copied as they are. One thread.
 from suite import catalog
 from suite.context import checksum
 
-ROWS = {"tiny": 6000, "quick": 60000, "full": 250000}
+ROWS = {"tiny": 6000, "quick": 60000, "full": 90000}
 SCRIPT = """
 create table t(id integer primary key, name text, grp int, body blob);
 with recursive c(i) as (select 1 union all select i + 1 from c where i < {rows})

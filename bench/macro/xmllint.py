@@ -9,7 +9,7 @@ import random
 from suite import catalog
 from suite.context import checksum
 
-ITEMS = {"tiny": 3000, "quick": 30000, "full": 120000}
+ITEMS = {"tiny": 3000, "quick": 30000, "full": 64000}
 SEARCH = "sum(//item[name[contains(., 'a')]/@kind = 'k3']/value[@unit][. > 50]) + count(//part[not(@note)]/*)"
 
 

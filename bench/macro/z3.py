@@ -11,7 +11,7 @@ from suite.context import checksum
 
 SIZES = {"tiny": {"queens": [12], "holes": [6], "factors": [9], "swaps": [5]},
          "quick": {"queens": [18, 20], "holes": [7], "factors": [11, 13], "swaps": [6]},
-         "full": {"queens": [18, 20, 22, 26], "holes": [7, 7, 7], "factors": [13, 14], "swaps": [6]}}
+         "full": {"queens": [18, 22], "holes": [7], "factors": [13], "swaps": [6]}}
 
 
 def queens(size, draw):

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   static worker_t workers[BENCH_MAX_THREADS];
   for (size_t i = 0; i < threads; i++) {
     workers[i].random.state = 2018 + i;
-    workers[i].operations = bench_pick(args, 20000, 4000000, 16000000);
+    workers[i].operations = bench_pick(args, 20000, 4000000, 8000000);
     workers[i].slot_count = bench_pick(args, 1000, 30000, 65536);
   }
   bench_threads(threads, worker_run, workers, sizeof(worker_t));

@@ -192,7 +192,7 @@ static void step(body_t* bodies, size_t count, double time) {
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
   const size_t count = bench_pick(args, 1000, 10000, 20000);
-  const size_t steps = bench_pick(args, 2, 8, 20);
+  const size_t steps = bench_pick(args, 2, 8, 14);
   bench_random_t random = {1986};
   mallocs++;
   body_t* const bodies = bench_malloc(count * sizeof(body_t));

@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   }
   for (size_t i = 0; i < threads; i++) {
     workers[i].rounds = bench_pick(args, 100, 400, 1000);
-    workers[i].writes = bench_pick(args, 500, 20000, 40000);
+    workers[i].writes = bench_pick(args, 500, 20000, 20000);
   }
   bench_threads(threads, worker_run, workers, sizeof(worker_t));
   uint64_t check = 0;

@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   static worker_t workers[BENCH_MAX_THREADS];
   for (size_t i = 0; i < threads; i++) {
     workers[i].rounds = bench_pick(args, 100, 400, 1000);
-    workers[i].writes = bench_pick(args, 500, 120000, 240000);
+    workers[i].writes = bench_pick(args, 500, 120000, 120000);
   }
   bench_threads(threads, worker_run, workers, sizeof(worker_t));
   uint64_t check = 0;

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   if (args.rest != argc) bench_fail("there are no options of its own");
   const size_t mib = (size_t)1 << 20;
   const size_t size = bench_pick(args, 8 * mib, 1024 * mib, 1024 * mib);
-  const size_t count = bench_pick(args, 4, 4, 20);
+  const size_t count = bench_pick(args, 4, 4, 8);
   uint64_t check = 0;
   for (size_t i = 0; i < count; i++) {
     volatile unsigned char* const p = (volatile unsigned char*)calloc(size / 1024, 1024);

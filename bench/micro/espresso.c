@@ -429,7 +429,7 @@ static void verify(const cover_t* on, const cover_t* dont_care, const cover_t* r
 
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
-  const size_t functions = bench_pick(args, 1, 3, 15);
+  const size_t functions = bench_pick(args, 1, 3, 10);
   const size_t cubes = bench_pick(args, 20, 90, 90);
   bench_random_t random = {1984};
   uint64_t check = 0;

@@ -45,7 +45,7 @@ static void block_free(block_t block) {
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
   const size_t window = bench_pick(args, 2, 8, WINDOW_MAX);
-  const size_t replacements = bench_pick(args, 2, 100, 1600);
+  const size_t replacements = bench_pick(args, 2, 100, 700);
   block_t blocks[WINDOW_MAX];
   for (size_t i = 0; i < window; i++) blocks[i] = block_new();
   for (size_t k = 0; k < replacements; k++) {

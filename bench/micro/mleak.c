@@ -75,7 +75,7 @@ static void* thread_run(void* argument) {
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
   const size_t threads = args.threads > 0 ? args.threads : 2;
-  const size_t rounds = bench_pick(args, 20, 3000, 20000);
+  const size_t rounds = bench_pick(args, 20, 3000, 8000);
   static place_t places[BENCH_MAX_THREADS];
   for (size_t i = 0; i < threads; i++) places[i].random.state = 50 + i;
   size_t resident_half = 0;

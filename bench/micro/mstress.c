@@ -121,7 +121,7 @@ static void* worker_run(void* argument) {
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
   const size_t threads = args.threads > 0 ? args.threads : 8;
-  const size_t rounds = bench_pick(args, 3, 16, 80);
+  const size_t rounds = bench_pick(args, 3, 16, 50);
   static worker_t workers[BENCH_MAX_THREADS];
   worker_t owner = {.random = {77}};
   for (size_t i = 0; i < SHARED_COUNT; i++) atomic_init(&shared[i], object_new(&owner));

@@ -44,8 +44,8 @@ int main(int argc, char** argv) {
 
   static pairs_t pairs[BENCH_MAX_THREADS];
   const size_t thread_count = args.threads != 0 ? args.threads : 1;
-  const size_t count = size <= 1024 ? bench_pick(args, 200000, 20000000, 80000000)
-                                    : bench_pick(args, 50000, 5000000, 20000000);
+  const size_t count = size <= 1024 ? bench_pick(args, 200000, 20000000, 50000000)
+                                    : bench_pick(args, 50000, 2000000, 8000000);
   for (size_t i = 0; i < thread_count; i++) pairs[i] = (pairs_t){size, count, i, 0};
   bench_workers(thread_count, pairs_run, pairs, sizeof(pairs_t));
   uint64_t check = 0;

@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   }
   // Large blocks: as many as make 2 GiB, for writing them takes the time.
   const size_t most = bench_pick(args, 1 << 23, 1 << 29, (size_t)1 << 31) / work.size + 1;
-  work.count = bench_pick(args, 5000, 4000000, 20000000);
+  work.count = bench_pick(args, 5000, 4000000, 12000000);
   // With a short queue the threads mostly wait for each other.
   if (work.queue < 16 && args.scale != BENCH_TINY) work.count /= 32;
   if (work.count > most) work.count = most;

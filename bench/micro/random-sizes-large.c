@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   if (work.live == 0) bench_fail("--live must be at least 1");
   static large_t works[BENCH_MAX_THREADS];
   const size_t thread_count = args.threads != 0 ? args.threads : 1;
-  work.count = bench_pick(args, 1000, 200000, 1000000);
+  work.count = bench_pick(args, 1000, 200000, 600000);
   for (size_t i = 0; i < thread_count; i++) {
     works[i] = work;
     works[i].seed = i;

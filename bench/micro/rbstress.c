@@ -306,7 +306,7 @@ static cell_t* request_handle(bench_random_t* random, uint64_t* check) {
 
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
-  const size_t requests = bench_pick(args, 500, 40000, 180000);
+  const size_t requests = bench_pick(args, 500, 40000, 120000);
   const size_t session_count = bench_pick(args, 100, SESSIONS, SESSIONS);
   bench_random_t random = {5040};
   uint64_t check = 0;

@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < worker_count; i++) {
       worker_t* const worker = &workers[i];
       *worker = (worker_t){.random = {(uint64_t)d * 10000 + i}, .distribution = d, .index = i};
-      worker->loops = bench_pick(args, 10, 300, 2200);
+      worker->loops = bench_pick(args, 10, 300, 1200);
     }
     bench_threads(worker_count, worker_run, workers, sizeof(worker_t));
     for (size_t i = 0; i < worker_count; i++) {

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
   if (args.rest != argc) bench_fail("there are no options of its own");
 
-  const size_t count = bench_pick(args, 10, 400, 2000);
+  const size_t count = bench_pick(args, 10, 400, 1000);
   uint64_t check = 0;
   for (size_t i = 0; i < count; i++) {
     char* const child[] = {argv[0], (char[]){"--child"}, NULL};

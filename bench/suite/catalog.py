@@ -23,6 +23,7 @@ GROUPS = {
 }
 SCALES = ("tiny", "quick", "full")
 TIMEOUT_S = 120
+LONG_ROUNDS = 2  # of workloads that are long, at the full scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Workload:
     threads: int = 0  # 0: the program decides
     keeps_curve: bool = False  # resident memory over time goes into the raw results
     gib: float = 0.2  # what the full scale may take with a wasteful allocator
+    is_long: bool = False  # a run with full inputs takes 10 s and more: LONG_ROUNDS of them tell enough
     timeout: int = TIMEOUT_S
     kind = "micro"
 
@@ -63,6 +65,7 @@ class Program:
     run: object
     origin: str = "the distribution"
     keeps_curve: bool = False
+    is_long: bool = False
     source: str = ""  # filled in by all_workloads()
     kind = "macro"
 
@@ -167,11 +170,11 @@ MICRO_WORKLOADS = [
         ("prodcons-100", "the same through a queue of 100", "ours", "prodcons --size 64 --queue 100"),
         ("prodcons-10k", "the same through a queue of 10000", "ours", "prodcons --size 64 --queue 10000"),
         ("prodcons-1m", "the same through a queue of a million", "ours", "prodcons --size 64 --queue 1000000"),
-        ("bigheap", "a heap of gigabytes that shrinks again", "ours", "bigheap", {"keeps_curve": True, "gib": 14.0}),
+        ("bigheap", "a heap of gigabytes that shrinks again", "ours", "bigheap", {"keeps_curve": True, "gib": 14.0, "is_long": True}),
         ("burst", "a gigabyte of small blocks, most freed, then silence: what goes back, and when?", "ours", "burst",
-         {"keeps_curve": True, "gib": 2.0}),
+         {"keeps_curve": True, "gib": 2.0, "is_long": True}),
         ("burst-alive", "the same, but one thread goes on with a little work", "ours", "burst --alive",
-         {"keeps_curve": True, "gib": 2.0}),
+         {"keeps_curve": True, "gib": 2.0, "is_long": True}),
         ("latency", "single calls of malloc and free on two threads, each timed", "Masmano and others: TLSF, 2004"),
     ),
 ]

@@ -32,9 +32,9 @@ LOOKS = {
     "limit": ("#24292f", "#ffffff", "|"),
 }
 OTHERS = [("#117733", "#7ee787", "8"), ("#999933", "#dddd77", "H"), ("#cc6677", "#ffa0ab", "4")]
-STEPS = [(3, [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8]), (1, [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4]),
+STEPS = [(3, [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32]), (1, [0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4]),
          (0, [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2])]  # ticks for axes of so many doublings
-WIDEST = 8.0  # ratios beyond stand at the edge, with their number
+WIDEST = 8.0  # ratios beyond stand at the edge, with their number beside it
 PERCENTILES = [("ns_p50", "50 %"), ("ns_p99", "99 %"), ("ns_p99_9", "99.9 %"), ("ns_p99_99", "99.99 %"),
                ("ns_max", "worst")]
 
@@ -66,7 +66,7 @@ def finish(figure):
 
 
 def short(value, _=None):
-    return f"{value:.3g}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def add_legend(axes, columns=6):
@@ -74,6 +74,15 @@ def add_legend(axes, columns=6):
     if handles:
         axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1.005), ncols=columns, handletextpad=0.3,
                     columnspacing=1.2, borderaxespad=0.2)
+
+
+def show_ratios(axis, low, high):
+    """Round numbers on a logarithmic axis, more of them the narrower it is."""
+    span = math.log2(high / low)
+    steps = next((steps for narrow, steps in STEPS if span > narrow), STEPS[-1][1])
+    axis.set_major_locator(ticker.FixedLocator([step for step in steps if low <= step <= high]))
+    axis.set_major_formatter(short)
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def relative(results, group, metric, theme):
@@ -84,7 +93,7 @@ def relative(results, group, metric, theme):
         figure, axes = pyplot.subplots(figsize=(8.2, 0.9 + height * len(workloads)))
         axes.axvline(1, color=look(stats.OURS, theme)[0], linewidth=1.4, label=stats.OURS)
         axes.set_xscale("log", base=2)
-        seen = [1.0]
+        seen, beyond = [1.0], [[] for _ in workloads]
         for index, peer in enumerate(others):
             color, mark = look(peer, theme, results.peers)
             shift = (index - (len(others) - 1) / 2) * 0.72 / max(1, len(others))
@@ -98,26 +107,20 @@ def relative(results, group, metric, theme):
                 marks.append((at, row + shift))
                 spans.append((row + shift, low, high))
                 if at != ratio.value:
-                    axes.annotate(f"{short(ratio.value)}×", marks[-1], fontsize=6.5, va="center", color=color,
-                                  xytext=(5 if at > 1 else -5, 0), textcoords="offset points",
-                                  ha="left" if at > 1 else "right", annotation_clip=False)
+                    beyond[row].append(f"{peer} {short(ratio.value)}×")
             if marks:
                 axes.hlines(*zip(*spans), colors=color, linewidth=1)
                 axes.plot(*zip(*marks), mark, color=color, markersize=4.5, markeredgewidth=1, linestyle="", label=peer)
         for row, workload in enumerate(workloads):
-            failed = [peer for name, peer, _ in results.failures() if name == workload]
-            if failed:
-                axes.annotate(f"failed: {', '.join(failed)}", (1, row), xycoords=("axes fraction", "data"),
-                              fontsize=6.5, xytext=(18, 0), textcoords="offset points", va="center")
+            words = beyond[row] + [f"{peer} failed" for name, peer, _ in results.failures() if name == workload]
+            if words:
+                lines = [", ".join(words[at:at + 2]) for at in range(0, len(words), 2)]
+                axes.annotate("\n".join(lines), (1, row), xycoords=("axes fraction", "data"), fontsize=6.5,
+                              xytext=(5, 0), textcoords="offset points", va="center")
         for row in range(1, len(workloads)):
             axes.axhline(row - 0.5, color=THEMES[theme]["line"], linewidth=0.4, alpha=0.5)
         axes.set_xlim(min(seen) / 1.06, max(max(seen), 1.1) * 1.06)
-        span = math.log2(max(max(seen), 1.1) / min(seen))
-        steps = next(steps for narrow, steps in STEPS if span > narrow)
-        low, high = axes.get_xlim()
-        axes.xaxis.set_major_locator(ticker.FixedLocator([step for step in steps if low <= step <= high]))
-        axes.xaxis.set_major_formatter(short)
-        axes.xaxis.set_minor_locator(ticker.NullLocator())
+        show_ratios(axes.xaxis, *axes.get_xlim())
         axes.set_yticks(range(len(workloads)), workloads)
         axes.set_ylim(len(workloads) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
@@ -131,21 +134,40 @@ def overview(results, theme):
     """Each peer at its geometric means of time and peak memory over all workloads, relative to ours."""
     means = [{peer: rows[-1][1] for peer, rows in results.against(metric).items()} for metric in ("time", "memory")]
     with pyplot.rc_context(settings(theme, "overview")):
-        figure, axes = pyplot.subplots(figsize=(7, 4.2))
+        figure, axes = pyplot.subplots(figsize=(8.2, 4.6))
+        labels = []
         for peer in results.peers:
             x, y = (1.0, 1.0) if peer == stats.OURS else (means[0].get(peer, math.nan), means[1].get(peer, math.nan))
             if math.isfinite(x) and math.isfinite(y):
                 color, mark = look(peer, theme, results.peers)
                 axes.plot([x], [y], mark, color=color, markersize=8, linestyle="")
-                axes.annotate(f" {peer}", (x, y), color=color, xytext=(5, 0), textcoords="offset points", va="center")
+                labels.append(axes.annotate(f" {peer}", (x, y), color=color, xytext=(5, 0), textcoords="offset points",
+                                            va="center"))
         axes.axvline(1, color=THEMES[theme]["line"], linewidth=0.8)
         axes.axhline(1, color=THEMES[theme]["line"], linewidth=0.8)
-        for axis, name in ((axes.xaxis, "time"), (axes.yaxis, "peak memory")):
-            axis.set_major_formatter(short)
-            axis.set_label_text(f"{name} relative to ours, geometric mean")
-        axes.margins(x=0.22, y=0.15)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.margins(x=0.15, y=0.12)
+        for axis, name, limits in ((axes.xaxis, "time", axes.get_xlim()), (axes.yaxis, "peak memory", axes.get_ylim())):
+            show_ratios(axis, *limits)
+            axis.set_label_text(f"{name} relative to ours")
         axes.grid()
+        pull_apart(figure, labels)
         return finish(figure)
+
+
+def pull_apart(figure, labels):
+    """Move a label down by its height until it covers none of those above it."""
+    figure.draw_without_rendering()
+    boxes = []
+    for label in sorted(labels, key=lambda label: -label.get_window_extent().y0):
+        box = label.get_window_extent()
+        for other in sorted(boxes, key=lambda other: -other.y0):
+            if box.overlaps(other):
+                box = box.translated(0, other.y0 - box.y1 - 1)
+        down = (box.y0 - label.get_window_extent().y0) * 72 / figure.dpi
+        label.xyann = (label.xyann[0], label.xyann[1] + down)
+        boxes.append(box)
 
 
 def memory_curves(results, workload, theme):
@@ -181,6 +203,7 @@ def latency_curves(results, workload, theme):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g} µs" if value >= 1000 else f"{value:g} ns")
         axes.set_xticks(range(len(PERCENTILES)), [label for _, label in PERCENTILES])
+        axes.set_ylabel("time of one call")
         axes.set_xlabel(f"{workload}: this share of the calls takes at most")
         axes.grid()
         add_legend(axes)
@@ -191,7 +214,7 @@ def all_charts(results):
     """{name: (title, {theme: svg})}, in the order of the report."""
     plans = {}
     if len(results.peers) > 1 and stats.OURS in results.peers:
-        plans["overview"] = "Time and memory of all", lambda theme: overview(results, theme)
+        plans["overview"] = "Time and memory of all: geometric means, less is better", lambda theme: overview(results, theme)
         for group in results.groups:
             for metric in ("time", "memory"):
                 title = f"{group}: {stats.METRICS[metric].title} relative to ours"

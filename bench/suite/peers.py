@@ -63,6 +63,7 @@ class Crate:
     flags: str = "-O3"
     bundled: str = ""
     environment: dict = dataclasses.field(default_factory=dict)
+    patience: str = ""  # said when it is built, if that takes long
 
 
 PACKAGES = [
@@ -90,7 +91,7 @@ CRATE_PEERS = [
     Crate("tcmalloc", "tcmalloc", "libtcmalloc-sys",
           "Google's tcmalloc, caches per CPU, pages of 8 KiB; a child forked while threads allocate may hang",
           flags="-O3 -fno-omit-frame-pointer -fstack-protector",
-          environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
+          environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, patience=", which takes minutes, once"),
     Crate("hardened", "hardened", "hardened-malloc-sys",
           "GrapheneOS' hardened_malloc, default configuration: security first"),
     Crate("scudo", "scudo", "scudo-sys", "LLVM's hardened allocator, sources of about LLVM 14"),
@@ -257,6 +258,7 @@ def build_crate(crate, log):
         return ""
     if not shutil.which("cargo"):
         return "cargo is not installed: scripts/setup.sh bench"
+    print(f"bench: building {crate.name}" + crate.patience, flush=True)
     # What a shell has set for other programs must not change what is measured.
     kept = {key: value for key, value in os.environ.items()
             if key not in ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LD_PRELOAD")
@@ -283,13 +285,13 @@ def build_crate(crate, log):
 
 
 SUMS_UP = re.compile(r"could not compile|failed to run custom build command|error occurred in cc-rs|linking with|"
-                     r"collect2|ld returned|unrecognized command")
+                     r"collect2|ld returned|unrecognized command|failed to parse lock file")
 
 
 def error_in(text):
     """The line of a compiler's or cargo's output that says most: the first error, not what sums up errors."""
     lines = [re.sub(r"^(cargo:warning=|= note:)\s*", "", line.strip()) for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\berror\b|panicked at", line)]
+    errors = [line for line in lines if re.search(r"\berror\b|panicked at|needs to be updated", line)]
     telling = [line for line in errors if not SUMS_UP.search(line)]
     return (telling or errors[-1:] or lines[-1:] or ["it failed without a word"])[0][:300]
 

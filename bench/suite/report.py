@@ -180,6 +180,9 @@ def notes(results):
         found.append("One round: there are no intervals, and a tie is only what is within 1 %.")
     elif rounds < 6:
         found.append(f"{rounds} rounds: an interval is the range of the rounds, and holds for less than 95 %.")
+    missing = [key.partition(".")[2] for key in results.header if key.startswith("missing.")]
+    if missing:
+        found.append(f"Could not be had, for reasons named below: {', '.join(missing)}.")
     disturbed, runs = results.disturbed()
     if disturbed:
         found.append(f"{disturbed} of {runs} runs stayed disturbed by other processes.")
