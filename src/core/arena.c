@@ -53,6 +53,7 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
     mi_bitmap_set(arena->committed, index, count);
   }
   mi_huge_prepare(arena, index, count);
+  if (run->touched_count > 0) mi_purge_reuse(arena, index, run->touched_count);
   const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
   const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
   run->is_zero = (fresh == count);
@@ -239,6 +240,13 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
   const bool is_taken = mi_arena_take(arena, slice_index, slice_count, &run);
   *is_zero = run.is_zero;
   return is_taken;
+}
+
+MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_bitmap_set(arena->moved, slice_index, slice_count);
+  const size_t replaced = mi_bitmap_clear(arena->moved_first, slice_index, slice_count);
+  mi_bitmap_set(arena->moved_first, slice_index, 1);
+  mi_atomic_add_relaxed(&mi_state.moved_count, (size_t)1 - replaced);
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {

@@ -10,6 +10,7 @@ typedef struct mi_run_s {
   mi_arena_t* arena;
   size_t slice_index;
   size_t slice_count;
+  size_t touched_count; // in: slices that will be written to, from the first
   bool is_zero; // all of it reads as zero
   bool is_resident; // some of it has been touched, or populated by us
 } mi_run_t;
@@ -28,6 +29,16 @@ MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t 
 // Claim exactly the slices that follow a run, to grow a block in place.
 MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                    bool* is_zero);
+
+// The mapping of these slices was replaced by `mi_os_move`.
+MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
+// How many ranges may be moved and not yet renewed.
+#define MI_ARENA_MOVED_MAX 256
+
+static inline bool mi_arena_may_move(void) {
+  return mi_atomic_load_relaxed(&mi_state.moved_count) < MI_ARENA_MOVED_MAX;
+}
 
 // The arena that `p` lies in, or NULL.
 MI_INTERNAL mi_arena_t* mi_arena_of(const void* p);

@@ -14,7 +14,8 @@
 //     holds the block.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
-// which makes the arena the cache of recently freed runs. Larger ones, and all when no arena can be
+// which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
+// memory along (V5 of purge.c). Larger ones, and all when no arena can be
 // had, are mappings of their own. Growth in place takes the slices that follow; else the pages are
 // moved by mremap(2) with MREMAP_DONTUNMAP, so that nothing is copied. A moved range no longer
 // merges with its neighbours: it is marked and renewed when it is purged, and their number is
@@ -25,8 +26,6 @@
 
 #include "bitmap.h"
 #include "purge.h"
-
-#define MI_LARGE_MOVED_MAX 256
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
@@ -53,14 +52,15 @@ static uint8_t* mi_large_map(size_t size, size_t alignment, size_t described) {
   return p;
 }
 
-// A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped.
-static mi_page_t* mi_large_make(size_t size, size_t room, size_t alignment, size_t shift) {
+// A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped
+// and whose first `touched` bytes will be written to.
+static mi_page_t* mi_large_make(size_t size, size_t room, size_t alignment, size_t shift,
+                                size_t touched) {
   const size_t slice_count = mi_bits_divide_up(mi_bits_max(size, room), MI_SLICE_SIZE);
   const size_t described = shift / MI_SLICE_SIZE + 1;
   const size_t object_max = mi_arena_object_max();
   uint8_t* start = NULL;
-  mi_run_t run;
-  run.is_zero = true;
+  mi_run_t run = {.touched_count = touched / MI_SLICE_SIZE, .is_zero = true};
   mi_page_backing_t backing = MI_BACKING_ARENA;
   if (slice_count * MI_SLICE_SIZE <= object_max && alignment <= object_max &&
       mi_arena_claim(slice_count, alignment, &run)) {
@@ -89,10 +89,12 @@ static mi_page_t* mi_large_make(size_t size, size_t room, size_t alignment, size
 MI_INTERNAL void* mi_large_alloc_shifted(size_t size, size_t alignment, size_t shift,
                                          mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - shift) return NULL;
-  mi_page_t* page = mi_large_make(size + shift, 0, alignment, shift);
+  // What must be zero may never be touched at all: better clean.
+  const size_t touched = fill == MI_ZERO ? 0 : size + shift;
+  mi_page_t* page = mi_large_make(size + shift, 0, alignment, shift, touched);
   if (page == NULL) {
     mi_collect_all(MI_FORCE);
-    page = mi_large_make(size + shift, 0, alignment, shift);
+    page = mi_large_make(size + shift, 0, alignment, shift, touched);
   }
   if (page == NULL) return NULL;
   if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
@@ -105,7 +107,8 @@ MI_INTERNAL void* mi_large_alloc(size_t size, size_t alignment, mi_fill_t fill) 
 
 MI_INTERNAL void* mi_large_alloc_growing(size_t size, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - size / 8) return NULL;
-  mi_page_t* const page = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0);
+  const size_t touched = fill == MI_ZERO ? 0 : size;
+  mi_page_t* const page = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0, touched);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
   return page->start;
@@ -164,10 +167,10 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
-  if (mi_atomic_load_relaxed(&mi_state.moved_count) >= MI_LARGE_MOVED_MAX) return NULL;
+  if (!mi_arena_may_move()) return NULL;
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   // What grew once will grow again: room for an eighth more costs addresses only.
-  mi_page_t* const moved = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0);
+  mi_page_t* const moved = mi_large_make(size, size + size / 8, MI_SLICE_SIZE, 0, 0);
   if (moved == NULL) return NULL;
   const size_t bytes = page->block_size;
   if (mi_os_move(page->start, moved->start, bytes) != 0) {
@@ -177,12 +180,8 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, size_t size) {
   // A mapping of its own stays one; in an arena the moved range is one more until it is renewed.
   if (moved->backing == MI_BACKING_ARENA) {
     mi_arena_t* const arena = mi_arena_of(moved->start);
-    const size_t first = mi_arena_slice_of(arena, moved->start);
-    const size_t count = mi_bits_divide_up(bytes, MI_SLICE_SIZE);
-    mi_bitmap_set(arena->moved, first, count);
-    const size_t replaced = mi_bitmap_clear(arena->moved_first, first, count);
-    mi_bitmap_set(arena->moved_first, first, 1);
-    mi_atomic_add_relaxed(&mi_state.moved_count, (size_t)1 - replaced);
+    mi_arena_note_moved(arena, mi_arena_slice_of(arena, moved->start),
+                        mi_bits_divide_up(bytes, MI_SLICE_SIZE));
   }
   mi_large_free(page, page->start);
   return moved->start;

@@ -50,7 +50,7 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
 }
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
-  mi_run_t run;
+  mi_run_t run = {0};
   const size_t slice_count = mi_class_slices(size_class);
   if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
   if (run.is_resident && mi_theap_is_sparse_class(size_class) && run.arena->is_committed &&

@@ -15,6 +15,10 @@
 //     frees much and then sleeps holds no more than that, although nobody looks at the clock. What
 //     is beyond goes from the highest addresses down (with everything at once instead, blocks of 5
 //     to 25 MiB replaced at random take ten times as long).
+// V5  a large block that is claimed where slices are clean gets the memory that waits elsewhere:
+//     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
+//     the heap does not grow while it has room in the wrong places. Only pieces of at least
+//     MI_PURGE_MOVE_MIN slices: each is a mapping of its own until it is purged (large.c).
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, by the release of a page,
 // at thread exit); mi_collect(true) and malloc_trim; `purge_delay` 0. Reasons not to: `purge_delay`
@@ -27,6 +31,7 @@
 
 #define MI_PURGE_WAITING_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_PURGE_WAITING_PART 2
+#define MI_PURGE_MOVE_MIN ((size_t)4)
 
 static long mi_purge_delay_ms(void) {
   const long delay = mi_option_value(purge_delay);
@@ -49,7 +54,7 @@ MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t
 }
 
 // Give the contents of claimed slices back. Returns the bytes that were dirty.
-static size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
+static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
   int err = 0;
@@ -137,6 +142,28 @@ static bool mi_purge_waits(mi_arena_t* arena, size_t index) {
           (uint64_t)1 << index % MI_WORD_BITS) != 0;
 }
 
+// The highest run that waits below `*end`: at most `longest` slices that lie in one mapping.
+// Returns its start and puts its end into `*end`, which is 0 when there is none.
+static mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size_t longest) {
+  size_t top = *end;
+  while (top > 0 && !mi_purge_waits(arena, top - 1)) {
+    const size_t w = (top - 1) / MI_WORD_BITS;
+    const bool is_empty = (mi_atomic_load_relaxed(&arena->purge_young[w]) |
+                           mi_atomic_load_relaxed(&arena->purge_old[w])) == 0;
+    top = is_empty ? w * MI_WORD_BITS : top - 1;
+  }
+  *end = top;
+  if (top == 0) return 0;
+  size_t start = top - 1;
+  const bool is_moved = !mi_bitmap_is_all_clear(arena->moved, start, 1);
+  while (start > 0 && top - start < longest && mi_purge_waits(arena, start - 1) &&
+         mi_bitmap_is_all_clear(arena->moved_first, start, 1) &&
+         !mi_bitmap_is_all_clear(arena->moved, start - 1, 1) == is_moved) {
+    start--;
+  }
+  return start;
+}
+
 // Purge `excess` bytes that wait, from the highest addresses down: what is claimed next is taken at
 // the lowest. Returns what is left of the excess. Under the purge lock.
 static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
@@ -144,23 +171,56 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
   if (next != NULL) excess = mi_purge_from_top(next, excess);
   size_t bytes = 0;
   size_t end = arena->slice_count;
-  while (end > 0 && excess > 0) {
-    const size_t w = (end - 1) / MI_WORD_BITS;
-    if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0 &&
-        mi_atomic_load_relaxed(&arena->purge_old[w]) == 0) {
-      end = w * MI_WORD_BITS;
-      continue;
-    }
-    size_t start = end;
-    const int64_t wanted = excess / (int64_t)MI_SLICE_SIZE + 1;
-    while (start > 0 && (int64_t)(end - start) < wanted && mi_purge_waits(arena, start - 1))
-      start--;
-    if (start < end && mi_purge_try(arena, start, end - start, &bytes)) {
+  while (excess > 0) {
+    const size_t start = mi_purge_top_run(arena, &end, (size_t)excess / MI_SLICE_SIZE + 1);
+    if (end == 0) break;
+    if (mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
     }
-    end = start < end ? start : end - 1;
+    end = start;
   }
   return excess;
+}
+
+// The memory of a run that waits goes to clean slices at `to`, which the caller has claimed. False:
+// nothing happened.
+static bool mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
+  if (!mi_bitmap_try_claim(arena->free, index, count)) return false;
+  uint8_t* const start = arena->start;
+  const bool is_moved = mi_os_move(start + index * MI_SLICE_SIZE, start + to * MI_SLICE_SIZE,
+                                   count * MI_SLICE_SIZE) == 0;
+  mi_arena_note_moved(arena, to, count);
+  mi_bitmap_set(arena->dirty, to, count);
+  mi_count_add(&mi_state.count.committed, (int64_t)(count * MI_SLICE_SIZE));
+  // Where the memory was, all reads as zero now. A call that failed may have left a hole instead.
+  if (is_moved) mi_purge_forget(arena, index, count);
+  mi_purge_claimed(arena, is_moved ? index : to, count);
+  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+  return is_moved;
+}
+
+MI_INTERNAL mi_attr_cold void mi_purge_reuse(mi_arena_t* arena, size_t index, size_t count) {
+  if (mi_atomic_load_relaxed(&mi_state.purge_waiting) <= 0) return;
+  if (!arena->is_committed || arena->is_pinned) return;
+  const size_t end = index + count;
+  size_t top = arena->slice_count;
+  while (mi_arena_may_move()) {
+    while (index < end && !mi_bitmap_is_all_clear(arena->dirty, index, 1)) index++;
+    size_t room = 0;
+    while (index + room < end && mi_bitmap_is_all_clear(arena->dirty, index + room, 1)) room++;
+    if (room == 0) return;
+    const size_t start = mi_purge_top_run(arena, &top, room);
+    if (top == 0) return;
+    if (room < MI_PURGE_MOVE_MIN) {
+      index += room;
+      continue;
+    }
+    if (top - start >= MI_PURGE_MOVE_MIN) {
+      if (!mi_purge_move(arena, start, top - start, index)) return;
+      index += top - start;
+    }
+    top = start;
+  }
 }
 
 MI_INTERNAL void mi_purge_poll(void) {

@@ -10,6 +10,9 @@ MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t
 // Forgetting returns how many of them were remembered.
 MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
+// Move what waits in the arena to those of claimed slices that are clean and will be written to.
+MI_INTERNAL void mi_purge_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
 // Purge what is due. Reads the clock only when something waits. Never waits for another purger.
 MI_INTERNAL void mi_purge_poll(void);
 

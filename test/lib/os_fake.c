@@ -388,12 +388,14 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
   return is_failed ? ENOMEM : 0;
 }
 
-// The target takes over the advice of the source, as a moved mapping does.
+// The target takes over the advice of the source, as a moved mapping does. A source that lies in
+// two mappings is refused.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   pthread_mutex_lock(&lock);
   check_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
   check_range("move to what is not usable", to, size, OS_FAKE_COMMITTED);
-  const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || !os_fake.has_move;
+  const bool is_cut = ranges[range_find((uint8_t*)from)].end < (uint8_t*)from + size;
+  const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || !os_fake.has_move || is_cut;
   if (!is_failed) {
     real_discard(to, size);
     for (size_t i = 0; i < size; i += os_fake.page_size) {

@@ -211,6 +211,114 @@ UNIT_TEST(large_moves_are_bounded) {
   unit_check_empty();
 }
 
+// Two blocks that were written to and freed, each before one in use: [first][wall][second][wall].
+static uint8_t* make_waiting(void* wall[2]) {
+  uint8_t* const first = make_walled(LARGE, &wall[0]);
+  uint8_t* const second = make_walled(LARGE, &wall[1]);
+  check(second == first + 2 * LARGE && (uint8_t*)wall[1] == first + 3 * LARGE);
+  memset(first, 1, 4 * LARGE);
+  mi_free(first);
+  mi_free(second);
+  return first;
+}
+
+// If this fails, a program whose large blocks change their sizes grows although memory waits.
+UNIT_TEST_PAGE_SIZES(large_takes_what_waits_elsewhere) {
+  mi_free(mi_malloc(LARGE));
+  const size_t mappings = os_fake_mapping_count();
+  void* wall[2];
+  uint8_t* const first = make_waiting(wall);
+  uint8_t* const p = (uint8_t*)mi_malloc(3 * LARGE);
+  check(p == first + 4 * LARGE);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 2);
+  check_equal(os_fake_resident(p, 3 * LARGE), 2 * LARGE);
+  check_equal(os_fake_resident(first, 4 * LARGE), 2 * LARGE);
+  memset(p, 2, 3 * LARGE);
+  uint8_t* const zero = (uint8_t*)mi_zalloc(LARGE);
+  check(zero == first && unit_is_zero(zero, LARGE));
+  void* const other = mi_malloc(LARGE);
+  void* const behind = mi_malloc(LARGE);
+  mi_free(p);
+  // It lies in three mappings now, and all of them move on.
+  uint8_t* const q = (uint8_t*)mi_malloc(4 * LARGE);
+  check(q == (uint8_t*)behind + LARGE);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 5);
+  check_equal(os_fake_resident(q, 4 * LARGE), 3 * LARGE);
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 3);
+  memset(q, 3, 4 * LARGE);
+  check_equal(*(uint8_t*)wall[0], 1);
+  check_equal(*((uint8_t*)wall[1] + LARGE - 1), 1);
+  void* const blocks[] = {zero, other, q, behind, wall[0], wall[1]};
+  for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) mi_free(blocks[i]);
+  mi_purge_everything();
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
+  check_equal(os_fake_resident(first, 12 * LARGE), 0);
+  check_equal(os_fake_mapping_count(), mappings);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, calloc of a table that stays nearly empty is as large as the table.
+UNIT_TEST_PAGE_SIZES(large_zero_memory_takes_nothing) {
+  void* wall[2];
+  uint8_t* const first = make_waiting(wall);
+  uint8_t* const p = (uint8_t*)mi_zalloc(3 * LARGE);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 0);
+  check_equal(os_fake_resident(p, 3 * LARGE), 0);
+  check_equal(os_fake_resident(first, 4 * LARGE), 4 * LARGE);
+  mi_free(p);
+  mi_free(wall[0]);
+  mi_free(wall[1]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a large block has a hole, or memory is lost, where the system cannot move.
+UNIT_TEST_PAGE_SIZES(large_takes_nothing_where_moves_fail) {
+  for (size_t fail_at = 0; fail_at <= 2; fail_at++) {
+    os_fake.has_move = fail_at != 0;
+    os_fake.fail_at[OS_FAKE_MOVE] = fail_at;
+    const size_t calls = os_fake_calls(OS_FAKE_MOVE);
+    void* wall[2];
+    uint8_t* const first = make_waiting(wall);
+    uint8_t* const p = (uint8_t*)mi_malloc(3 * LARGE);
+    const size_t moved = fail_at == 2 ? LARGE : 0;
+    check_equal(os_fake_calls(OS_FAKE_MOVE) - calls, fail_at == 2 ? 2 : 1);
+    check_equal(os_fake_resident(p, 3 * LARGE), moved);
+    check_equal(os_fake_resident(first, 4 * LARGE), 4 * LARGE - moved);
+    check(unit_is_zero(p + moved, 3 * LARGE - moved));
+    memset(p, 2, 3 * LARGE);
+    mi_free(p);
+    mi_free(wall[0]);
+    mi_free(wall[1]);
+    mi_purge_everything();
+    check_equal(os_fake_resident(first, 12 * LARGE), 0);
+    check_equal(mi_state.purge_waiting, 0);
+    os_fake.fail_at[OS_FAKE_MOVE] = 0;
+  }
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, taking what waits uses up the mappings a process may have.
+UNIT_TEST(large_takes_a_bounded_number_of_pieces) {
+  enum { COUNT = MOVED_MAX + 100 };
+  static void* freed[COUNT];
+  static void* kept[2 * COUNT];
+  for (size_t i = 0; i < COUNT; i++) {
+    freed[i] = mi_malloc(MI_CLASS_MAX + 1);
+    kept[i] = mi_malloc(MI_CLASS_MAX + 1);
+  }
+  for (size_t i = 0; i < COUNT; i++) mi_free(freed[i]);
+  for (size_t i = 0; i < COUNT / 2; i++) kept[COUNT + i] = mi_malloc(2 * LARGE);
+  const size_t calls = os_fake_calls(OS_FAKE_MOVE);
+  check(calls <= MOVED_MAX && (MI_IS_TINY || calls == MOVED_MAX));  // tiny arenas hold few blocks
+  for (size_t i = 0; i < COUNT + COUNT / 2; i++) mi_free(kept[i]);
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
+  unit_check_empty();
+}
+
 // If this fails, blocks above the size of an arena cannot be had or stay mapped.
 UNIT_TEST_PAGE_SIZES(large_direct_mappings) {
   unit_option(arena_max_object_size, 4 * MI_MIB / MI_KIB);
@@ -342,6 +450,10 @@ int main(void) {
       cmocka_unit_test(large_moved_ranges_are_renewed),
       cmocka_unit_test(large_moves_again_after_renewal),
       cmocka_unit_test(large_moves_are_bounded),
+      cmocka_unit_test(large_takes_what_waits_elsewhere),
+      cmocka_unit_test(large_zero_memory_takes_nothing),
+      cmocka_unit_test(large_takes_nothing_where_moves_fail),
+      cmocka_unit_test(large_takes_a_bounded_number_of_pieces),
       cmocka_unit_test(large_direct_mappings),
       cmocka_unit_test(large_alignment_up_to_a_gigabyte),
       cmocka_unit_test(large_shifted_results),
