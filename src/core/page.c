@@ -40,6 +40,7 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
   mi_atomic_store_relaxed(&page->has_interior, false);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
+  page->is_lean = false;
   page->next = page->prev = NULL;
   for (size_t i = 1; i < interior_count; i++) {
     mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
@@ -49,15 +50,24 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
   return page;
 }
 
+// What others left in the run goes back where it counts, unless it is the first OS page at most.
+static void mi_page_clean_run(const mi_theap_t* theap, size_t size_class, mi_run_t* run) {
+  uint8_t* const start = mi_run_start(run);
+  if (!run->is_zero && run->slice_count == 1 && mi_pagemap_slice(start)->is_lean) {
+    run->is_resident = false;
+  } else if (run->is_resident && mi_theap_is_sparse_class(theap, size_class) &&
+             run->arena->is_committed && !run->arena->is_pinned &&
+             mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) == 0) {
+    run->is_resident = false;
+    run->is_zero = true;
+  }
+}
+
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   mi_run_t run = {0};
   const size_t slice_count = mi_class_slices(size_class);
   if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
-  if (run.is_resident && mi_theap_is_sparse_class(size_class) && run.arena->is_committed &&
-      !run.arena->is_pinned && mi_os_purge(mi_run_start(&run), slice_count * MI_SLICE_SIZE) == 0) {
-    run.is_resident = false;
-    run.is_zero = true;
-  }
+  mi_page_clean_run(theap, size_class, &run);
   const size_t block_size = mi_class_size(size_class);
   const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
   const size_t described = mi_page_described(slice_count, block_count);
@@ -90,6 +100,8 @@ MI_INTERNAL void mi_page_release(mi_page_t* page) {
   for (size_t i = 1; i < described; i++) {
     mi_atomic_store_relaxed(&mi_pagemap_slice(start + i * MI_SLICE_SIZE)->owner, MI_OWNER_NONE);
   }
+  page->is_lean = slice_count == 1 && !page->is_resident &&
+                  mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_atomic_store_relaxed(&page->thread_free, 0);
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
   mi_count_add(&mi_state.count.pages, -1);

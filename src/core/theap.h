@@ -47,10 +47,14 @@ static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size
          mi_theap_is_crowd();
 }
 
-// There, hundreds of threads have a page of each small class and use little of it: what others left
-// in the rest of it goes back.
-static inline bool mi_theap_is_sparse_class(size_t size_class) {
-  return size_class < mi_class_of(MI_SHARED_SIZE_MIN) && mi_theap_is_crowd();
+// The first page of a class of small blocks may never use much of its slices. While the heap has
+// less than a slice for each class and thread, what others left in them counts.
+static inline bool mi_theap_is_sparse_class(const mi_theap_t* theap, size_t size_class) {
+  const int64_t threads = mi_atomic_load_relaxed(&mi_state.count.threads);
+  const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
+  return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
+         mi_theap_current(theap, size_class) == NULL &&
+         mi_atomic_load_relaxed(&mi_state.count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 
 // Prepare a zeroed theap for use by the calling thread.

@@ -112,7 +112,7 @@ struct mi_page_s {
   uint8_t backing; // (const) mi_page_backing_t
   bool is_idle; // empty, kept in its queue within the theap's budget
   bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
-  uint8_t unused[1];
+  bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, as above)
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");

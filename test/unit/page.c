@@ -78,6 +78,7 @@ UNIT_TEST(page_carves_in_bounded_steps) {
 // If this fails, calloc hands out what an earlier owner of the memory left there.
 UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   const size_t c = mi_class_of(200);
+  mi_free(mi_malloc(200));  // the first page of a class starts on clean memory
   mi_page_t* page = unit_make_page(c, 0, blocks);
   memset(page->start, 1, MI_SLICE_SIZE);
   page->local_free = NULL;
@@ -92,6 +93,53 @@ UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   page = mi_page_make(unit_theap(), c);
   unit_theap()->page_count--;
   check(page->is_zero);  // the system has cleared it
+  drop(page);
+}
+
+// If this fails, small heaps hold what large blocks once used in pages of which they use a few KiB.
+UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t c = mi_class_of(100);
+  const size_t size = mi_class_slices(c) * MI_SLICE_SIZE;
+  if (size <= os_fake.page_size) return;
+  drop(unit_make_page(c, 0, blocks));
+  const size_t purges = os_fake.count[OS_FAKE_PURGE];
+  // What the page before has used goes back.
+  mi_page_t* page = mi_page_make(theap, c);
+  theap->page_count--;
+  check_equal(os_fake_resident(page->start, size), 0);
+  check(page->is_zero && !page->is_resident);
+  check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
+  // Not worth a system call, if that was little.
+  check(mi_page_carve(page) != NULL);
+  drop(page);
+  page = mi_page_make(theap, c);
+  theap->page_count--;
+  check(!page->is_zero && !page->is_resident);
+  check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
+  while (mi_page_carve(page) != NULL) {
+  }
+  drop(page);
+  // A class that fills its first page may fill the next.
+  check(mi_malloc(100) != NULL);
+  drop(unit_make_page(c, 0, blocks));
+  const size_t later = os_fake.count[OS_FAKE_PURGE];
+  page = mi_page_make(theap, c);
+  theap->page_count--;
+  check(page->is_resident && os_fake_resident(page->start, size) > os_fake.page_size);
+  check_equal(os_fake.count[OS_FAKE_PURGE], later);
+  drop(page);
+  // In a heap that is large for its threads, what may lie there is a small part.
+  mi_collect_all(MI_FORCE);
+  drop(unit_make_page(c, 0, blocks));
+  const size_t last = os_fake.count[OS_FAKE_PURGE];
+  const int64_t more = (int64_t)(2 * MI_CLASS_COUNT * MI_SLICE_SIZE);
+  mi_count_add(&mi_state.count.committed, more);
+  page = mi_page_make(theap, c);
+  theap->page_count--;
+  mi_count_add(&mi_state.count.committed, -more);
+  check(page->is_resident);
+  check_equal(os_fake.count[OS_FAKE_PURGE], last);
   drop(page);
 }
 
@@ -224,6 +272,7 @@ int main(void) {
       cmocka_unit_test(page_carves_every_block_once),
       cmocka_unit_test(page_carves_in_bounded_steps),
       cmocka_unit_test(page_knows_that_reused_memory_is_dirty),
+      cmocka_unit_test(page_first_of_a_class_starts_lean),
       cmocka_unit_test(page_release_clears_all_descriptors),
       cmocka_unit_test(page_collects_what_others_freed),
       cmocka_unit_test(page_collect_stops_at_a_corrupt_link),
