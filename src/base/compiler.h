@@ -41,6 +41,9 @@
 // index, which an instruction can hold, instead of a sum computed beforehand.
 #define mi_hide(x) __asm__("" : "+r"(x))
 
+// A fast path starts a cache line: where it happens to lie decides 3 to 5 % of a malloc and free.
+#define MI_FAST mi_attr_aligned(64)
+
 // A slow half of a fast path: never inlined, placed away from hot code.
 #define MI_SLOW MI_INTERNAL mi_attr_noinline
 

@@ -52,7 +52,7 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   return block;
 }
 
-mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
+MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
   mi_theap_t* const theap = mi_theap_self();
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_alloc_medium(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];

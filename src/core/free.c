@@ -80,7 +80,7 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
   return (mi_page_t*)((uintptr_t)(*map)->none + *distance);
 }
 
-mi_decl_export void mi_free(void* p) mi_attr_noexcept {
+MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);
