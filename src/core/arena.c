@@ -211,8 +211,10 @@ MI_INTERNAL bool mi_arena_reserve(size_t size) {
   return is_done;
 }
 
-MI_INTERNAL bool mi_arena_claim(size_t slice_count, size_t alignment, mi_run_t* run) {
+MI_INTERNAL bool mi_arena_claim_to_touch(size_t slice_count, size_t alignment, size_t touched_count,
+                                         mi_run_t* run) {
   mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
+  run->touched_count = touched_count;
   // Room for the alignment; an arena starts at a chunk.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   size_t seen = 0;

@@ -10,7 +10,7 @@ typedef struct mi_run_s {
   mi_arena_t* arena;
   size_t slice_index;
   size_t slice_count;
-  size_t touched_count; // in: slices that will be written to, from the first
+  size_t touched_count; // slices that the caller said it will write to, from the first
   bool is_zero; // all of it reads as zero
   bool is_resident; // some of it has been touched, or populated by us
 } mi_run_t;
@@ -20,8 +20,14 @@ static inline uint8_t* mi_run_start(const mi_run_t* run) {
 }
 
 // Claim a run whose address is a multiple of `alignment` bytes (a power of two, at least a slice),
-// readable and writable. Grows the arenas when it must. False when out of memory.
-MI_INTERNAL bool mi_arena_claim(size_t slice_count, size_t alignment, mi_run_t* run);
+// readable and writable. Grows the arenas when it must. False when out of memory. The first
+// `touched_count` slices will be written to: memory that waits elsewhere may be moved there.
+MI_INTERNAL bool mi_arena_claim_to_touch(size_t slice_count, size_t alignment, size_t touched_count,
+                                         mi_run_t* run);
+
+static inline bool mi_arena_claim(size_t slice_count, size_t alignment, mi_run_t* run) {
+  return mi_arena_claim_to_touch(slice_count, alignment, 0, run);
+}
 
 // Give slices back. The caller has cleared their descriptors (M3 of pagemap.h).
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);

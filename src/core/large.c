@@ -60,10 +60,10 @@ static mi_page_t* mi_large_make(size_t size, size_t room, size_t alignment, size
   const size_t described = shift / MI_SLICE_SIZE + 1;
   const size_t object_max = mi_arena_object_max();
   uint8_t* start = NULL;
-  mi_run_t run = {.touched_count = touched / MI_SLICE_SIZE, .is_zero = true};
+  mi_run_t run = {.is_zero = true};
   mi_page_backing_t backing = MI_BACKING_ARENA;
   if (slice_count * MI_SLICE_SIZE <= object_max && alignment <= object_max &&
-      mi_arena_claim(slice_count, alignment, &run)) {
+      mi_arena_claim_to_touch(slice_count, alignment, touched / MI_SLICE_SIZE, &run)) {
     start = mi_run_start(&run);
   } else {
     backing = MI_BACKING_DIRECT;
