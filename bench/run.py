@@ -127,7 +127,8 @@ class Session:
             self.shown.say(f"{workload.name} with {peer.name} failed: {run.reason}")
         cost = (time.monotonic() - since) / (attempt + 1)
         self.costs[workload.name, peer.name] = self.costs[workload.name] = cost
-        self.fastest[workload.name] = min(cost, self.fastest.get(workload.name, cost))
+        if run.status == "ok":
+            self.fastest[workload.name] = min(cost, self.fastest.get(workload.name, cost))
 
     def title(self, kind, number):
         return "warm-up" if kind == raw.WARM_UP else f"round {number} of {self.arguments.rounds}"
@@ -188,7 +189,7 @@ class Session:
         if long and self.arguments.rounds > catalog.LONG_ROUNDS:
             self.note(f"In {catalog.LONG_ROUNDS} rounds and without a warm-up, because a run is long: {', '.join(long)}.")
         names = [f"{workload.name} with {peer.name}" for workload in self.workloads for peer in self.peers
-                 if self.is_slow(workload, peer)]
+                 if self.is_slow(workload, peer) and not self.gives_up(workload, peer)]
         if names and self.arguments.rounds > 1:
             self.note(f"In one round only, because a run took more than {SLOW_S} s and {SLOW_TIMES} times as long as "
                       f"the fastest peer's: {', '.join(names)}.")
@@ -281,7 +282,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="small inputs, 3 rounds, five minutes")
-    add("--full", action="store_true", help="large inputs, 5 rounds, an hour or two (this is the default)")
+    add("--full", action="store_true", help="large inputs, 5 rounds, up to two hours (this is the default)")
     add("--only", default="", metavar="NAMES", help="only these workloads, by name or beginning: larson,prodcons")
     add("--groups", default="", help=f"only these groups: {', '.join(catalog.GROUPS)}")
     add("--no-macro", action="store_true", help="without the real programs")

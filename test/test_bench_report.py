@@ -23,6 +23,7 @@ SYNTHETIC = {
     ("paired", "threads"): {"ours": [x * 1.05 for x in NOISE], "glibc": NOISE, "other": [9.0] * 5},
     ("crash", "server"): {"ours": [1.0] * 5, "glibc": [2.0] * 5, "other": None},
     ("wrong", "server"): {"ours": [1.0] * 5, "glibc": [1.0] * 5, "other": [0.1] * 5},
+    ("far", "server"): {"ours": [1.0] * 5, "glibc": [1.0] * 5, "other": [10.0] * 5},
     ("latency", "server"): {"ours": [1.0] * 5, "glibc": [1.0] * 5, "other": [1.0] * 5},
 }
 
@@ -70,7 +71,7 @@ def test_ties_and_envelope(python, synthetic):
         for metric in stats.METRICS]))""")
     expected = {"behind": ("glibc", 1.1, "behind"), "ahead": ("other", 0.5, "ahead"), "near": ("glibc", 1.005, "tie"),
                 "noisy": ("glibc", 1.0, "tie"), "paired": ("glibc", 1.05, "behind"), "crash": ("glibc", 0.5, "ahead"),
-                "wrong": ("glibc", 1.0, "tie"), "latency": ("glibc", 1.0, "tie")}
+                "wrong": ("glibc", 1.0, "tie"), "far": ("glibc", 1.0, "tie"), "latency": ("glibc", 1.0, "tie")}
     for of_metric in rows:
         assert {name: (peer, verdict) for name, peer, _, verdict in of_metric} == {
             name: (peer, verdict) for name, (peer, _, verdict) in expected.items()}
@@ -121,6 +122,9 @@ def test_report(python, synthetic, tmp_path):
         assert text in page, text
     pictures = re.findall(r"<svg.*?</svg>", page, re.S)
     assert len(pictures) == 2 * (1 + 3 * 2 + 1 + 1)  # overview, groups, a curve, latencies: light and dark
+    assert len(re.findall(r'role="img" aria-label="[^"]+"><svg', page)) == len(pictures)
+    assert "other 10×" in page and "other failed" in page  # beside the chart: beyond its edge, no mark at all
+    assert "Could not be had, for reasons named below: nginx." in page
     for picture in pictures:
         assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
 
@@ -144,3 +148,16 @@ print(json.dumps(len(pictures)))"""
     code = code.replace("print(", "#") + "\n"
     with pytest.raises(AssertionError, match="needs the lines"):
         evaluate(python, synthetic, code)
+
+
+def test_labels_are_pulled_apart(python, synthetic):
+    """Of peers that are alike: each name can be read."""
+    boxes = evaluate(python, synthetic, """from matplotlib import pyplot
+from suite import charts
+figure, axes = pyplot.subplots()
+labels = [axes.annotate(name, (0.5, 0.5 + at), xytext=(5, 0), textcoords="offset points", va="center")
+          for name, at in (("one", 0), ("two", 0), ("three", 0.001), ("four", 0.02))]
+charts.pull_apart(figure, labels)
+print(json.dumps([label.get_window_extent().extents.tolist() for label in labels]))""")
+    heights = sorted((bottom, top) for _, bottom, _, top in boxes)
+    assert all(top <= bottom for (_, top), (bottom, _) in zip(heights, heights[1:]))
