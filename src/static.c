@@ -44,6 +44,7 @@
 #include "api/output.c"
 #include "api/options.c"
 #include "api/stats.c"
+#include "api/stats_get.c"
 #include "api/process.c"
 #include "api/api_malloc.c"
 #include "api/api_posix.c"

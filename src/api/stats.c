@@ -9,7 +9,7 @@
 // S1  lines have at most 255 bytes: a label of 12 columns, then amounts of 12 columns, in the
 //     order of the heading.
 // S2  a figure nobody counts is left blank, never shown as 0. Deliberately absent: the structure
-//     and JSON forms.
+//     and JSON forms (stats_get.c).
 #include "api.h"
 
 // One amount as text: bytes in binary units, counts in decimal ones.

@@ -48,6 +48,7 @@ MI_INTERNAL void mi_thread_enter(void);
 // while they change).
 typedef struct mi_usage_s {
   size_t in_use, in_use_blocks, in_pages, large, large_blocks;
+  size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
 } mi_usage_t;
 MI_INTERNAL void mi_usage_measure(mi_usage_t* usage);
 

@@ -70,10 +70,14 @@ static size_t mi_usage_list_length(const mi_theap_t* theap, size_t c) {
 }
 
 static void mi_usage_add_page(mi_usage_t* usage, const mi_page_t* page) {
+  const size_t c = page->size_class;
+  if (c >= MI_CLASS_COUNT) return; // a single block by now
   const size_t used = page->count.used - (page->place == MI_PLACE_CURRENT ? 1 : 0);
   usage->in_use_blocks += used;
   usage->in_use += used * page->block_size;
   usage->in_pages += mi_page_capacity(page) * page->block_size;
+  usage->class_blocks[c] += used;
+  usage->class_pages[c]++;
 }
 
 MI_INTERNAL void mi_usage_measure(mi_usage_t* usage) {
@@ -96,5 +100,6 @@ MI_INTERNAL void mi_usage_measure(mi_usage_t* usage) {
     const size_t listed = mi_usage_list_length(theap, c);
     usage->in_use_blocks -= listed;
     usage->in_use -= listed * mi_class_size(c);
+    usage->class_blocks[c] -= listed;
   }
 }

@@ -4,6 +4,8 @@
 // from our header.
 #include "test_api.h"
 
+#include <mimalloc-stats.h>
+
 // If this fails, programs that were compiled with an older header read the wrong fields.
 static void abi_structures_have_their_layout(void** state) {
   (void)state;
@@ -18,6 +20,12 @@ static void abi_structures_have_their_layout(void** state) {
   assert_int_equal(sizeof(mi_subproc_id_t), sizeof(void*)); // passed by value in a register
   assert_int_equal(sizeof(mi_arena_id_t), sizeof(void*));
   assert_int_equal(sizeof(mi_option_t), sizeof(int));
+  assert_int_equal(MI_STAT_VERSION, 5);
+  assert_int_equal(sizeof(mi_stats_t), 4368);
+  assert_int_equal(offsetof(mi_stats_t, pages), 16);
+  assert_int_equal(offsetof(mi_stats_t, heaps_delete_wait), 536);
+  assert_int_equal(offsetof(mi_stats_t, malloc_bins), 672);
+  assert_int_equal(MI_CBIN_COUNT, 6);
 }
 
 // If this fails, callbacks of programs are called with the wrong arguments. The compiler says so.

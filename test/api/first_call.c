@@ -8,6 +8,7 @@
 #include "spawn.h"
 #include "test_api.h"
 
+#include <mimalloc-stats.h>
 #include <unistd.h>
 
 static size_t sink;
@@ -129,6 +130,10 @@ CALL(stats_print_out, mi_stats_print_out(&on_output, NULL))
 CALL(thread_stats_print_out, mi_thread_stats_print_out(&on_output, NULL))
 CALL(stats_reset, mi_stats_reset())
 CALL(stats_merge, mi_stats_merge())
+CALL(stats_get, mi_stats_t_decl(stats); sink += mi_stats_get(&stats))
+CALL(stats_get_json, mi_free(mi_stats_get_json(0, NULL)))
+CALL(stats_as_json, mi_stats_t_decl(stats); mi_free(mi_stats_as_json(&stats, 0, NULL)))
+CALL(stats_get_bin_size, sink += mi_stats_get_bin_size(5))
 CALL(option_get, sink += (size_t)mi_option_get(mi_option_verbose))
 CALL(option_get_clamp, sink += (size_t)mi_option_get_clamp(mi_option_verbose, 0, 1))
 CALL(option_get_size, sink += mi_option_get_size(mi_option_arena_reserve))
@@ -243,6 +248,10 @@ static const struct {
     ENTRY(thread_stats_print_out),
     ENTRY(stats_reset),
     ENTRY(stats_merge),
+    ENTRY(stats_get),
+    ENTRY(stats_get_json),
+    ENTRY(stats_as_json),
+    ENTRY(stats_get_bin_size),
     ENTRY(option_get),
     ENTRY(option_get_clamp),
     ENTRY(option_get_size),
