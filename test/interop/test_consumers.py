@@ -215,7 +215,8 @@ def cmake_project(folder, how, target="mimalloc"):
     """A project with options, flags and modules of its own, none of which may get mixed up with ours."""
     for name in ("options", "flags", "install"):
         (folder / f"{name}.cmake").write_text('message(FATAL_ERROR "a module of the consumer")\n')
-    shutil.copy(SOURCES / "consumer.c", folder)
+    for name in ("consumer.c", "check.h"):
+        shutil.copy(SOURCES / name, folder)
     (folder / "CMakeLists.txt").write_text(f"""
 cmake_minimum_required(VERSION 3.18)
 project(consumer LANGUAGES C)

@@ -20,16 +20,7 @@
 #if defined(CONSUMER_RENAMED)
 #include <mimalloc-override.h>
 #endif
-
-static int failures = 0;
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                       \
-      failures++;                                                                                  \
-    }                                                                                              \
-  } while (0)
+#include "check.h"
 
 // The pointer, if it is a block of ours; the compiler does not see where it came from.
 static void* ours(void* p) {

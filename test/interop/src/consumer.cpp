@@ -13,15 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int failures = 0;
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                       \
-      failures++;                                                                                  \
-    }                                                                                              \
-  } while (0)
+#include "check.h"
 
 template <class T> static T* ours(T* p) {
   T* volatile hidden = p;

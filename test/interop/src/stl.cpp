@@ -14,15 +14,7 @@
 #include <unordered_map>
 #endif
 
-static int failures = 0;
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                       \
-      failures++;                                                                                  \
-    }                                                                                              \
-  } while (0)
+#include "check.h"
 
 static bool is_ours(const void* p) { return mi_usable_size(p) > 0; }
 
