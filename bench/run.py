@@ -155,7 +155,7 @@ class Session:
         part = min(catalog.LONG_ROUNDS / rounds, 1)  # of its rounds that a long workload takes part in
         cost = sum(self.cost(workload, self.peers[0]) * (part if self.is_long(workload) else 1)
                    for workload in self.workloads)
-        count, rounds = fit(cost, len(self.peers), self.arguments.rounds, left)
+        count, rounds = fit(cost, len(self.peers), rounds, left)
         kept = by_importance([peer.name for peer in self.peers])[:count]
         dropped = [peer.name for peer in self.peers if peer.name not in kept]
         if dropped or rounds < self.arguments.rounds:

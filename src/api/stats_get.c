@@ -25,11 +25,12 @@ static size_t mi_bin_of_class(size_t size_class) {
 mi_static_assert(MI_BIN_OWN + 1 + (MI_CLASS_COUNT - 1 - MI_BIN_OWN) / 2 < MI_BIN_LAST,
                  "the last bin is for blocks without a class");
 
+mi_static_assert((MI_CLASS_COUNT - MI_BIN_OWN) % 2 == 0, "every pair has two classes");
+
 // The largest class of a bin, or MI_CLASS_COUNT.
 static size_t mi_bin_class(size_t bin) {
   const size_t c = bin <= MI_BIN_OWN ? bin - 1 : MI_BIN_OWN + (bin - MI_BIN_OWN - 1) * 2 + 1;
-  const bool is_half = c == MI_CLASS_COUNT && bin > MI_BIN_OWN; // the last pair lacks one
-  return is_half ? c - 1 : mi_bits_min(c, MI_CLASS_COUNT);
+  return mi_bits_min(c, MI_CLASS_COUNT);
 }
 
 size_t mi_stats_get_bin_size(size_t bin) mi_attr_noexcept {
@@ -46,10 +47,6 @@ static size_t mi_bin_page_size(size_t bin) {
 }
 
 // -- The structure --
-
-static int64_t mi_stats_load_counter(mi_atomic(int64_t) * counter) {
-  return mi_atomic_load_relaxed(counter);
-}
 
 // A peak is at least what is there now: both are read while they change.
 static mi_stat_count_t mi_stats_count(int64_t total, int64_t peak, int64_t current) {
@@ -78,7 +75,7 @@ static void mi_stats_fill(mi_stats_t* stats) {
   mi_usage_t usage;
   mi_usage_measure(&usage);
   mi_counters_t* const count = &mi_state.count;
-#define NOW(name) mi_stats_load_counter(&count->name)
+#define NOW(name) mi_atomic_load_relaxed(&count->name)
   stats->pages = mi_stats_count(NOW(pages_total), NOW(pages_peak), NOW(pages));
   stats->reserved = mi_stats_count(0, NOW(reserved_peak), NOW(reserved));
   stats->committed =
@@ -167,8 +164,8 @@ static void mi_json_process(mi_json_t* json) {
   mi_json_put(json, "    \"rss_current\": %zu,\n    \"rss_peak\": %zu,\n", usage.rss,
               usage.rss_peak);
   mi_json_put(json, "    \"commit_current\": %zd,\n    \"commit_peak\": %zd\n  },\n",
-              (ptrdiff_t)mi_stats_load_counter(&mi_state.count.committed),
-              (ptrdiff_t)mi_stats_load_counter(&mi_state.count.committed_peak));
+              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.count.committed),
+              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.count.committed_peak));
 }
 
 static void mi_json_bin(mi_json_t* json, const mi_stat_count_t* count) {
