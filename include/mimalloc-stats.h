@@ -123,10 +123,23 @@ extern "C" {
 // another layout.
 mi_decl_export bool mi_stats_get(mi_stats_t* stats) mi_attr_noexcept;
 
-// The same as JSON text (RFC 8259), zero-terminated, in `buf` of `buf_size` bytes; NULL when it
-// does not fit (32 KiB are enough). With `buf` NULL or size 0, in a block of its own that the
-// caller gives to `mi_free`; NULL when there is no memory.
+// The same for one sub-process with all its heaps; for what belongs to none of its heaps; for one
+// heap (NULL: the main heap).
+mi_decl_export bool mi_subproc_stats_get(mi_subproc_id_t subproc,
+                                         mi_stats_t* stats) mi_attr_noexcept;
+mi_decl_export bool mi_subproc_stats_get_exclusive(mi_subproc_id_t subproc,
+                                                   mi_stats_t* stats) mi_attr_noexcept;
+mi_decl_export bool mi_heap_stats_get(mi_heap_t* heap, mi_stats_t* stats) mi_attr_noexcept;
+
+// What `mi_stats_get` gives, as JSON text (RFC 8259), zero-terminated, in `buf` of `buf_size`
+// bytes; NULL when it does not fit (32 KiB are enough). With `buf` NULL or size 0, in a block of
+// its own that the caller gives to `mi_free`; NULL when there is no memory.
 mi_decl_export char* mi_stats_get_json(size_t buf_size, char* buf) mi_attr_noexcept;
+
+mi_decl_export char* mi_subproc_stats_get_json(mi_subproc_id_t subproc, size_t buf_size,
+                                               char* buf) mi_attr_noexcept;
+mi_decl_export char* mi_heap_stats_get_json(mi_heap_t* heap, size_t buf_size,
+                                            char* buf) mi_attr_noexcept;
 
 // JSON of figures that were taken before; NULL also when `stats` was prepared for another layout.
 // What is in it about the process is of now.
@@ -136,6 +149,10 @@ mi_decl_export char* mi_stats_as_json(mi_stats_t* stats, size_t buf_size,
 // Bytes of the largest blocks of a bin; 0 for numbers from MI_BIN_COUNT on, and for bins that this
 // build has no blocks for.
 mi_decl_export size_t mi_stats_get_bin_size(size_t bin) mi_attr_noexcept;
+
+// Nothing to do, the figures are always complete: for programs of older versions.
+mi_decl_export void mi_heap_stats_merge_to_subproc(mi_heap_t* heap) mi_attr_noexcept;
+mi_decl_export void mi_heap_stats_merge_to_main(mi_heap_t* heap) mi_attr_noexcept;
 
 #ifdef __cplusplus
 }

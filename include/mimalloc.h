@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: MIT - tidy: allow file-length (users include one header)
 // mimalloc.h - the public interface of libmimalloc, for C (99 and later) and C++.
 //
 // Rules that hold for every function unless it says otherwise:
@@ -341,6 +341,7 @@ mi_decl_export int mi_wdupenv_s(wchar_t** buf, size_t* size, const wchar_t* name
 // sizeof(void*)) or ENOMEM, with `*p` unchanged. Does not touch `errno`. May throw nothing, but
 // is not declared so (as in libc).
 mi_decl_export int mi_posix_memalign(void** p, size_t alignment, size_t size);
+mi_decl_export int mi__posix_memalign(void** p, size_t alignment, size_t size); // versions 1.0
 // As `mi_malloc_aligned`, with the alignment first.
 mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
 mi_memalign(size_t alignment, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2)
@@ -445,17 +446,340 @@ mi_decl_export void mi_register_output(mi_output_fun* out, void* arg) mi_attr_no
 mi_decl_export void mi_register_error(mi_error_fun* fun, void* arg);
 
 // ------------------------------------------------------------------------------------------------
+// Heaps: sets of blocks that can be released at once. Any thread may allocate from any heap at any
+// time. Blocks of a heap are given back with `mi_free` as all others. `heap` NULL is the main heap.
+// ------------------------------------------------------------------------------------------------
+
+// A fresh heap in the sub-process of the calling thread. NULL when there is no memory for it.
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_new(void) mi_attr_noexcept;
+// The same with all blocks in one arena; when that is full, allocation fails. NULL is any arena.
+mi_decl_nodiscard mi_decl_export mi_heap_t*
+mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept;
+// End a heap; its blocks in use stay valid and belong to the main heap from then on. No other
+// thread may allocate from the heap at that time or later; blocks of it may be freed meanwhile.
+// NULL does nothing; the main heap stays, with a warning.
+mi_decl_export void mi_heap_delete(mi_heap_t* heap) mi_attr_noexcept;
+// End a heap and all its blocks: without a look at each block. No other thread may use the heap or
+// its blocks at that time or later. NULL and the main heap as above.
+mi_decl_export void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept;
+// The heap that `mi_malloc` allocates from, that of the sub-process of the calling thread.
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_main(void) mi_attr_noexcept;
+
+// The heap that has memory at `p`, in constant time; NULL for addresses that are not ours. Nothing
+// is said about whether a block at `p` is in use.
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_heap_contains(const mi_heap_t* heap,
+                                                       const void* p) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_any_heap_contains(const void* p) mi_attr_noexcept;
+// Older names of `mi_any_heap_contains`.
+mi_decl_nodiscard mi_decl_export bool mi_is_in_heap_region(const void* p) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_check_owned(const void* p) mi_attr_noexcept;
+
+// Prefer memory of this NUMA node (modulo the number of nodes) for what the heap takes from now
+// on; negative: no preference.
+mi_decl_export void mi_heap_set_numa_affinity(mi_heap_t* heap, int numa_node) mi_attr_noexcept;
+// As `mi_collect`, for what the calling thread holds of this heap.
+mi_decl_export void mi_heap_collect(mi_heap_t* heap, bool force) mi_attr_noexcept;
+
+// As their namesakes without `heap`. A block that is resized may be of any heap; if it is of
+// another one it moves into `heap`.
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_malloc(mi_heap_t* heap, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_zalloc(mi_heap_t* heap, size_t size) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_calloc(mi_heap_t* heap, size_t count, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_mallocn(mi_heap_t* heap, size_t count, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_malloc_small(mi_heap_t* heap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_zalloc_small(mi_heap_t* heap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+
+mi_decl_nodiscard mi_decl_export void* mi_heap_realloc(mi_heap_t* heap, void* p,
+                                                       size_t newsize) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+mi_decl_nodiscard mi_decl_export void* mi_heap_reallocn(mi_heap_t* heap, void* p, size_t count,
+                                                        size_t size) mi_attr_noexcept
+    mi_attr_alloc_size2(3, 4);
+mi_decl_nodiscard mi_decl_export void* mi_heap_reallocf(mi_heap_t* heap, void* p,
+                                                        size_t newsize) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+mi_decl_nodiscard mi_decl_export void* mi_heap_rezalloc(mi_heap_t* heap, void* p,
+                                                        size_t newsize) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+mi_decl_nodiscard mi_decl_export void* mi_heap_recalloc(mi_heap_t* heap, void* p, size_t newcount,
+                                                        size_t size) mi_attr_noexcept
+    mi_attr_alloc_size2(3, 4);
+
+mi_decl_nodiscard mi_decl_export mi_decl_restrict char*
+mi_heap_strdup(mi_heap_t* heap, const char* s) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict char*
+mi_heap_strndup(mi_heap_t* heap, const char* s, size_t n) mi_attr_noexcept mi_attr_malloc;
+mi_decl_nodiscard mi_decl_export char* mi_heap_realpath(mi_heap_t* heap, const char* fname,
+                                                        char* resolved_name) mi_attr_noexcept;
+
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_malloc_aligned(mi_heap_t* heap, size_t size,
+                       size_t alignment) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2)
+    mi_attr_alloc_align(3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_malloc_aligned_at(mi_heap_t* heap, size_t size, size_t alignment,
+                          size_t offset) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_zalloc_aligned(mi_heap_t* heap, size_t size,
+                       size_t alignment) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2)
+    mi_attr_alloc_align(3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_zalloc_aligned_at(mi_heap_t* heap, size_t size, size_t alignment,
+                          size_t offset) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_calloc_aligned(mi_heap_t* heap, size_t count, size_t size,
+                       size_t alignment) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(2, 3)
+    mi_attr_alloc_align(4);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_calloc_aligned_at(mi_heap_t* heap, size_t count, size_t size, size_t alignment,
+                          size_t offset) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export void*
+mi_heap_realloc_aligned(mi_heap_t* heap, void* p, size_t newsize, size_t alignment) mi_attr_noexcept
+    mi_attr_alloc_size(3) mi_attr_alloc_align(4);
+mi_decl_nodiscard mi_decl_export void* mi_heap_realloc_aligned_at(mi_heap_t* heap, void* p,
+                                                                  size_t newsize, size_t alignment,
+                                                                  size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+mi_decl_nodiscard mi_decl_export void* mi_heap_rezalloc_aligned(mi_heap_t* heap, void* p,
+                                                                size_t newsize,
+                                                                size_t alignment) mi_attr_noexcept
+    mi_attr_alloc_size(3) mi_attr_alloc_align(4);
+mi_decl_nodiscard mi_decl_export void* mi_heap_rezalloc_aligned_at(mi_heap_t* heap, void* p,
+                                                                   size_t newsize, size_t alignment,
+                                                                   size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+mi_decl_nodiscard mi_decl_export void* mi_heap_recalloc_aligned(mi_heap_t* heap, void* p,
+                                                                size_t newcount, size_t size,
+                                                                size_t alignment) mi_attr_noexcept
+    mi_attr_alloc_size2(3, 4) mi_attr_alloc_align(5);
+mi_decl_nodiscard mi_decl_export void*
+mi_heap_recalloc_aligned_at(mi_heap_t* heap, void* p, size_t newcount, size_t size,
+                            size_t alignment, size_t offset) mi_attr_noexcept
+    mi_attr_alloc_size2(3, 4);
+
+// As `mi_new` and `mi_new_n`.
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_alloc_new(mi_heap_t* heap, size_t size) mi_attr_malloc mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_heap_alloc_new_n(mi_heap_t* heap, size_t count, size_t size) mi_attr_malloc
+    mi_attr_alloc_size2(2, 3);
+
+// For a type: one element, or `n` of them; the result has type `tp*`.
+#define mi_heap_malloc_tp(tp, hp) ((tp*)mi_heap_malloc((hp), sizeof(tp)))
+#define mi_heap_zalloc_tp(tp, hp) ((tp*)mi_heap_zalloc((hp), sizeof(tp)))
+#define mi_heap_calloc_tp(tp, hp, n) ((tp*)mi_heap_calloc((hp), (n), sizeof(tp)))
+#define mi_heap_mallocn_tp(tp, hp, n) ((tp*)mi_heap_mallocn((hp), (n), sizeof(tp)))
+#define mi_heap_reallocn_tp(tp, hp, p, n) ((tp*)mi_heap_reallocn((hp), (p), (n), sizeof(tp)))
+#define mi_heap_recalloc_tp(tp, hp, p, n) ((tp*)mi_heap_recalloc((hp), (p), (n), sizeof(tp)))
+
+// Of versions 1 and 2, where a thread had a default heap.
+
+// The heap that `mi_malloc` of this thread allocates from; change it (returns the one before).
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_get_default(void) mi_attr_noexcept;
+mi_decl_export mi_heap_t* mi_heap_set_default(mi_heap_t* heap) mi_attr_noexcept;
+// Other names of `mi_heap_main`, `mi_heap_contains` (twice), and `mi_heap_new_in_arena`; tag and
+// flag are ignored.
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_heap_contains_block(mi_heap_t* heap,
+                                                             const void* p) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_heap_check_owned(mi_heap_t* heap,
+                                                          const void* p) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
+                                                           mi_arena_id_t arena_id) mi_attr_noexcept;
+
+// ------------------------------------------------------------------------------------------------
+// Theaps: the part of a heap that one thread allocates from. Saves the search for it in each call.
+// Only the thread that asked for a theap may use it, until the thread or the heap ends. NULL has
+// no memory to give and is ignored by the others.
+// ------------------------------------------------------------------------------------------------
+
+// The calling thread's theap of a heap, made when needed. NULL when there is no memory for it.
+mi_decl_nodiscard mi_decl_export mi_theap_t* mi_heap_theap(mi_heap_t* heap) mi_attr_noexcept;
+// The theap that `mi_malloc` of this thread uses; change it (returns the one before).
+mi_decl_nodiscard mi_decl_export mi_theap_t* mi_theap_get_default(void) mi_attr_noexcept;
+mi_decl_export mi_theap_t* mi_theap_set_default(mi_theap_t* theap) mi_attr_noexcept;
+mi_decl_export void mi_theap_collect(mi_theap_t* theap, bool force) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_malloc(mi_theap_t* theap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_zalloc(mi_theap_t* theap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_calloc(mi_theap_t* theap, size_t count, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size2(2, 3);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_malloc_small(mi_theap_t* theap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_zalloc_small(mi_theap_t* theap, size_t size) mi_attr_noexcept mi_attr_malloc
+    mi_attr_alloc_size(2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_theap_malloc_aligned(mi_theap_t* theap, size_t size,
+                        size_t alignment) mi_attr_noexcept mi_attr_malloc mi_attr_alloc_size(2)
+    mi_attr_alloc_align(3);
+mi_decl_nodiscard mi_decl_export void* mi_theap_realloc(mi_theap_t* theap, void* p,
+                                                        size_t newsize) mi_attr_noexcept
+    mi_attr_alloc_size(3);
+
+// Which blocks get a guard behind them: one in `sample_rate` (0 none, 1 all; `seed` 0 starts
+// anywhere) of those of `min` to `max` bytes. Builds without guards (MI_GUARDED) do nothing.
+mi_decl_export void mi_theap_guarded_set_sample_rate(mi_theap_t* theap, size_t sample_rate,
+                                                     size_t seed) mi_attr_noexcept;
+mi_decl_export void mi_theap_guarded_set_size_bound(mi_theap_t* theap, size_t min,
+                                                    size_t max) mi_attr_noexcept;
+// The same for the calling thread's theap of a heap (version 2).
+mi_decl_export void mi_heap_guarded_set_sample_rate(mi_heap_t* heap, size_t sample_rate,
+                                                    size_t seed) mi_attr_noexcept;
+mi_decl_export void mi_heap_guarded_set_size_bound(mi_heap_t* heap, size_t min,
+                                                   size_t max) mi_attr_noexcept;
+
+// ------------------------------------------------------------------------------------------------
+// Sub-processes: heaps, arenas and statistics that share nothing with those of another one, for
+// several interpreters in one process. A thread belongs to one, at first to the main one.
+// ------------------------------------------------------------------------------------------------
+
+mi_decl_nodiscard mi_decl_export mi_subproc_id_t mi_subproc_main(void) mi_attr_noexcept;
+// That of the calling thread.
+mi_decl_nodiscard mi_decl_export mi_subproc_id_t mi_subproc_current(void) mi_attr_noexcept;
+// A fresh one, with a main heap; an id of NULL when there is no memory for it.
+mi_decl_nodiscard mi_decl_export mi_subproc_id_t mi_subproc_new(void) mi_attr_noexcept;
+// End a sub-process: all its heaps and blocks, and all its memory. Its threads must have ended:
+// with threads in it, it stays, with a warning. The main one and NULL are ignored.
+mi_decl_export void mi_subproc_destroy(mi_subproc_id_t subproc) mi_attr_noexcept;
+// The same, but blocks in use stay valid, and the rest ends when none is left (version 3.1).
+mi_decl_export void mi_subproc_delete(mi_subproc_id_t subproc) mi_attr_noexcept;
+// The calling thread belongs to `subproc` until it ends. For a fresh thread: a thread that is in
+// another one already stays there, with a warning. What it allocated before stays where it was.
+mi_decl_export void mi_subproc_add_current_thread(mi_subproc_id_t subproc) mi_attr_noexcept;
+// Call `visitor` for each heap until it returns false; returns whether it never did. It must not
+// make or end heaps.
+mi_decl_export bool mi_subproc_visit_heaps(mi_subproc_id_t subproc, mi_heap_visit_fun* visitor,
+                                           void* arg) mi_attr_noexcept;
+
+// ------------------------------------------------------------------------------------------------
+// Arenas: memory that the program reserves, or brings along. An id is valid as long as the process.
+// Functions that return int: 0 or ENOMEM. `*arena_id` (may be NULL) becomes NULL, and the id on
+// success. An `exclusive` arena serves only heaps of `mi_heap_new_in_arena`.
+// ------------------------------------------------------------------------------------------------
+
+// Reserve `size` bytes (rounded up to `mi_arena_min_size`) for the heaps of this sub-process.
+// `commit`: usable at once; `allow_large`: explicit large pages of the system if it has any.
+mi_decl_export int mi_reserve_os_memory(size_t size, bool commit,
+                                        bool allow_large) mi_attr_noexcept;
+mi_decl_export int mi_reserve_os_memory_ex(size_t size, bool commit, bool allow_large,
+                                           bool exclusive,
+                                           mi_arena_id_t* arena_id) mi_attr_noexcept;
+
+// Use memory of the program, which must stay valid as long as the process. The start is rounded up
+// to `mi_arena_min_alignment`, the end down; less than `mi_arena_min_size` is refused with a
+// warning. `is_committed`: usable now, else it is made so by mprotect(2); `is_pinned`: must not be
+// given back to the system; `is_zero`: reads as zero; `numa_node`: -1 unknown. Returns success.
+mi_decl_export bool mi_manage_os_memory(void* start, size_t size, bool is_committed, bool is_pinned,
+                                        bool is_zero, int numa_node) mi_attr_noexcept;
+mi_decl_export bool mi_manage_os_memory_ex(void* start, size_t size, bool is_committed,
+                                           bool is_pinned, bool is_zero, int numa_node,
+                                           bool exclusive,
+                                           mi_arena_id_t* arena_id) mi_attr_noexcept;
+// The same, with a function of the program that makes it usable and gives it back; that may not
+// allocate.
+mi_decl_export bool mi_manage_memory(void* start, size_t size, bool is_committed, bool is_pinned,
+                                     bool is_zero, int numa_node, bool exclusive,
+                                     mi_commit_fun_t* commit_fun, void* commit_fun_arg,
+                                     mi_arena_id_t* arena_id) mi_attr_noexcept;
+
+// Reserve `pages` huge OS pages of 1 GiB, one after the other, and stop when that takes longer than
+// twice `timeout_msecs` (0: no limit). A part is a success. Evenly over `numa_nodes` (0: all), or
+// at one node (-1: any).
+mi_decl_export int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes,
+                                                       size_t timeout_msecs) mi_attr_noexcept;
+mi_decl_export int mi_reserve_huge_os_pages_at(size_t pages, int numa_node,
+                                               size_t timeout_msecs) mi_attr_noexcept;
+mi_decl_export int mi_reserve_huge_os_pages_at_ex(size_t pages, int numa_node, size_t timeout_msecs,
+                                                  bool exclusive,
+                                                  mi_arena_id_t* arena_id) mi_attr_noexcept;
+// Older form of the first; `*pages_reserved` (may be NULL) becomes `pages` on success, else 0.
+mi_decl_export int mi_reserve_huge_os_pages(size_t pages, double max_secs,
+                                            size_t* pages_reserved) mi_attr_noexcept;
+
+mi_decl_nodiscard mi_decl_export size_t mi_arena_min_alignment(void) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export size_t mi_arena_min_size(void) mi_attr_noexcept;
+// Where an arena starts, and its bytes in `*size` (may be NULL). NULL and 0 for NULL.
+mi_decl_nodiscard mi_decl_export void* mi_arena_area(mi_arena_id_t arena_id,
+                                                     size_t* size) mi_attr_noexcept;
+mi_decl_nodiscard mi_decl_export bool mi_arena_contains(mi_arena_id_t arena_id,
+                                                        const void* p) mi_attr_noexcept;
+// Print a map of the slices of each arena to the registered output.
+mi_decl_export void mi_arenas_print(void) mi_attr_noexcept;
+mi_decl_export void mi_debug_show_arenas(void) mi_attr_noexcept;
+// Windows: whether malloc of the C library leads here. False elsewhere.
+mi_decl_nodiscard mi_decl_export bool mi_is_redirected(void) mi_attr_noexcept;
+
+// Experiments of versions 3.0 and 3.1, not possible any more: they return false.
+mi_decl_export bool mi_arena_unload(mi_arena_id_t arena_id, void** base, size_t* accessed_size,
+                                    size_t* full_size) mi_attr_noexcept;
+mi_decl_export bool mi_arena_reload(void* start, size_t size,
+                                    mi_arena_id_t* arena_id) mi_attr_noexcept;
+mi_decl_export bool mi_heap_unload(mi_heap_t* heap) mi_attr_noexcept;
+mi_decl_export bool mi_heap_reload(mi_heap_t* heap, mi_arena_id_t arena_id) mi_attr_noexcept;
+
+// ------------------------------------------------------------------------------------------------
+// Introspection. The visitor is called for each run of equal blocks (with `block` NULL), and, with
+// `visit_blocks`, for each block in use in it. False when the visitor returned false, or is NULL.
+// No other thread may allocate from or free into the heap meanwhile, and the visitor not either.
+// ------------------------------------------------------------------------------------------------
+
+mi_decl_export bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks,
+                                         mi_block_visit_fun* visitor, void* arg) mi_attr_noexcept;
+// Only memory that no thread holds: of threads that ended, pages that are full, large blocks.
+mi_decl_export bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_blocks,
+                                                   mi_block_visit_fun* visitor,
+                                                   void* arg) mi_attr_noexcept;
+// The same for all heaps of a sub-process; the tag is ignored (version 3.1).
+mi_decl_export bool mi_abandoned_visit_blocks(mi_subproc_id_t subproc, int heap_tag,
+                                              bool visit_blocks, mi_block_visit_fun* visitor,
+                                              void* arg) mi_attr_noexcept;
+// Only what this theap holds.
+mi_decl_export bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks,
+                                          mi_block_visit_fun* visitor, void* arg) mi_attr_noexcept;
+// For programs that defragment: whether it pays to move the block at `p` elsewhere. True when all
+// blocks of its page were used once, some are free, malloc does not use the page at the moment, it
+// is of `heap` (NULL: any), and at most `perc_threshold` percent of its blocks are in use.
+mi_decl_nodiscard mi_decl_export bool
+mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
+                                      size_t perc_threshold) mi_attr_noexcept;
+
+// ------------------------------------------------------------------------------------------------
 // Statistics as text: lines of at most 255 bytes, for people. `out` NULL is the registered output
 // function, or else standard error.
 // ------------------------------------------------------------------------------------------------
 
 mi_decl_export void mi_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept;
 mi_decl_export void mi_thread_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept;
+// Of one sub-process; of each of its heaps and then of it; of one heap.
+mi_decl_export void mi_subproc_stats_print_out(mi_subproc_id_t subproc, mi_output_fun* out,
+                                               void* arg) mi_attr_noexcept;
+mi_decl_export void mi_subproc_heap_stats_print_out(mi_subproc_id_t subproc, mi_output_fun* out,
+                                                    void* arg) mi_attr_noexcept;
+mi_decl_export void mi_heap_stats_print_out(mi_heap_t* heap, mi_output_fun* out,
+                                            void* arg) mi_attr_noexcept;
 // Older names: the argument is ignored; the other two have nothing to do, the figures are always
 // complete.
 mi_decl_export void mi_stats_print(void* out) mi_attr_noexcept;
 mi_decl_export void mi_stats_reset(void) mi_attr_noexcept;
 mi_decl_export void mi_stats_merge(void) mi_attr_noexcept;
+mi_decl_export void mi_thread_stats_print(mi_output_fun* out) mi_attr_noexcept;
 
 // ------------------------------------------------------------------------------------------------
 // Options. The environment sets them too: variable MIMALLOC_ and the name in capitals. Meant for

@@ -150,6 +150,8 @@ MICRO_WORKLOADS = [
         "sizes",
         *(pairs(*row) for row in
           (("16", 16), ("64", 64), ("1k", 1024), ("4k", 4096), ("32k", 32768), ("200k", 204800))),
+        ("heap-pairs", "malloc and free of 64 bytes in a loop; prints what a heap around each block takes, where there are "
+         "heaps", "ours"),
         ("replace-small", "random blocks of a live set of 100000 are replaced: 16 to 128 bytes", "ours",
          "replace --live 100000 --low 16 --high 128"),
         ("replace", "random blocks of a live set of 100000 are replaced: 16 bytes to 1 KiB", "ours",

@@ -10,6 +10,7 @@
 #include "mimalloc.h"
 #include "../base/text.h"
 #include "../core/core.h"
+#include "../core/theap.h"
 
 // Longest message, with prefix and terminating zero; longest line of a report.
 #define MI_OUTPUT_MESSAGE_MAX 992
@@ -32,7 +33,7 @@ MI_INTERNAL void mi_output_write(const char* text);
 
 // From now on messages go to standard error and not only to the buffer; prints what was held
 // back.
-MI_INTERNAL void mi_output_start(void);
+MI_INTERNAL void mi_start_output(void);
 
 // Prints how often each kind of error occurred beyond the first time.
 MI_INTERNAL void mi_output_summary(void);
@@ -55,6 +56,19 @@ MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf
 MI_INTERNAL void* mi_api_overflow(const char* where);
 // Report an alignment that is no power of two: sets errno to EINVAL, returns NULL.
 MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment);
+
+// Allocation with a theap of the calling thread; NULL (no memory for one) gives NULL. Arguments are
+// checked, `where` is what the user called.
+MI_INTERNAL void* mi_api_realloc(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill);
+MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t size,
+                                 size_t alignment, size_t offset, mi_fill_t fill);
+// A block that needs no more than the alignment of a pointer is resized as any other; so is one
+// whose caller says 0.
+MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, void* p, size_t size,
+                                         size_t alignment, size_t offset, mi_fill_t fill);
+
+// The sub-process of an id, or NULL. Sets the process up.
+MI_INTERNAL mi_subproc_t* mi_api_subproc(mi_subproc_id_t id);
 
 // What the process holds, for the information calls of C libraries. Bytes, but for the counts.
 typedef struct mi_snapshot_s {

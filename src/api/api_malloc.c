@@ -26,14 +26,43 @@ MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment) {
   return NULL;
 }
 
+// -- With a theap, for these and for api_heap.c --
+
+static void* mi_api_no_theap(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+MI_INTERNAL void* mi_api_realloc(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
+  return theap == NULL ? mi_api_no_theap() : mi_realloc_block(theap, p, size, fill);
+}
+
+MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t size,
+                                 size_t alignment, size_t offset, mi_fill_t fill) {
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
+  if (theap == NULL) return mi_api_no_theap();
+  return mi_aligned_alloc_at(theap, size, alignment, offset, fill);
+}
+
+MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, void* p, size_t size,
+                                         size_t alignment, size_t offset, mi_fill_t fill) {
+  const bool is_plain = alignment <= sizeof(void*) && offset % mi_bits_max(alignment, 1) == 0;
+  if (is_plain && (alignment == 0 || mi_bits_is_power_of_two(alignment))) {
+    return mi_api_realloc(theap, p, size, fill);
+  }
+  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
+  if (theap == NULL) return mi_api_no_theap();
+  return mi_realloc_block_at(theap, p, size, alignment, offset, fill);
+}
+
 // -- Resizing --
 
 void* mi_realloc(void* p, size_t newsize) mi_attr_noexcept {
-  return mi_realloc_block(p, newsize, MI_UNINITIALIZED);
+  return mi_realloc_block(mi_theap_self(), p, newsize, MI_UNINITIALIZED);
 }
 
 void* mi_reallocf(void* p, size_t newsize) mi_attr_noexcept {
-  void* const q = mi_realloc_block(p, newsize, MI_UNINITIALIZED);
+  void* const q = mi_realloc(p, newsize);
   if (q == NULL) mi_free(p);
   return q;
 }
@@ -43,7 +72,7 @@ void* mi_expand(void* p, size_t newsize) mi_attr_noexcept {
 }
 
 void* mi_rezalloc(void* p, size_t newsize) mi_attr_noexcept {
-  return mi_realloc_block(p, newsize, MI_ZERO);
+  return mi_realloc_block(mi_theap_self(), p, newsize, MI_ZERO);
 }
 
 // -- Counted --
@@ -68,36 +97,31 @@ void* mi_recalloc(void* p, size_t newcount, size_t size) mi_attr_noexcept {
 
 // -- Aligned --
 
-static void* mi_api_aligned(const char* where, size_t size, size_t alignment, size_t offset,
-                            mi_fill_t fill) {
-  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
-  return mi_aligned_alloc_at(size, alignment, offset, fill);
+// Of the calling thread.
+static void* mi_api_own_aligned(const char* where, size_t size, size_t alignment, size_t offset,
+                                mi_fill_t fill) {
+  return mi_api_aligned(mi_theap_self(), where, size, alignment, offset, fill);
 }
 
-// A block that needs no more than the alignment of a pointer is resized as any other; so is one
-// whose caller says 0.
-static void* mi_api_realloc_aligned(const char* where, void* p, size_t size, size_t alignment,
-                                    size_t offset, mi_fill_t fill) {
-  if (alignment == 0 && offset == 0) return mi_realloc_block(p, size, fill);
-  if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
-  if (alignment <= sizeof(void*) && offset % alignment == 0) return mi_realloc_block(p, size, fill);
-  return mi_realloc_block_at(p, size, alignment, offset, fill);
+static void* mi_api_own_realloc_aligned(const char* where, void* p, size_t size, size_t alignment,
+                                        size_t offset, mi_fill_t fill) {
+  return mi_api_realloc_aligned(mi_theap_self(), where, p, size, alignment, offset, fill);
 }
 
 void* mi_malloc_aligned(size_t size, size_t alignment) mi_attr_noexcept {
-  return mi_api_aligned("malloc_aligned", size, alignment, 0, MI_UNINITIALIZED);
+  return mi_api_own_aligned("malloc_aligned", size, alignment, 0, MI_UNINITIALIZED);
 }
 
 void* mi_malloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept {
-  return mi_api_aligned("malloc_aligned_at", size, alignment, offset, MI_UNINITIALIZED);
+  return mi_api_own_aligned("malloc_aligned_at", size, alignment, offset, MI_UNINITIALIZED);
 }
 
 void* mi_zalloc_aligned(size_t size, size_t alignment) mi_attr_noexcept {
-  return mi_api_aligned("zalloc_aligned", size, alignment, 0, MI_ZERO);
+  return mi_api_own_aligned("zalloc_aligned", size, alignment, 0, MI_ZERO);
 }
 
 void* mi_zalloc_aligned_at(size_t size, size_t alignment, size_t offset) mi_attr_noexcept {
-  return mi_api_aligned("zalloc_aligned_at", size, alignment, offset, MI_ZERO);
+  return mi_api_own_aligned("zalloc_aligned_at", size, alignment, offset, MI_ZERO);
 }
 
 void* mi_calloc_aligned(size_t count, size_t size, size_t alignment) mi_attr_noexcept {
@@ -108,26 +132,26 @@ void* mi_calloc_aligned_at(size_t count, size_t size, size_t alignment,
                            size_t offset) mi_attr_noexcept {
   size_t total;
   if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("calloc_aligned");
-  return mi_api_aligned("calloc_aligned", total, alignment, offset, MI_ZERO);
+  return mi_api_own_aligned("calloc_aligned", total, alignment, offset, MI_ZERO);
 }
 
 void* mi_realloc_aligned(void* p, size_t newsize, size_t alignment) mi_attr_noexcept {
-  return mi_api_realloc_aligned("realloc_aligned", p, newsize, alignment, 0, MI_UNINITIALIZED);
+  return mi_api_own_realloc_aligned("realloc_aligned", p, newsize, alignment, 0, MI_UNINITIALIZED);
 }
 
 void* mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment,
                             size_t offset) mi_attr_noexcept {
-  return mi_api_realloc_aligned("realloc_aligned_at", p, newsize, alignment, offset,
-                                MI_UNINITIALIZED);
+  return mi_api_own_realloc_aligned("realloc_aligned_at", p, newsize, alignment, offset,
+                                    MI_UNINITIALIZED);
 }
 
 void* mi_rezalloc_aligned(void* p, size_t newsize, size_t alignment) mi_attr_noexcept {
-  return mi_api_realloc_aligned("rezalloc_aligned", p, newsize, alignment, 0, MI_ZERO);
+  return mi_api_own_realloc_aligned("rezalloc_aligned", p, newsize, alignment, 0, MI_ZERO);
 }
 
 void* mi_rezalloc_aligned_at(void* p, size_t newsize, size_t alignment,
                              size_t offset) mi_attr_noexcept {
-  return mi_api_realloc_aligned("rezalloc_aligned_at", p, newsize, alignment, offset, MI_ZERO);
+  return mi_api_own_realloc_aligned("rezalloc_aligned_at", p, newsize, alignment, offset, MI_ZERO);
 }
 
 void* mi_recalloc_aligned(void* p, size_t newcount, size_t size,
@@ -139,7 +163,7 @@ void* mi_recalloc_aligned_at(void* p, size_t newcount, size_t size, size_t align
                              size_t offset) mi_attr_noexcept {
   size_t total;
   if (mi_bits_mul_overflows(newcount, size, &total)) return mi_api_overflow("recalloc_aligned");
-  return mi_api_realloc_aligned("recalloc_aligned", p, total, alignment, offset, MI_ZERO);
+  return mi_api_own_realloc_aligned("recalloc_aligned", p, total, alignment, offset, MI_ZERO);
 }
 
 void* mi_aligned_recalloc(void* p, size_t newcount, size_t size,

@@ -53,8 +53,9 @@ static bool mi_new_call_handler(void) {
 
 static mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
   while (mi_new_call_handler()) {
-    void* const p = alignment == 0 ? mi_malloc(size)
-                                   : mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+    void* const p =
+        alignment == 0 ? mi_malloc(size)
+                       : mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
     if (p != NULL) return p;
   }
   return NULL;
@@ -89,13 +90,13 @@ void* mi_new_aligned(size_t size, size_t alignment) {
     mi_api_bad_alignment("new", alignment);
     mi_new_throw();
   }
-  void* const p = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  void* const p = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
   return p != NULL ? p : mi_new_retry_or_throw(size, alignment);
 }
 
 void* mi_new_aligned_nothrow(size_t size, size_t alignment) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("new", alignment);
-  void* const p = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  void* const p = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
   return p != NULL ? p : mi_new_retry(size, alignment);
 }
 
@@ -117,4 +118,21 @@ void* mi_new_reallocn(void* p, size_t newcount, size_t size) {
   size_t total;
   if (mi_bits_mul_overflows(newcount, size, &total)) return mi_new_overflow();
   return mi_new_realloc(p, total);
+}
+
+// -- With a heap --
+
+// The handler may have made room for the theap as well.
+void* mi_heap_alloc_new(mi_heap_t* heap, size_t size) {
+  for (;;) {
+    void* const p = mi_heap_malloc(heap, size);
+    if (p != NULL) return p;
+    if (!mi_new_call_handler()) mi_new_throw();
+  }
+}
+
+void* mi_heap_alloc_new_n(mi_heap_t* heap, size_t count, size_t size) {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_new_overflow();
+  return mi_heap_alloc_new(heap, total);
 }

@@ -19,7 +19,7 @@ int mi_posix_memalign(void** p, size_t alignment, size_t size) {
     return EINVAL;
   }
   const int saved_errno = errno;
-  void* const q = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  void* const q = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
   errno = saved_errno;
   if (q == NULL) return ENOMEM;
   *p = q;
@@ -28,12 +28,12 @@ int mi_posix_memalign(void** p, size_t alignment, size_t size) {
 
 void* mi_memalign(size_t alignment, size_t size) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("memalign", alignment);
-  return mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
 }
 
 void* mi_aligned_alloc(size_t alignment, size_t size) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("aligned_alloc", alignment);
-  return mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
 }
 
 static size_t mi_posix_page_size(void) {
@@ -42,14 +42,14 @@ static size_t mi_posix_page_size(void) {
 }
 
 void* mi_valloc(size_t size) mi_attr_noexcept {
-  return mi_aligned_alloc_at(size, mi_posix_page_size(), 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_theap_self(), size, mi_posix_page_size(), 0, MI_UNINITIALIZED);
 }
 
 void* mi_pvalloc(size_t size) mi_attr_noexcept {
   const size_t page_size = mi_posix_page_size();
   if (size > SIZE_MAX - page_size) return mi_api_overflow("pvalloc");
   const size_t rounded = size == 0 ? page_size : mi_bits_align_up(size, page_size);
-  return mi_aligned_alloc_at(rounded, page_size, 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_theap_self(), rounded, page_size, 0, MI_UNINITIALIZED);
 }
 
 void* mi_reallocarray(void* p, size_t count, size_t size) mi_attr_noexcept {

@@ -12,8 +12,8 @@
 // What realpath(3) may write, at most (PATH_MAX on Linux; not all systems define it).
 #define MI_STRING_PATH_MAX ((size_t)4096)
 
-static char* mi_string_copy(const char* s, size_t length) {
-  char* const copy = (char*)mi_malloc(length + 1);
+static char* mi_string_copy(mi_theap_t* theap, const char* s, size_t length) {
+  char* const copy = (char*)mi_theap_malloc(theap, length + 1);
   if (copy == NULL) return NULL;
   memcpy(copy, s, length);
   copy[length] = 0;
@@ -21,11 +21,19 @@ static char* mi_string_copy(const char* s, size_t length) {
 }
 
 char* mi_strdup(const char* s) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(s, strlen(s));
+  return s == NULL ? NULL : mi_string_copy(mi_theap_self(), s, strlen(s));
 }
 
 char* mi_strndup(const char* s, size_t n) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(s, strnlen(s, n));
+  return s == NULL ? NULL : mi_string_copy(mi_theap_self(), s, strnlen(s, n));
+}
+
+char* mi_heap_strdup(mi_heap_t* heap, const char* s) mi_attr_noexcept {
+  return s == NULL ? NULL : mi_string_copy(mi_theap_in(heap), s, strlen(s));
+}
+
+char* mi_heap_strndup(mi_heap_t* heap, const char* s, size_t n) mi_attr_noexcept {
+  return s == NULL ? NULL : mi_string_copy(mi_theap_in(heap), s, strnlen(s, n));
 }
 
 unsigned char* mi_mbsdup(const unsigned char* s) mi_attr_noexcept {
@@ -43,14 +51,23 @@ wchar_t* mi_wcsdup(const wchar_t* s) mi_attr_noexcept {
   return copy;
 }
 
-char* mi_realpath(const char* fname, char* resolved_name) mi_attr_noexcept {
+static char* mi_string_path(mi_theap_t* theap, const char* fname, char* resolved_name) {
   if (resolved_name != NULL) return realpath(fname, resolved_name);
   // libc would allocate the result with its own malloc, which need not be ours.
   char* const scratch = (char*)mi_malloc(MI_STRING_PATH_MAX);
   if (scratch == NULL) return NULL;
-  char* const result = realpath(fname, scratch) == NULL ? NULL : mi_strdup(scratch);
+  char* result = NULL;
+  if (realpath(fname, scratch) != NULL) result = mi_string_copy(theap, scratch, strlen(scratch));
   mi_free(scratch);
   return result;
+}
+
+char* mi_realpath(const char* fname, char* resolved_name) mi_attr_noexcept {
+  return mi_string_path(mi_theap_self(), fname, resolved_name);
+}
+
+char* mi_heap_realpath(mi_heap_t* heap, const char* fname, char* resolved_name) mi_attr_noexcept {
+  return mi_string_path(mi_theap_in(heap), fname, resolved_name);
 }
 
 int mi_dupenv_s(char** buf, size_t* size, const char* name) mi_attr_noexcept {

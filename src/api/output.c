@@ -100,7 +100,7 @@ static size_t mi_output_take_kept(char* text, size_t capacity) {
   return length;
 }
 
-MI_INTERNAL void mi_output_start(void) {
+MI_INTERNAL void mi_start_output(void) {
   if (mi_atomic_load_relaxed(&mi_output.is_started)) return;
   mi_atomic_store_relaxed(&mi_output.main_thread, mi_tls_thread_id());
   mi_atomic_store_relaxed(&mi_output.is_started, true);

@@ -11,6 +11,7 @@
 //     Deliberately absent: what set-up and thread exit do (core/init.c, core/thread.c).
 #include "api.h"
 #include "callback.h"
+#include "../core/subproc.h"
 
 // Relaxed: whoever changes it first does the work; nothing else is published by it.
 static mi_atomic(uint32_t) mi_process_is_started;
@@ -34,7 +35,7 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_process_setup();
   if (!mi_process_once(&mi_process_is_started)) return;
   mi_option_load_late();
-  mi_output_start();
+  mi_start_output();
   if (mi_output_is_verbose()) mi_options_print();
 }
 
@@ -55,7 +56,7 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
   } else {
     // Nothing to read and nothing to say: a program that never allocates is never set up (a third
     // of what the library adds to the memory of an empty program).
-    mi_output_start();
+    mi_start_output();
   }
 }
 
@@ -74,11 +75,16 @@ void mi_thread_init(void) mi_attr_noexcept {
 
 void mi_thread_done(void) mi_attr_noexcept { mi_thread_leave(); }
 
-void mi_thread_set_in_threadpool(void) mi_attr_noexcept { mi_thread_init(); }
+void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
+  mi_thread_init();
+  mi_theap_t* const home = mi_theap_home();
+  if (home->thread_id != 0) home->is_in_threadpool = true;
+}
 
 void mi_collect(bool force) mi_attr_noexcept {
   mi_hook_deferred_free(force, 0); // one beat after the last
   mi_collect_all(force ? MI_FORCE : MI_GENTLE);
+  if (force) mi_subproc_sweep();
 }
 
 MI_INTERNAL size_t mi_process_trim(void) { return mi_collect_all(MI_FORCE); }

@@ -83,7 +83,7 @@ static int64_t mi_stats_load(mi_atomic(int64_t) * counter) {
 }
 
 static void mi_stats_print_blocks(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.count;
+  mi_counters_t* const count = &mi_state.main.count;
   mi_snapshot_t now;
   mi_stats_snapshot(&now);
   const int64_t blank = MI_STATS_BLANK;
@@ -101,7 +101,7 @@ static void mi_stats_print_blocks(mi_sink_t sink) {
 }
 
 static void mi_stats_print_pages(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.count;
+  mi_counters_t* const count = &mi_state.main.count;
   mi_stats_heading(sink, "pages");
   mi_stats_line3(sink, "pages", MI_STATS_COUNT, mi_stats_load(&count->pages_peak),
                  mi_stats_load(&count->pages_total), mi_stats_load(&count->pages));
@@ -112,7 +112,7 @@ static void mi_stats_print_pages(mi_sink_t sink) {
 }
 
 static void mi_stats_print_arenas(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.count;
+  mi_counters_t* const count = &mi_state.main.count;
   mi_stats_heading(sink, "arenas");
   mi_stats_line3(sink, "reserved", MI_STATS_BYTES, mi_stats_load(&count->reserved_peak),
                  MI_STATS_BLANK, mi_stats_load(&count->reserved));
@@ -146,14 +146,14 @@ static void mi_stats_print_process(mi_sink_t sink) {
   mi_stats_format_ms(user, usage.user_ms);
   mi_stats_format_ms(system, usage.system_ms);
   mi_stats_format(rss, (int64_t)usage.rss_peak, MI_STATS_BYTES);
-  mi_stats_format(commit, mi_stats_load(&mi_state.count.committed_peak), MI_STATS_BYTES);
+  mi_stats_format(commit, mi_stats_load(&mi_state.main.count.committed_peak), MI_STATS_BYTES);
   mi_output_print(sink,
                   "  %-10s: user: %s, system: %s, faults: %zu, peak rss: %s, peak commit: %s\n",
                   "process", user, system, usage.page_faults, rss, commit);
 }
 
 static void mi_stats_print_all(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.count;
+  mi_counters_t* const count = &mi_state.main.count;
   mi_output_print(sink, "subproc 0\n");
   mi_stats_print_blocks(sink);
   mi_stats_print_pages(sink);
@@ -173,8 +173,8 @@ static void mi_stats_print_all(mi_sink_t sink) {
 MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot) {
   mi_process_setup();
   mi_usage_t usage = {0};
-  mi_usage_measure(&usage);
-  mi_counters_t* const count = &mi_state.count;
+  mi_usage_measure(&mi_state.main, NULL, &usage);
+  mi_counters_t* const count = &mi_state.main.count;
   snapshot->in_use = usage.in_use;
   snapshot->in_use_blocks = usage.in_use_blocks;
   snapshot->in_pages = usage.in_pages;
@@ -228,7 +228,7 @@ void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_m
   mi_stats_put(system_msecs, usage.system_ms);
   mi_stats_put(current_rss, usage.rss);
   mi_stats_put(peak_rss, usage.rss_peak);
-  mi_stats_put(current_commit, (size_t)mi_stats_load(&mi_state.count.committed));
-  mi_stats_put(peak_commit, (size_t)mi_stats_load(&mi_state.count.committed_peak));
+  mi_stats_put(current_commit, (size_t)mi_stats_load(&mi_state.main.count.committed));
+  mi_stats_put(peak_commit, (size_t)mi_stats_load(&mi_state.main.count.committed_peak));
   mi_stats_put(page_faults, usage.page_faults);
 }

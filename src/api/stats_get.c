@@ -73,8 +73,8 @@ static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage) {
 
 static void mi_stats_fill(mi_stats_t* stats) {
   mi_usage_t usage;
-  mi_usage_measure(&usage);
-  mi_counters_t* const count = &mi_state.count;
+  mi_usage_measure(&mi_state.main, NULL, &usage);
+  mi_counters_t* const count = &mi_state.main.count;
 #define NOW(name) mi_atomic_load_relaxed(&count->name)
   stats->pages = mi_stats_count(NOW(pages_total), NOW(pages_peak), NOW(pages));
   stats->reserved = mi_stats_count(0, NOW(reserved_peak), NOW(reserved));
@@ -164,8 +164,8 @@ static void mi_json_process(mi_json_t* json) {
   mi_json_put(json, "    \"rss_current\": %zu,\n    \"rss_peak\": %zu,\n", usage.rss,
               usage.rss_peak);
   mi_json_put(json, "    \"commit_current\": %zd,\n    \"commit_peak\": %zd\n  },\n",
-              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.count.committed),
-              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.count.committed_peak));
+              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.main.count.committed),
+              (ptrdiff_t)mi_atomic_load_relaxed(&mi_state.main.count.committed_peak));
 }
 
 static void mi_json_bin(mi_json_t* json, const mi_stat_count_t* count) {

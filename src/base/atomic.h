@@ -25,6 +25,8 @@
 #define mi_atomic_and_relaxed(p, x) atomic_fetch_and_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_add_relaxed(p, x) atomic_fetch_add_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_sub_relaxed(p, x) atomic_fetch_sub_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_add_acq_rel(p, x) atomic_fetch_add_explicit(p, x, memory_order_acq_rel)
+#define mi_atomic_sub_release(p, x) atomic_fetch_sub_explicit(p, x, memory_order_release)
 #define mi_atomic_cas_weak_relaxed(p, expected, desired)                                           \
   atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_relaxed,                \
                                         memory_order_relaxed)
@@ -37,6 +39,9 @@
 #define mi_atomic_cas_weak_acq_rel(p, expected, desired)                                           \
   atomic_compare_exchange_weak_explicit(p, expected, desired, memory_order_acq_rel,                \
                                         memory_order_acquire)
+#define mi_atomic_cas_strong_release(p, expected, desired)                                         \
+  atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_release,              \
+                                          memory_order_relaxed)
 #define mi_atomic_cas_strong_acquire(p, expected, desired)                                         \
   atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
                                           memory_order_relaxed)

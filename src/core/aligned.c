@@ -22,8 +22,9 @@ static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
 }
 
 // A block of a class at an address `shift` bytes inside it.
-static void* mi_aligned_interior(size_t size_class, size_t shift, mi_fill_t fill) {
-  uint8_t* const block = (uint8_t*)mi_refill_class(size_class, fill);
+static void* mi_aligned_interior(mi_theap_t* theap, size_t size_class, size_t shift,
+                                 mi_fill_t fill) {
+  uint8_t* const block = (uint8_t*)mi_refill_class(theap, size_class, fill);
   if (block == NULL) return NULL;
   mi_page_t* const page = mi_pagemap_find(block);
   // This thread owns the page: it is the one its class allocates from.
@@ -32,8 +33,8 @@ static void* mi_aligned_interior(size_t size_class, size_t shift, mi_fill_t fill
   return block + shift;
 }
 
-MI_INTERNAL void* mi_aligned_alloc_at(size_t size, size_t alignment, size_t offset,
-                                      mi_fill_t fill) {
+MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill) {
   if (!mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_fail(MI_ERROR_ALIGNMENT, alignment, EINVAL);
   }
@@ -45,14 +46,16 @@ MI_INTERNAL void* mi_aligned_alloc_at(size_t size, size_t alignment, size_t offs
   if (size <= MI_REQUEST_MAX - shift) {
     const size_t size_class = mi_class_of_aligned(size + shift, alignment);
     if (size_class < MI_CLASS_COUNT) {
-      return shift == 0 ? mi_refill_class(size_class, fill)
-                        : mi_aligned_interior(size_class, shift, fill);
+      return shift == 0 ? mi_refill_class(theap, size_class, fill)
+                        : mi_aligned_interior(theap, size_class, shift, fill);
     }
     const size_t large_alignment = mi_bits_max(alignment, MI_SLICE_SIZE);
-    if (mi_refill_theap() != NULL) {
+    theap = mi_refill_theap(theap);
+    if (theap != NULL) {
       // A size of 0 still needs an address of its own.
       if (size == 0) size = 1;
-      void* const p = mi_large_alloc_shifted(size, large_alignment, shift, fill);
+      void* const p =
+          mi_large_alloc_shifted(mi_theap_heap(theap), size, large_alignment, shift, fill);
       if (p != NULL) return p;
     }
   }

@@ -52,8 +52,7 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   return block;
 }
 
-MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
-  mi_theap_t* const theap = mi_theap_self();
+static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_alloc_medium(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
@@ -62,8 +61,11 @@ MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noe
   return block;
 }
 
-static mi_attr_inline void* mi_alloc_zeroed(size_t size) {
-  mi_theap_t* const theap = mi_theap_self();
+MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
+  return mi_alloc_from(mi_theap_self(), size);
+}
+
+static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_refill_zalloc(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
@@ -79,13 +81,13 @@ static mi_attr_cold void* mi_alloc_overflow(void) {
 }
 
 mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept {
-  return mi_alloc_zeroed(size);
+  return mi_alloc_zeroed(mi_theap_self(), size);
 }
 
 mi_decl_export mi_decl_restrict void* mi_calloc(size_t count, size_t size) mi_attr_noexcept {
   size_t total;
   if (mi_unlikely(mi_bits_mul_overflows(count, size, &total))) return mi_alloc_overflow();
-  return mi_alloc_zeroed(total);
+  return mi_alloc_zeroed(mi_theap_self(), total);
 }
 
 mi_decl_export mi_decl_restrict void* mi_malloc_small(size_t size) mi_attr_noexcept {
@@ -94,4 +96,31 @@ mi_decl_export mi_decl_restrict void* mi_malloc_small(size_t size) mi_attr_noexc
 
 mi_decl_export mi_decl_restrict void* mi_zalloc_small(size_t size) mi_attr_noexcept {
   return mi_zalloc(size);
+}
+
+// -- With a heap or a theap --
+
+static mi_attr_cold void* mi_alloc_no_theap(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+mi_decl_export mi_decl_restrict void* mi_theap_malloc(mi_theap_t* theap,
+                                                      size_t size) mi_attr_noexcept {
+  return mi_likely(theap != NULL) ? mi_alloc_from(theap, size) : mi_alloc_no_theap();
+}
+
+mi_decl_export mi_decl_restrict void* mi_theap_zalloc(mi_theap_t* theap,
+                                                      size_t size) mi_attr_noexcept {
+  return mi_likely(theap != NULL) ? mi_alloc_zeroed(theap, size) : mi_alloc_no_theap();
+}
+
+mi_decl_export mi_decl_restrict void* mi_heap_malloc(mi_heap_t* heap,
+                                                     size_t size) mi_attr_noexcept {
+  return mi_theap_malloc(mi_theap_in(heap), size);
+}
+
+mi_decl_export mi_decl_restrict void* mi_heap_zalloc(mi_heap_t* heap,
+                                                     size_t size) mi_attr_noexcept {
+  return mi_theap_zalloc(mi_theap_in(heap), size);
 }

@@ -7,27 +7,22 @@
 
 // Slices that the caller may use: owned until `mi_arena_release`.
 typedef struct mi_run_s {
-  mi_arena_t* arena;
-  size_t slice_index;
+  mi_arena_t* arena; // NULL: a mapping of its own, see run.h
+  uint8_t* start;
+  size_t slice_index; // in the arena
   size_t slice_count;
+  mi_heap_t* heap; // for whom; NULL: to grow a block in place
   size_t touched_count; // slices that the caller said it will write to, from the first
   bool is_zero; // all of it reads as zero
   bool is_resident; // some of it has been touched, or populated by us
 } mi_run_t;
 
-static inline uint8_t* mi_run_start(const mi_run_t* run) {
-  return run->arena->start + run->slice_index * MI_SLICE_SIZE;
-}
-
-// Claim a run whose address is a multiple of `alignment` bytes (a power of two, at least a slice),
-// readable and writable. Grows the arenas when it must. False when out of memory. The first
-// `touched_count` slices will be written to: memory that waits elsewhere may be moved there.
-MI_INTERNAL bool mi_arena_claim_to_touch(size_t slice_count, size_t alignment, size_t touched_count,
-                                         mi_run_t* run);
-
-static inline bool mi_arena_claim(size_t slice_count, size_t alignment, mi_run_t* run) {
-  return mi_arena_claim_to_touch(slice_count, alignment, 0, run);
-}
+// Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
+// two, at least a slice), readable and writable. Grows the arenas when it must. False when out of
+// memory. The first `touched_count` slices will be written to: memory that waits elsewhere may be
+// moved there.
+MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                size_t touched_count, mi_run_t* run);
 
 // Give slices back. The caller has cleared their descriptors (M3 of pagemap.h).
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
@@ -42,12 +37,17 @@ MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size
 // How many ranges may be moved and not yet renewed.
 #define MI_ARENA_MOVED_MAX 256
 
+// Anonymous memory that we mapped and may remap, readable and writable at any time.
+static inline bool mi_arena_is_ours(const mi_arena_t* arena) {
+  return arena->is_committed && !arena->is_pinned && !arena->is_foreign;
+}
+
 static inline bool mi_arena_may_move(void) {
   return mi_atomic_load_relaxed(&mi_state.moved_count) < MI_ARENA_MOVED_MAX;
 }
 
-// The arena that `p` lies in, or NULL.
-MI_INTERNAL mi_arena_t* mi_arena_of(const void* p);
+// The arena of the sub-process that `p` lies in, or NULL.
+MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p);
 
 static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
   return (size_t)((const uint8_t*)p - arena->start) / MI_SLICE_SIZE;
@@ -56,11 +56,29 @@ static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
 // Largest run worth looking for in an arena; larger blocks get a mapping of their own.
 MI_INTERNAL size_t mi_arena_object_max(void);
 
-// Make an arena of at least `size` bytes now (option reserve_os_memory). False when refused.
-MI_INTERNAL bool mi_arena_reserve(size_t size);
+// What an arena of memory that is there already is like.
+typedef struct mi_arena_plan_s {
+  uint8_t* start; // slice aligned
+  size_t size; // whole slices
+  bool is_committed, is_pinned, is_exclusive, is_foreign; // as in mi_arena_t
+  bool is_dirty; // may be other than zero
+  int numa_node;
+  mi_arena_commit_fun_t* commit_fun;
+  void* commit_arg;
+} mi_arena_plan_t;
 
-#define MI_FOR_EACH_ARENA(arena)                                                                   \
-  for (mi_arena_t* arena = mi_atomic_load_acquire(&mi_state.arenas); /* sees its fields */         \
+// Map an arena of at least `size` bytes now (option reserve_os_memory). False when refused.
+MI_INTERNAL bool mi_arena_reserve(mi_subproc_t* subproc, size_t size);
+
+// Make an arena of it. NULL when there is no memory for our structures.
+MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_plan_t* plan);
+
+// The arenas of a sub-process that has ended: their slices are all free. What can be used again is,
+// by the next sub-process that needs one.
+MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc);
+
+#define MI_FOR_EACH_ARENA(subproc, arena)                                                          \
+  for (mi_arena_t* arena = mi_atomic_load_acquire(&(subproc)->arenas); /* sees its fields */       \
        arena != NULL; arena = mi_atomic_load_acquire(&arena->next)) /* sees its fields */
 
 #endif

@@ -32,6 +32,13 @@ MI_INTERNAL size_t mi_bitmap_clear(mi_bitmap_word_t* map, size_t index, size_t c
 
 MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, size_t count);
 
+// One bit, and what was done before it was set.
+static inline bool mi_bitmap_is_set_acquire(mi_bitmap_word_t* map, size_t index) {
+  // Pairs with the release in `mi_bitmap_set_release`.
+  const uint64_t word = mi_atomic_load_acquire(&map[index / MI_WORD_BITS]);
+  return (word >> index % MI_WORD_BITS & 1) != 0;
+}
+
 MI_INTERNAL bool mi_bitmap_is_all_set(mi_bitmap_word_t* map, size_t index, size_t count);
 
 // Clear the whole range if all of it is set. False: nothing changed (bits were clear, or a race was

@@ -14,15 +14,19 @@
 typedef enum mi_fill_e { MI_UNINITIALIZED, MI_ZERO } mi_fill_t;
 typedef enum mi_effort_e { MI_GENTLE, MI_FORCE } mi_effort_t;
 
+// Functions that take a theap allocate there; it belongs to the calling thread. That of a thread
+// which has none yet (theap.h) makes them make one.
+
 // A block of at least `size` bytes with `(p + offset) % alignment == 0`; `alignment` is a power of
 // two. NULL (errno ENOMEM) when there is no memory or the size cannot be represented; reported.
-MI_INTERNAL void* mi_aligned_alloc_at(size_t size, size_t alignment, size_t offset, mi_fill_t fill);
+MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill);
 
 // As realloc(3), except that size 0 gives a minimal block. With MI_ZERO, what lies past the old
 // usable size is zero. NULL leaves `p` valid.
-MI_INTERNAL void* mi_realloc_block(void* p, size_t size, mi_fill_t fill);
-MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, size_t offset,
-                                      mi_fill_t fill);
+MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill);
+MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill);
 
 // True when the block at `p` holds `size` bytes, or could be grown to it without moving.
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size);
@@ -38,18 +42,38 @@ MI_INTERNAL size_t mi_class_good_size(size_t size);
 // Returns the number of bytes given back to the system.
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort);
 
+// The same for one theap of the calling thread.
+MI_INTERNAL size_t mi_theap_collect_all(mi_theap_t* theap, mi_effort_t effort);
+
 // Set up the process (idempotent), and take the calling thread's memory away from it.
 MI_INTERNAL void mi_process_setup(void);
 MI_INTERNAL void mi_thread_leave(void);
 MI_INTERNAL void mi_thread_enter(void);
 
+// Heaps. `arena` NULL: any. NULL: out of memory.
+MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena);
+// The end of a heap that is not a main one; see heap.c for what others may do meanwhile.
+MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap);
+MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap);
+
 // Bytes in blocks that are in use, and bytes in the pages that hold them, for mallinfo and
 // statistics. Exact when no other thread is running; otherwise close (counters of others are read
-// while they change).
+// while they change). Of a heap, or with NULL of all heaps of a sub-process.
 typedef struct mi_usage_s {
   size_t in_use, in_use_blocks, in_pages, large, large_blocks;
+  size_t page_bytes; // of address space
   size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
 } mi_usage_t;
-MI_INTERNAL void mi_usage_measure(mi_usage_t* usage);
+MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage);
+
+// The page that `p` lies in, or NULL. Takes any address, also deep inside a large block, where
+// `mi_pagemap_find` knows nothing: then it looks for the start of the block, and takes a lock.
+MI_INTERNAL mi_page_t* mi_heap_find_page(const void* p);
+
+// Call `visit` for every page of a heap, or with NULL of all heaps of a sub-process, until it
+// returns false; returns whether it never did. Pages that come and go meanwhile are seen or not.
+typedef bool(mi_page_visit_t)(mi_page_t* page, void* arg);
+MI_INTERNAL bool mi_heap_visit_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit_t* visit,
+                                     void* arg);
 
 #endif

@@ -15,6 +15,7 @@
 //     may get that id.
 #include "fork.h"
 
+#include "heap.h"
 #include "remote.h"
 #include "theap.h"
 #include "thread.h"
@@ -45,24 +46,45 @@ static void mi_fork_adopt(mi_page_t* page) {
   mi_remote_give_up(page);
 }
 
-static void mi_fork_adopt_all(uintptr_t self) {
-  MI_FOR_EACH_ARENA(arena) {
-    for (size_t i = 0; i < arena->slice_count; i++) {
-      mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
-      const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-      if (owner <= MI_OWNER_MAX_SPECIAL && owner != MI_OWNER_SHARED) continue;
-      if ((owner & ~MI_OWNER_FLAGS) == self) continue;
-      if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) == 0) continue;
-      mi_fork_adopt(page);
-    }
+static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
+  if (is_paged && (owner & ~MI_OWNER_FLAGS) != *(uintptr_t*)self &&
+      (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
+    mi_fork_adopt(page);
   }
+  return true;
 }
 
-static void mi_fork_child(void) {
-  mi_lock_reset(&mi_state.purge_lock);
-  mi_lock_reset(&mi_state.arena_lock);
-  mi_lock_reset(&mi_state.thread_lock);
-  mi_theap_t* const own = mi_theap_self();
+// Of the theaps of a heap those of this thread stay.
+static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
+  mi_theap_t* theap = heap->theaps;
+  heap->theaps = NULL;
+  while (theap != NULL) {
+    mi_theap_t* const next = theap->heap_next;
+    theap->heap_next = NULL;
+    theap->heap_link = NULL;
+    mi_count_add(&heap->subproc->count.theaps, -1);
+    if (theap->home == own) mi_heap_link_theap(heap, theap);
+    theap = next;
+  }
+  mi_atomic_store_relaxed(&heap->inside, 0);
+}
+
+static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
+  mi_fork_keep_theaps(&subproc->heap_main, own);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_fork_keep_theaps(heap, own);
+  }
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    mi_atomic_store_relaxed(&heap->inside, 0);
+  }
+  const bool is_here = own->thread_id != 0 && mi_theap_subproc(own) == subproc;
+  mi_atomic_store_relaxed(&subproc->count.threads, is_here ? 1 : 0);
+}
+
+// Returns whether there were homes of others.
+static bool mi_fork_keep_home(const mi_theap_t* own) {
   bool has_others = mi_state.orphans != NULL;
   for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
     mi_theap_t* theap = mi_state.theap_bucket[i];
@@ -81,7 +103,19 @@ static void mi_fork_child(void) {
   // The structures of vanished threads stay unused: they may be in any state.
   mi_state.orphans = NULL;
   mi_atomic_store_relaxed(&mi_state.orphan_count, 0);
-  if (has_others) mi_fork_adopt_all(own->thread_id);
+  return has_others;
+}
+
+static void mi_fork_child(void) {
+  mi_lock_reset(&mi_state.purge_lock);
+  mi_lock_reset(&mi_state.arena_lock);
+  mi_lock_reset(&mi_state.thread_lock);
+  mi_theap_t* const own = mi_theap_home();
+  const bool has_others = mi_fork_keep_home(own);
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    mi_fork_keep_own(s, own);
+    if (has_others) mi_heap_visit_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
+  }
 }
 
 MI_INTERNAL void mi_fork_register(void) {

@@ -10,6 +10,8 @@
 // H1  none while less than MI_HUGE_HEAP_MIN is committed for each thread: what is lost is then a
 //     few percent, because runs are taken at the lowest address that fits, so that one chunk after
 //     the other fills up, and because a thread has one page that is not full for each class.
+//     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
+//     page each that is hardly used.
 // H2  only for runs of pages: whoever asks for a large block may never touch most of it.
 // H3  only for a chunk that is wholly free and clean; the advice is taken back at once, so that
 //     the kernel neither cuts the mapping for good nor fills up what was purged meanwhile.
@@ -23,7 +25,9 @@
 // call here may fail without effect.
 #include "huge.h"
 
+#include "arena.h"
 #include "bitmap.h"
+#include "book.h"
 #include "purge.h"
 
 #define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
@@ -32,16 +36,21 @@
 #define MI_HUGE_STALL_US ((uint64_t)1500)
 #define MI_HUGE_BACK_OFF ((uint64_t)32)
 
-static bool mi_huge_is_wanted(const mi_arena_t* arena) {
-  const int64_t threads = mi_atomic_load_relaxed(&mi_state.count.threads);
+static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
+  if (heap == NULL) return false;
+  if (!heap->is_main && mi_book_is_shorter(&heap->book, MI_HUGE_HEAP_MIN / MI_SLICE_SIZE)) {
+    return false;
+  }
+  const int64_t threads = mi_atomic_load_relaxed(&arena->subproc->count.threads);
   const int64_t heap_min = MI_HUGE_HEAP_MIN * (threads > 1 ? threads : 1);
-  return mi_atomic_load_relaxed(&mi_state.count.committed) >= heap_min &&
-         mi_option_value(allow_thp) != 0 && arena->is_committed && !arena->is_pinned &&
+  return mi_atomic_load_relaxed(&arena->subproc->count.committed) >= heap_min &&
+         mi_option_value(allow_thp) != 0 && mi_arena_is_ours(arena) &&
          mi_state.os.huge_page_size == MI_CHUNK_SIZE;
 }
 
-MI_INTERNAL void mi_huge_prepare(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  if (slice_count > MI_HUGE_RUN_MAX || !mi_huge_is_wanted(arena)) return;
+MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_t slice_index,
+                                 size_t slice_count) {
+  if (slice_count > MI_HUGE_RUN_MAX || !mi_huge_is_wanted(heap, arena)) return;
   const size_t end = slice_index + slice_count;
   const size_t chunk = (end - 1) & ~(MI_CHUNK_SLICES - 1);
   const size_t chunk_end = chunk + MI_CHUNK_SLICES;

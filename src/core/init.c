@@ -11,6 +11,8 @@
 // use.
 #include "core.h"
 #include "fork.h"
+#include "heap.h"
+#include "meta.h"
 #include "pool.h"
 #include "purge.h"
 #include "remote.h"
@@ -35,31 +37,55 @@ MI_INTERNAL void mi_process_setup(void) {
   }
   mi_os_init(&mi_state.os);
   mi_hook_load_options();
+  mi_init_main_heap(&mi_state.main);
   // Publishes the state; pairs with the acquires above.
   const bool is_awaited =
       mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY) == MI_STAGE_AWAITED;
   if (is_awaited) mi_os_wake(&mi_state.stage);
   mi_fork_register();
   const long reserve_kib = mi_option_value(reserve_os_memory);
-  if (reserve_kib > 0 && !mi_arena_reserve((size_t)reserve_kib * MI_KIB)) {
+  if (reserve_kib > 0 && !mi_arena_reserve(&mi_state.main, (size_t)reserve_kib * MI_KIB)) {
     mi_hook_warning("unable to reserve %ld KiB at start (MIMALLOC_RESERVE_OS_MEMORY)\n",
                     reserve_kib);
   }
 }
 
-MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
+// Nothing of a sub-process is kept but what is in use.
+static size_t mi_collect_subproc(mi_subproc_t* subproc) {
+  mi_thread_flush_orphans();
+  mi_heap_drain_ended(subproc);
+  mi_pool_drain_all(&subproc->heap_main);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_meta_purge();
+  mi_lock_leave(&mi_state.arena_lock);
+  return mi_purge_everything(subproc);
+}
+
+MI_INTERNAL size_t mi_theap_collect_all(mi_theap_t* theap, mi_effort_t effort) {
   mi_remote_flush();
-  mi_theap_t* const theap = mi_theap_self();
   if (effort == MI_GENTLE) {
-    if (theap->thread_id != 0) mi_theap_collect(theap);
-    mi_purge_poll();
+    mi_theap_collect_pages(theap);
+    mi_purge_poll(mi_theap_subproc(theap));
     return 0;
   }
-  if (theap->thread_id != 0) mi_theap_flush(theap);
-  mi_thread_flush_orphans();
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(&mi_state.heap_main.pool[c]);
-  return mi_purge_everything();
+  mi_theap_flush(theap);
+  mi_pool_drain_all(mi_theap_heap(theap));
+  return mi_collect_subproc(mi_theap_subproc(theap));
 }
+
+MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
+  mi_theap_t* const theap = mi_theap_self();
+  if (theap->thread_id != 0) {
+    if (theap->home != theap && effort == MI_FORCE) mi_theap_flush(theap->home);
+    return mi_theap_collect_all(theap, effort);
+  }
+  mi_remote_flush();
+  if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
+  mi_purge_poll(&mi_state.main);
+  return 0;
+}
+
+// -- what is in use --
 
 // Blocks of a list that are not in use although their page counts them.
 static size_t mi_usage_list_length(const mi_theap_t* theap, size_t c) {
@@ -69,9 +95,15 @@ static size_t mi_usage_list_length(const mi_theap_t* theap, size_t c) {
   return count;
 }
 
-static void mi_usage_add_page(mi_usage_t* usage, const mi_page_t* page) {
+static void mi_usage_add_page(mi_usage_t* usage, mi_page_t* page) {
+  usage->page_bytes += page->slice_count * MI_SLICE_SIZE;
+  if (mi_page_is_single(page)) {
+    usage->large += page->block_size;
+    usage->large_blocks++;
+    return;
+  }
   const size_t c = page->size_class;
-  if (c >= MI_CLASS_COUNT) return; // a single block by now
+  if (c >= MI_CLASS_COUNT) return; // is being made anew
   const size_t used = page->count.used - (page->place == MI_PLACE_CURRENT ? 1 : 0);
   usage->in_use_blocks += used;
   usage->in_use += used * page->block_size;
@@ -80,26 +112,32 @@ static void mi_usage_add_page(mi_usage_t* usage, const mi_page_t* page) {
   usage->class_pages[c]++;
 }
 
-MI_INTERNAL void mi_usage_measure(mi_usage_t* usage) {
-  *usage = (mi_usage_t){0};
-  MI_FOR_EACH_ARENA(arena) {
-    for (size_t i = 0; i < arena->slice_count; i++) {
-      const mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
-      const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-      if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;
-      if (!mi_page_is_single(page)) mi_usage_add_page(usage, page);
-    }
-  }
-  // Large blocks are counted as they come and go: some lie outside the arenas.
-  usage->large = (size_t)mi_atomic_load_relaxed(&mi_state.count.large);
-  usage->large_blocks = (size_t)mi_atomic_load_relaxed(&mi_state.count.large_count);
-  // The lists of this thread's theap are free; those of other threads cannot be walked while they
-  // run.
-  const mi_theap_t* const theap = mi_theap_self();
+static bool mi_usage_visit(mi_page_t* page, void* usage) {
+  mi_usage_add_page((mi_usage_t*)usage, page);
+  return true;
+}
+
+// The lists of this thread's theap are free; those of others cannot be walked while they run.
+static void mi_usage_subtract_lists(mi_usage_t* usage, const mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const size_t listed = mi_usage_list_length(theap, c);
     usage->in_use_blocks -= listed;
     usage->in_use -= listed * mi_class_size(c);
     usage->class_blocks[c] -= listed;
+  }
+}
+
+MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage) {
+  *usage = (mi_usage_t){0};
+  mi_remote_flush();
+  mi_heap_visit_pages(subproc, heap, &mi_usage_visit, usage);
+  const mi_theap_t* const home = mi_theap_home();
+  if (home->thread_id == 0) return;
+  for (size_t i = 0; i <= home->others_count; i++) {
+    const mi_theap_t* const theap = i < home->others_count ? home->others[i] : home;
+    if (theap == NULL || mi_theap_heap(theap) == MI_HEAP_GONE) continue;
+    const bool is_wanted =
+        heap != NULL ? mi_theap_heap(theap) == heap : mi_theap_subproc(theap) == subproc;
+    if (is_wanted) mi_usage_subtract_lists(usage, theap);
   }
 }

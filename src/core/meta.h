@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // meta.h - memory for the allocator's own structures: theaps, arenas and their bitmaps.
 //
-// Never given back, so that stale pointers to such a structure stay readable (T2 in types.h).
+// Addresses are never given back to the system, so that stale pointers to such a structure stay
+// readable (T2 in types.h).
 #ifndef MI_CORE_META_H
 #define MI_CORE_META_H
 
@@ -9,5 +10,11 @@
 
 // Zero memory, aligned to 64 bytes. The caller holds the arena lock. NULL when out of memory.
 MI_INTERNAL void* mi_meta_alloc(size_t size);
+
+// For the next request of the same size. The caller holds the arena lock.
+MI_INTERNAL void mi_meta_free(void* p, size_t size);
+
+// Give the contents of what is free back to the system. The caller holds the arena lock.
+MI_INTERNAL void mi_meta_purge(void);
 
 #endif

@@ -28,6 +28,7 @@
 #include "huge.h"
 #include "purge.h"
 #include "remote.h"
+#include "run.h"
 #include "theap.h"
 
 MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
@@ -52,46 +53,19 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
 
 // What others left in the run goes back where it counts, unless it is the first OS page at most.
 static void mi_page_clean_run(const mi_theap_t* theap, size_t size_class, mi_run_t* run) {
-  uint8_t* const start = mi_run_start(run);
+  uint8_t* const start = run->start;
   if (!run->is_zero && run->slice_count == 1 && mi_pagemap_slice(start)->is_lean) {
     run->is_resident = false;
   } else if (run->is_resident && mi_theap_is_sparse_class(theap, size_class) &&
-             run->arena->is_committed && !run->arena->is_pinned &&
+             run->arena != NULL && mi_arena_is_ours(run->arena) &&
              mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) == 0) {
     run->is_resident = false;
     run->is_zero = true;
   }
 }
 
-MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
-  mi_run_t run = {0};
-  const size_t slice_count = mi_class_slices(size_class);
-  if (!mi_arena_claim(slice_count, MI_SLICE_SIZE, &run)) return NULL;
-  mi_page_clean_run(theap, size_class, &run);
-  const size_t block_size = mi_class_size(size_class);
-  const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
-  const size_t described = mi_page_described(slice_count, block_count);
-  mi_page_t* const page = mi_page_describe(mi_run_start(&run), slice_count, described);
-  page->count = (mi_page_count_t){0};
-  page->refilled.used = 1;
-  page->reserved = (uint32_t)block_count;
-  page->reciprocal = (((uint64_t)1 << MI_RECIPROCAL_SHIFT) + block_size - 1) / block_size;
-  page->block_size = block_size;
-  page->size_class = (uint8_t)size_class;
-  page->is_zero = run.is_zero;
-  page->is_resident = run.is_resident;
-  page->backing = MI_BACKING_ARENA;
-  page->theap = theap;
-  page->heap = theap->heap;
-  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
-  mi_atomic_store_relaxed(&page->owner, theap->thread_id);
-  theap->page_count++;
-  mi_count_add(&mi_state.count.pages_total, 1);
-  mi_count_add_peak(&mi_state.count.pages, &mi_state.count.pages_peak, 1);
-  return page;
-}
-
-MI_INTERNAL void mi_page_release(mi_page_t* page) {
+// The page ends: its slices are nobody's.
+static void mi_page_drop(mi_heap_t* heap, mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
   mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
   uint8_t* const start = page->start;
@@ -104,11 +78,58 @@ MI_INTERNAL void mi_page_release(mi_page_t* page) {
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_atomic_store_relaxed(&page->thread_free, 0);
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-  mi_count_add(&mi_state.count.pages, -1);
-  mi_arena_t* const arena = mi_arena_of(start);
-  mi_assert(arena != NULL);
-  mi_arena_release(arena, mi_arena_slice_of(arena, start), slice_count);
-  mi_purge_poll();
+  mi_count_add(&heap->subproc->count.pages, -1);
+  mi_run_release(heap, (mi_page_backing_t)page->backing, start, slice_count);
+}
+
+MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
+  mi_heap_t* const heap = mi_theap_heap(theap);
+  const size_t slice_count = mi_class_slices(size_class);
+  const size_t block_size = mi_class_size(size_class);
+  const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
+  const size_t described = mi_page_described(slice_count, block_count);
+  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, described};
+  mi_run_t run;
+  if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  mi_page_clean_run(theap, size_class, &run);
+  mi_page_t* const page = mi_page_describe(run.start, slice_count, described);
+  page->count = (mi_page_count_t){0};
+  page->refilled.used = 1;
+  page->reserved = (uint32_t)block_count;
+  page->block_size = block_size;
+  page->size_class = (uint8_t)size_class;
+  page->is_zero = run.is_zero;
+  page->is_resident = run.is_resident;
+  page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  page->theap = theap;
+  mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_atomic_store_relaxed(&page->owner, theap->thread_id);
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add(&count->pages_total, 1);
+  mi_count_add_peak(&count->pages, &count->pages_peak, 1);
+  if (!mi_run_enlist(heap, page)) {
+    mi_page_drop(heap, page);
+    return NULL;
+  }
+  theap->page_count++;
+  return page;
+}
+
+MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
+  mi_run_delist(heap, page);
+  mi_page_drop(heap, page);
+  mi_purge_poll(heap->subproc);
+}
+
+MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
+  const bool is_pooled = (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0;
+  if (is_pooled) mi_count_add(&heap->subproc->count.abandoned, -1);
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->count = (mi_page_count_t){0};
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_page_release(heap, page);
 }
 
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {

@@ -7,8 +7,6 @@
 #include "pagemap.h"
 #include "sizeclass.h"
 
-#define MI_RECIPROCAL_SHIFT 42
-
 // Blocks carved so far.
 static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
 
@@ -23,7 +21,7 @@ static inline bool mi_page_has_free(mi_page_t* page) {
 // invariant integers using multiplication", 1994).
 static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p) {
   const uint64_t offset = (uint64_t)((const uint8_t*)p - page->start);
-  const uint64_t index = (offset * page->reciprocal) >> MI_RECIPROCAL_SHIFT;
+  const uint64_t index = (offset * mi_class_reciprocal[page->size_class]) >> MI_RECIPROCAL_SHIFT;
   return (mi_block_t*)(page->start + index * page->block_size);
 }
 
@@ -83,9 +81,12 @@ static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
 // Set up descriptors for a run; also used for single blocks.
 MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count);
 
-// Give the slices of an empty page back. The caller owns the page, it is in no queue and not
-// pooled.
-MI_INTERNAL void mi_page_release(mi_page_t* page);
+// Give the slices of an empty page back. The caller owns the page and is inside its heap (heap.h);
+// it is in no queue and not pooled.
+MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page);
+
+// Give the slices back whatever is in use. Nobody else touches the page.
+MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page);
 
 // Carve the next blocks and return them as a list, NULL when all are carved. They count as used.
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page);

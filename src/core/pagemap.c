@@ -19,7 +19,7 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     const size_t table_size = mi_bits_align_up(sizeof(mi_pagemap.none), mi_state.os.page_size);
     const size_t alignment = mi_bits_max(mi_state.os.page_size, 4096);
     void* const table = mi_os_map(NULL, table_size, alignment, MI_OS_READ_WRITE);
-    mi_count_add(&mi_state.count.mmap_calls, 1);
+    mi_count_add(&mi_state.main.count.mmap_calls, 1);
     if (table == NULL) return false;
     mi_os_huge_pages(table, table_size, false);
     // Publishes the table; readers follow from an address that was handed out after this.

@@ -36,9 +36,11 @@ static inline uint64_t mi_pool_word(mi_page_t* page, uint64_t tag) {
   return ((uint64_t)(uintptr_t)page >> MI_PAGE_SHIFT) | (tag & ~MI_POOL_ADDRESS_MASK);
 }
 
-MI_INTERNAL void mi_pool_push(mi_pool_t* pool, mi_page_t* page) {
-  mi_count_add(&mi_state.count.abandoned_total, 1);
-  mi_count_add(&mi_state.count.abandoned, 1);
+MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add(&count->abandoned_total, 1);
+  mi_count_add(&count->abandoned, 1);
+  mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
     mi_atomic_store_relaxed(&page->pool_next, mi_pool_page(head));
@@ -46,7 +48,8 @@ MI_INTERNAL void mi_pool_push(mi_pool_t* pool, mi_page_t* page) {
   } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(page, head)));
 }
 
-static mi_page_t* mi_pool_pop_any(mi_pool_t* pool) {
+static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
+  mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_acquire(&pool->head); // sees `pool_next` of the top page
   while (mi_pool_page(head) != NULL) {
     mi_page_t* const page = mi_pool_page(head);
@@ -54,16 +57,16 @@ static mi_page_t* mi_pool_pop_any(mi_pool_t* pool) {
     // Sees `pool_next` of the new top page on failure; pairs with the release in `mi_pool_push`.
     if (mi_atomic_cas_weak_acq_rel(&pool->head, &head,
                                    mi_pool_word(next, head + MI_POOL_TAG_ONE))) {
-      mi_count_add(&mi_state.count.abandoned, -1);
+      mi_count_add(&heap->subproc->count.abandoned, -1);
       return page;
     }
   }
   return NULL;
 }
 
-MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
+MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
-  while ((page = mi_pool_pop_any(pool)) != NULL) {
+  while ((page = mi_pool_pop_any(heap, c)) != NULL) {
     if (!mi_remote_claim_popped(page)) continue; // L3: its owner keeps it
     if (mi_page_has_free(page)) return page;
     // Became full in the hands of a guest: back to being parked.
@@ -72,27 +75,46 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_pool_t* pool) {
   return NULL;
 }
 
-MI_INTERNAL void mi_pool_drain(mi_pool_t* pool) {
-  mi_atomic_store_relaxed(&pool->has_empty, false);
+// Take the whole stack.
+static mi_page_t* mi_pool_take_all(mi_heap_t* heap, size_t c) {
+  mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
-    if (mi_pool_page(head) == NULL) return;
+    if (mi_pool_page(head) == NULL) return NULL;
     // Sees every link of the stack; pairs with the release in `mi_pool_push`.
   } while (
       !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(NULL, head + MI_POOL_TAG_ONE)));
-  mi_page_t* page = mi_pool_page(head);
+  return mi_pool_page(head);
+}
+
+MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
+  const uint64_t bit = (uint64_t)1 << c % 64;
+  if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
+    mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
+  }
+  mi_page_t* page = mi_pool_take_all(heap, c);
   while (page != NULL) {
     mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
-    mi_count_add(&mi_state.count.abandoned, -1);
+    mi_count_add(&heap->subproc->count.abandoned, -1);
     if (mi_remote_claim_popped(page)) mi_remote_give_up(page);
     page = next;
   }
 }
 
 MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap) {
-  if (mi_likely(!mi_atomic_load_relaxed(&heap->has_empty_pooled))) return;
-  mi_atomic_store_relaxed(&heap->has_empty_pooled, false);
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    if (mi_atomic_load_relaxed(&heap->pool[c].has_empty)) mi_pool_drain(&heap->pool[c]);
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
+    uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
+    for (; mi_unlikely(has_empty != 0); has_empty &= has_empty - 1) {
+      mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty));
+    }
   }
+}
+
+MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(heap, c);
+}
+
+MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);
 }

@@ -10,7 +10,7 @@
 // V1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has claimed
 //     are purged.
 // V2  after a purge the slice is not dirty: it reads as zero.
-// V3  nobody waits: one purger at a time, others skip.
+// V3  one purger at a time. Others skip; only the end of a sub-process waits.
 // V4  what waits is at most MI_PURGE_WAITING_MIN and half of what is in use: a program that
 //     frees much and then sleeps holds no more than that, although nobody looks at the clock. What
 //     is beyond goes from the highest addresses down (with everything at once instead, blocks of 5
@@ -43,13 +43,14 @@ static long mi_purge_delay_ms(void) {
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
   const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
-  mi_count_add(&mi_state.purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
+  mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
 }
 
 MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   const size_t count = mi_bitmap_clear(arena->purge_young, slice_index, slice_count) +
                        mi_bitmap_clear(arena->purge_old, slice_index, slice_count);
-  if (count > 0) mi_count_add(&mi_state.purge_waiting, -(int64_t)(count * MI_SLICE_SIZE));
+  const int64_t bytes = (int64_t)(count * MI_SLICE_SIZE);
+  if (count > 0) mi_count_add(&arena->subproc->purge_waiting, -bytes);
   return count;
 }
 
@@ -63,21 +64,26 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
     // Only with the same advice as theirs.
     if (err == 0 && arena->is_committed) mi_os_huge_pages(start, size, false);
     mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
+  } else if (arena->commit_fun != NULL) {
+    bool is_zero = false; // known when it is committed again
+    if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
+    mi_bitmap_clear(arena->committed, index, count);
   } else if (!arena->is_committed) {
     err = mi_os_decommit(start, size);
     if (err == 0) mi_bitmap_clear(arena->committed, index, count);
   } else if (mi_option_value(purge_decommits) != 0) {
     err = mi_os_purge(start, size);
+    if (arena->is_foreign) mi_atomic_store_relaxed(&arena->is_unsure, true);
   } else {
-    mi_count_add(&mi_state.count.reset_calls, 1);
+    mi_count_add(&arena->subproc->count.reset_calls, 1);
     mi_os_reset(start, size);
     return 0; // still resident, contents unknown
   }
   if (err != 0) return 0; // stays dirty: correct, only not smaller
   const size_t bytes = mi_bitmap_clear(arena->dirty, index, count) * MI_SLICE_SIZE;
-  mi_count_add(&mi_state.count.committed, -(int64_t)bytes);
-  mi_count_add(&mi_state.count.purged, (int64_t)bytes);
-  mi_count_add(&mi_state.count.purge_calls, 1);
+  mi_count_add(&arena->subproc->count.committed, -(int64_t)bytes);
+  mi_count_add(&arena->subproc->count.purged, (int64_t)bytes);
+  mi_count_add(&arena->subproc->count.purge_calls, 1);
   return bytes;
 }
 
@@ -114,9 +120,9 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
 }
 
 // End of a period, under the purge lock: old ones go, young ones become old.
-static size_t mi_purge_step(void) {
+static size_t mi_purge_step(mi_subproc_t* subproc) {
   size_t bytes = 0;
-  MI_FOR_EACH_ARENA(arena) {
+  MI_FOR_EACH_ARENA(subproc, arena) {
     bytes += mi_purge_map(arena, arena->purge_old);
     for (size_t w = 0; w < arena->word_count; w++) {
       if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0) continue;
@@ -128,9 +134,9 @@ static size_t mi_purge_step(void) {
 }
 
 // V4: bytes that wait beyond the bound.
-static int64_t mi_purge_excess(void) {
-  const int64_t waiting = mi_atomic_load_relaxed(&mi_state.purge_waiting);
-  const int64_t in_use = mi_atomic_load_relaxed(&mi_state.count.committed) - waiting;
+static int64_t mi_purge_excess(mi_subproc_t* subproc) {
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
   return waiting - MI_PURGE_WAITING_MIN - (in_use > 0 ? in_use / MI_PURGE_WAITING_PART : 0);
 }
 
@@ -191,7 +197,7 @@ static bool mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t 
                                    count * MI_SLICE_SIZE) == 0;
   mi_arena_note_moved(arena, to, count);
   mi_bitmap_set(arena->dirty, to, count);
-  mi_count_add(&mi_state.count.committed, (int64_t)(count * MI_SLICE_SIZE));
+  mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
   // Where the memory was, all reads as zero now. A call that failed may have left a hole instead.
   if (is_moved) mi_purge_forget(arena, index, count);
   mi_purge_claimed(arena, is_moved ? index : to, count);
@@ -200,8 +206,7 @@ static bool mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t 
 }
 
 MI_INTERNAL mi_attr_cold void mi_purge_reuse(mi_arena_t* arena, size_t index, size_t count) {
-  if (mi_atomic_load_relaxed(&mi_state.purge_waiting) <= 0) return;
-  if (!arena->is_committed || arena->is_pinned) return;
+  if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return;
   const size_t end = index + count;
   size_t top = arena->slice_count;
   while (mi_arena_may_move()) {
@@ -223,43 +228,52 @@ MI_INTERNAL mi_attr_cold void mi_purge_reuse(mi_arena_t* arena, size_t index, si
   }
 }
 
-MI_INTERNAL void mi_purge_poll(void) {
-  if (mi_atomic_load_relaxed(&mi_state.purge_waiting) <= 0) return;
+MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
   const long delay = mi_purge_delay_ms();
   if (delay < 0) return;
   if (delay == 0) {
-    mi_purge_everything();
+    mi_purge_everything(subproc);
     return;
   }
   const uint64_t now = mi_os_now_ms();
-  const uint64_t due = mi_atomic_load_relaxed(&mi_state.purge_due_ms);
-  const int64_t excess = mi_purge_excess();
+  const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
+  const int64_t excess = mi_purge_excess(subproc);
   if (now < due && excess <= 0) return;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
   if (excess > 0) {
-    mi_purge_from_top(mi_atomic_load_acquire(&mi_state.arenas), excess); // sees its fields
+    mi_purge_from_top(mi_atomic_load_acquire(&subproc->arenas), excess); // sees its fields
     if (now < due) {
       mi_lock_leave(&mi_state.purge_lock);
       return;
     }
   }
   // The first poll after a quiet time only starts the period.
-  if (due != 0) mi_purge_step();
-  const bool is_pending = mi_atomic_load_relaxed(&mi_state.purge_waiting) > 0;
+  if (due != 0) mi_purge_step(subproc);
+  const bool is_pending = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0;
   const uint64_t period = (uint64_t)(delay + 1) / 2;
-  mi_atomic_store_relaxed(&mi_state.purge_due_ms, is_pending ? now + period : 0);
+  mi_atomic_store_relaxed(&subproc->purge_due_ms, is_pending ? now + period : 0);
   mi_lock_leave(&mi_state.purge_lock);
 }
 
-MI_INTERNAL size_t mi_purge_everything(void) {
+MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
   size_t bytes = 0;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
-  mi_atomic_store_relaxed(&mi_state.purge_due_ms, 0);
-  MI_FOR_EACH_ARENA(arena) {
+  mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+  MI_FOR_EACH_ARENA(subproc, arena) {
     if (arena->is_pinned) continue;
     bytes += mi_purge_map(arena, arena->purge_old);
     bytes += mi_purge_map(arena, arena->purge_young);
   }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes;
+}
+
+MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.purge_lock);
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty);
+    mi_purge_forget(arena, 0, arena->slice_count);
+  }
+  mi_lock_leave(&mi_state.purge_lock);
 }

@@ -5,6 +5,7 @@
 // Q1  NULL means failure, and the old block is untouched.
 // Q2  a block stays where it is when the new size fits and uses at least half of it.
 // Q3  with MI_ZERO everything from the old usable size to the new one is zero.
+// Q4  the result is in the heap of the theap given: a block of another heap moves.
 #include <errno.h>
 #include <string.h>
 
@@ -25,14 +26,16 @@ static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
 }
 
 // A single block that stays one: no copying. NULL: not possible.
-static void* mi_realloc_large(mi_page_t* page, uint8_t* p, size_t size, mi_fill_t fill) {
+static void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p, size_t size,
+                              mi_fill_t fill) {
   const size_t usable = mi_usable_size(p);
   const size_t shift = (size_t)(p - page->start);
   if (size > MI_REQUEST_MAX - shift) return NULL;
   uint8_t* q = p;
   if (!mi_large_resize(page, size + shift)) {
-    if (shift != 0) return NULL;
-    q = (uint8_t*)mi_large_move(page, size);
+    theap = mi_refill_theap(theap);
+    if (shift != 0 || theap == NULL) return NULL;
+    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), size);
     if (q == NULL) return NULL;
   }
   mi_realloc_zero_tail(q, usable, fill);
@@ -56,41 +59,54 @@ static mi_page_t* mi_realloc_page_of(void* p) {
   return page;
 }
 
-MI_INTERNAL void* mi_realloc_block(void* p, size_t size, mi_fill_t fill) {
-  if (p == NULL) return fill == MI_ZERO ? mi_zalloc(size) : mi_malloc(size);
+static void* mi_realloc_fresh(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  return fill == MI_ZERO ? mi_theap_zalloc(theap, size) : mi_theap_malloc(theap, size);
+}
+
+// Whether the block is in the right heap (Q4). A thread without a theap takes what there is.
+static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
+  return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
+}
+
+MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
+  if (p == NULL) return mi_realloc_fresh(theap, size, fill);
   mi_page_t* const page = mi_realloc_page_of(p);
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_size(p);
   if (mi_unlikely(size == 0)) {
-    uint8_t* const q = (uint8_t*)mi_zalloc(0);
+    uint8_t* const q = (uint8_t*)mi_theap_zalloc(theap, 0);
     if (q != NULL) mi_free(p);
     return q;
   }
-  if (mi_page_is_single(page)) {
+  if (!mi_realloc_may_stay(theap, page)) {
+    // Into the other heap.
+  } else if (mi_page_is_single(page)) {
     const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
     if (is_same) return p;
     if (size > MI_REALLOC_OWN_PAGE) {
-      void* const q = mi_realloc_large(page, (uint8_t*)p, size, fill);
+      void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
       if (q != NULL) return q;
     }
   } else if (size <= usable && size >= usable / 2) {
     return p;
   }
   void* q = NULL;
-  if (size > usable && size > MI_REALLOC_OWN_PAGE) q = mi_large_alloc_growing(size, fill);
-  if (q == NULL) q = fill == MI_ZERO ? mi_zalloc(size) : mi_malloc(size);
+  if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0) {
+    q = mi_large_alloc_growing(mi_theap_heap(theap), size, fill);
+  }
+  if (q == NULL) q = mi_realloc_fresh(theap, size, fill);
   return mi_realloc_copy(p, usable, q, size);
 }
 
-MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, size_t offset,
-                                      mi_fill_t fill) {
+MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill) {
   if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
-    return mi_aligned_alloc_at(size, alignment, offset, fill); // reports a bad alignment
+    return mi_aligned_alloc_at(theap, size, alignment, offset, fill); // reports a bad alignment
   }
   mi_page_t* const page = mi_realloc_page_of(p);
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_size(p);
-  if ((((uintptr_t)p + offset) & (alignment - 1)) == 0) {
+  if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
     if (size <= usable && size >= usable / 2) return p;
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
@@ -99,7 +115,8 @@ MI_INTERNAL void* mi_realloc_block_at(void* p, size_t size, size_t alignment, si
       return p;
     }
   }
-  return mi_realloc_copy(p, usable, mi_aligned_alloc_at(size, alignment, offset, fill), size);
+  return mi_realloc_copy(p, usable, mi_aligned_alloc_at(theap, size, alignment, offset, fill),
+                         size);
 }
 
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {

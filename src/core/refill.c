@@ -37,11 +37,6 @@
 #define MI_TRIM_TURNS 32
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 
-MI_INTERNAL mi_theap_t* mi_refill_theap(void) {
-  mi_theap_t* const theap = mi_theap_self();
-  return mi_likely(theap->thread_id != 0) ? theap : mi_thread_get_theap();
-}
-
 // Put a list in place: all blocks of the page count as used from now on.
 static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
   theap->free[c] = list;
@@ -124,16 +119,18 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
 // A page of the class with a free block, owned by this thread and in no place: 6 and 7. NULL: no
 // memory.
 static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
+  mi_heap_t* const heap = mi_theap_heap(theap);
   mi_page_t* page = mi_theap_take_guest(theap, c);
-  if (page == NULL) page = mi_pool_pop(&theap->heap->pool[c]);
-  if (page == NULL && mi_thread_release_orphans()) page = mi_pool_pop(&theap->heap->pool[c]);
+  if (page == NULL) page = mi_pool_pop(heap, c);
+  if (page == NULL && mi_thread_release_orphans()) page = mi_pool_pop(heap, c);
   if (page != NULL) {
-    mi_count_add(&mi_state.count.adopted, 1);
+    mi_count_add(&heap->subproc->count.adopted, 1);
     return page;
   }
   const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
   if (is_trim_due) mi_theap_trim(theap, MI_IDLE_LARGE_MAX, c);
-  mi_pool_drain_heap(theap->heap);
+  mi_pool_drain_heap(heap);
+  if (!heap->is_main) mi_pool_drain_heap(&heap->subproc->heap_main);
   page = mi_page_make(theap, c);
   if (page != NULL) theap->page_count--; // counted when it gets a place
   return page;
@@ -162,10 +159,10 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint64_t now = mi_os_now_ms();
   if (now - theap->tick_ms >= MI_TICK_MS) {
     theap->tick_ms = now;
-    mi_theap_collect(theap);
+    mi_theap_collect_pages(theap);
     mi_theap_trim(theap, 0, c);
   }
-  mi_purge_poll();
+  mi_purge_poll(mi_theap_subproc(theap));
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(false, theap->heartbeat);
@@ -173,7 +170,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const long collect = mi_option_value(generic_collect);
   if (collect > 0 && theap->generic_count >= (uint32_t)collect) {
     theap->generic_count = 0;
-    mi_theap_collect(theap);
+    mi_theap_collect_pages(theap);
   }
 }
 
@@ -219,6 +216,7 @@ static mi_block_t* mi_refill_once(mi_theap_t* theap, size_t c) {
 static mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
   mi_block_t* const block = mi_refill_once(theap, c);
   if (mi_likely(block != NULL)) return block;
+  mi_theap_flush(theap);
   mi_collect_all(MI_FORCE);
   return mi_refill_once(theap, c);
 }
@@ -230,8 +228,8 @@ static void* mi_refill_fail(size_t size) {
   return NULL;
 }
 
-MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill) {
-  mi_theap_t* const theap = mi_refill_theap();
+MI_INTERNAL void* mi_refill_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
+  theap = mi_refill_theap(theap);
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
   if (mi_unlikely(block == NULL)) return mi_refill_fail(mi_class_size(size_class));
   if (fill == MI_ZERO) {
@@ -244,21 +242,20 @@ MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill) {
   return block;
 }
 
-static void* mi_refill_any(size_t size, mi_fill_t fill) {
-  if (size <= MI_CLASS_MAX) return mi_refill_class(mi_class_of(size), fill);
+static void* mi_refill_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
+  if (size <= MI_CLASS_MAX) return mi_refill_class(theap, mi_class_of(size), fill);
   if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
-  mi_theap_t* const theap = mi_refill_theap();
-  if (theap != NULL) mi_refill_cadence(theap, MI_CLASS_COUNT);
-  void* const p = mi_large_alloc(size, MI_SLICE_SIZE, fill);
+  theap = mi_refill_theap(theap);
+  if (theap == NULL) return mi_refill_fail(size);
+  mi_refill_cadence(theap, MI_CLASS_COUNT);
+  void* const p = mi_large_alloc(mi_theap_heap(theap), size, MI_SLICE_SIZE, fill);
   return p != NULL ? p : mi_refill_fail(size);
 }
 
 MI_SLOW void* mi_refill_malloc(size_t size, mi_theap_t* theap) {
-  (void)theap; // stays in its register for the tail call
-  return mi_refill_any(size, MI_UNINITIALIZED);
+  return mi_refill_any(size, theap, MI_UNINITIALIZED);
 }
 
 MI_SLOW void* mi_refill_zalloc(size_t size, mi_theap_t* theap) {
-  (void)theap;
-  return mi_refill_any(size, MI_ZERO);
+  return mi_refill_any(size, theap, MI_ZERO);
 }

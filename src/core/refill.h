@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "theap.h"
+#include "thread.h"
 
 // malloc when the list of the class is empty, the size is large, or the thread has no theap yet.
 MI_SLOW void* mi_refill_malloc(size_t size, mi_theap_t* theap);
@@ -14,10 +15,13 @@ MI_SLOW void* mi_refill_zalloc(size_t size, mi_theap_t* theap);
 
 // As malloc for a given class, with the block's contents zero if wanted; used by aligned
 // allocation.
-MI_INTERNAL void* mi_refill_class(size_t size_class, mi_fill_t fill);
+MI_INTERNAL void* mi_refill_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill);
 
-// The calling thread's theap, made now if it has none. NULL: out of memory.
-MI_INTERNAL mi_theap_t* mi_refill_theap(void);
+// `theap`, or the calling thread's own, made now, when it is that of a thread that has none yet.
+// NULL: out of memory.
+static inline mi_theap_t* mi_refill_theap(mi_theap_t* theap) {
+  return mi_likely(theap->thread_id != 0) ? theap : mi_thread_get_home();
+}
 
 // Make the bytes of a block popped from `free[size_class]` zero, when they may not be. Returns it.
 static mi_attr_inline void* mi_refill_zero(mi_theap_t* theap, size_t size_class,

@@ -37,11 +37,15 @@
 // R6  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at most
 //     MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
 // R7  a page that this thread parked itself is not another's.
+// R8  parcels and guests are of main heaps only, and of sub-processes that do not end before the
+//     thread: nothing but its theaps and pools knows a page of a heap that can be destroyed at once
+//     (E4 of heap.c).
 //
 // In a process with one thread nobody else can touch the word: plain stores do (os.h,
 // `mi_os_is_single_threaded`).
 #include "remote.h"
 
+#include "heap.h"
 #include "hooks.h"
 #include "pool.h"
 #include "state.h"
@@ -127,14 +131,14 @@ static bool mi_remote_is_worth_pooling(const mi_page_t* page) {
 
 MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE);
-  mi_heap_t* const heap = page->heap;
-  mi_pool_t* const pool = &heap->pool[page->size_class];
+  mi_heap_t* const heap = mi_heap_enter(page);
+  const size_t c = page->size_class;
   while (true) {
     mi_page_collect(page);
     const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
     if (page->count.used == 0 && pooled == 0) {
-      mi_page_release(page);
-      return;
+      mi_page_release(heap, page);
+      break;
     }
     // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
     mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
@@ -142,14 +146,12 @@ MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
     const bool is_push = pooled == 0 && mi_remote_is_worth_pooling(page);
     const bool is_empty = page->count.used == 0;
     if (mi_remote_release(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
-      if (is_push) mi_pool_push(pool, page);
-      if (is_empty) { // L4 of pool.c; nothing of the page is touched here (R3)
-        mi_atomic_store_relaxed(&pool->has_empty, true);
-        mi_atomic_store_relaxed(&heap->has_empty_pooled, true);
-      }
-      return;
+      if (is_push) mi_pool_push(heap, c, page);
+      if (is_empty) mi_pool_note_empty(heap, c); // L4 of pool.c
+      break; // nothing of the page is touched here (R3)
     }
   }
+  mi_heap_leave(heap);
 }
 
 // The calling thread just claimed the page by freeing `block`.
@@ -157,20 +159,21 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   block->next = page->local_free;
   page->local_free = block;
   page->count.used--;
-  mi_theap_t* const theap = mi_theap_self();
-  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-  const bool is_parked_here = theap->thread_id != 0 && page->heap == theap->heap &&
-                              (owner & ~MI_OWNER_FLAGS) == theap->thread_id;
+  const mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  // A thread without a theap never gets one by freeing; only main heaps have guests (R8).
+  mi_theap_t* const theap = mi_theap_find(heap);
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS;
+  const bool is_parked_here = theap != NULL && owner == theap->thread_id;
   const bool is_empty = page->count.used == 0;
-  // A thread without a theap never gets one by freeing.
-  if (theap->thread_id == 0 || mi_theap_is_shared_class(theap, page->size_class) ||
+  if (theap == NULL || !(heap->is_main || is_parked_here) ||
+      mi_theap_is_shared_class(theap, page->size_class) ||
       (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page)))) {
     mi_remote_give_up(page);
     return;
   }
   page->theap = theap;
   mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
-  if (is_parked_here && !mi_theap_is_crowd()) {
+  if (is_parked_here && !(heap->is_main && mi_theap_is_crowd(heap->subproc))) {
     // It waits its turn again. Being last it ages, and more of it is free when it serves.
     theap->page_count++;
     mi_queue_append(&theap->queue[page->size_class], page);
@@ -246,7 +249,10 @@ MI_INTERNAL void mi_remote_end_parcels(void) {
 static bool mi_remote_may_collect(const mi_page_t* page) {
   if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
   if (mi_os_is_single_threaded()) return false;
-  if (mi_theap_is_crowd()) return false;
+  const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
+  const bool is_main = heap == &mi_state.main.heap_main;
+  if (!is_main && heap != mi_theap_heap(mi_theap_home())) return false; // R8
+  if (mi_theap_is_crowd(heap->subproc)) return false;
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if ((owner & ~MI_OWNER_FLAGS) == mi_tls_thread_id()) return false; // parked: it is wanted back
   if (mi_parcel.stage == MI_PARCEL_NONE && mi_os_thread_watch(&mi_parcel)) {

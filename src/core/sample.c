@@ -69,7 +69,6 @@ MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class) {
   mi_block_t* const sample = page->sample_rest;
   page->sample_rest = NULL;
   theap->sample_count++;
-  theap->sample_class_count[size_class]++;
   // Behind the sample a new window begins.
   theap->free[size_class] = sample->next;
   mi_sample_window(theap, size_class);

@@ -72,6 +72,26 @@ static const uint8_t mi_class_slices_table[] = {
 };
 mi_static_assert(sizeof(mi_class_slices_table) == MI_CLASS_COUNT, "one entry per class");
 
+#define MI_RECIPROCAL(bs) ((((uint64_t)1 << MI_RECIPROCAL_SHIFT) + (bs)-1) / (bs))
+#define MI_RECIPROCAL_EIGHT(top)                                                                   \
+  MI_RECIPROCAL((size_t)9 << ((top)-3)), MI_RECIPROCAL((size_t)10 << ((top)-3)),                   \
+      MI_RECIPROCAL((size_t)11 << ((top)-3)), MI_RECIPROCAL((size_t)12 << ((top)-3)),              \
+      MI_RECIPROCAL((size_t)13 << ((top)-3)), MI_RECIPROCAL((size_t)14 << ((top)-3)),              \
+      MI_RECIPROCAL((size_t)15 << ((top)-3)), MI_RECIPROCAL((size_t)16 << ((top)-3))
+
+MI_INTERNAL_DATA const uint64_t mi_class_reciprocal[MI_CLASS_COUNT] = {
+    MI_RECIPROCAL(8),        MI_RECIPROCAL(16),       MI_RECIPROCAL(32),
+    MI_RECIPROCAL(48),       MI_RECIPROCAL(64),       MI_RECIPROCAL(80),
+    MI_RECIPROCAL(96),       MI_RECIPROCAL(112),      MI_RECIPROCAL(128),
+    MI_RECIPROCAL_EIGHT(7),  MI_RECIPROCAL_EIGHT(8),  MI_RECIPROCAL_EIGHT(9),
+    MI_RECIPROCAL_EIGHT(10), MI_RECIPROCAL_EIGHT(11), MI_RECIPROCAL_EIGHT(12),
+    MI_RECIPROCAL_EIGHT(13), MI_RECIPROCAL_EIGHT(14),
+#if MI_SLICE_SHIFT >= 16
+    MI_RECIPROCAL_EIGHT(15), MI_RECIPROCAL_EIGHT(16), MI_RECIPROCAL_EIGHT(17),
+    MI_RECIPROCAL_EIGHT(18),
+#endif
+};
+
 MI_INTERNAL size_t mi_class_slices(size_t size_class) {
   mi_assert(size_class < MI_CLASS_COUNT);
   return mi_class_slices_table[size_class];

@@ -38,6 +38,10 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
   return (9 + k % 8) << (k / 8 + 4);
 }
 
+// 2^42 / size of a block of the class, rounded up: page.h divides by it.
+#define MI_RECIPROCAL_SHIFT 42
+MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
+
 // How many slices a page of the class has: the fewest that keep S3 and hold enough blocks.
 MI_INTERNAL size_t mi_class_slices(size_t size_class);
 

@@ -6,7 +6,7 @@
 //
 // Locks and their ranks: a thread may enter a lock only while it holds none of the same or a higher
 // rank.
-//   1  thread   theaps: start, exit, adoption of orphans                     (thread.c)
+//   1  thread   theaps: start, exit, orphans; lists of heaps and sub-processes (thread.c, heap.c)
 //   2  arena    growth of arenas, windows, and memory for our own structures (arena.c, pagemap.c,
 //   meta.c)
 //   3  purge    one purger at a time; only tried, never waited for          (purge.c)
@@ -31,6 +31,8 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) large, large_peak, large_total; // bytes in single-block pages
   mi_atomic(int64_t) large_count;
   mi_atomic(int64_t) threads, threads_peak, threads_total;
+  mi_atomic(int64_t) heaps, heaps_peak, heaps_total; // with the main one
+  mi_atomic(int64_t) theaps, theaps_peak, theaps_total;
   mi_atomic(int64_t) abandoned, abandoned_total; // pages in pools
   mi_atomic(int64_t) adopted; // pages taken from pools
   mi_atomic(int64_t) purged, purge_calls; // bytes, calls
@@ -38,6 +40,27 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) arenas;
   mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
 } mi_counters_t;
+
+// Heaps, arenas and figures that share nothing with those of another one.
+struct mi_subproc_s {
+  mi_heap_t heap_main;
+  // arenas - head of the list; same rules as `mi_arena_t.next`.
+  mi_atomic(mi_arena_t*) arenas;
+  mi_arena_t* arena_last; // under the arena lock
+  size_t arena_count; // under the arena lock
+  mi_book_t direct; // pages outside arenas, of all its heaps
+  // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
+  // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
+  // the work itself. See purge.c.
+  mi_atomic(int64_t) purge_waiting;
+  mi_atomic(uint64_t) purge_due_ms;
+  mi_counters_t count;
+  mi_heap_t* heaps; // besides the main one, under the thread lock
+  mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock
+  mi_subproc_t* next; // all of them, and those that ended; under the thread lock
+  size_t sequence; // for reports
+  bool is_deleted; // ends when no block is left, under the thread lock
+};
 
 typedef enum mi_process_stage_e {
   MI_STAGE_NONE = 0, // nothing is set up
@@ -57,27 +80,24 @@ typedef struct mi_state_s {
   mi_lock_t thread_lock;
   mi_lock_t arena_lock;
   mi_lock_t purge_lock;
-  // arenas - head of the list; same rules as `mi_arena_t.next`.
-  mi_atomic(mi_arena_t*) arenas;
-  mi_arena_t* arena_last; // under the arena lock
-  size_t arena_count; // under the arena lock
-  mi_heap_t heap_main;
+  mi_subproc_t main; // the main sub-process; first of the list
+  mi_subproc_t* ended; // structures of ended ones, under the thread lock
+  size_t subproc_count; // ever made, besides the main one; under the thread lock
+  // deleted_count - sub-processes that wait for their last block. Under the thread lock; read
+  // relaxed as a hint.
+  mi_atomic(size_t) deleted_count;
+  size_t slot_count; // heap structures there are, under the thread lock
+  mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
   mi_theap_t theap_main; // of the first thread, so that small programs map nothing for it
   bool is_theap_main_taken; // under the thread lock
   mi_theap_t* theap_bucket[MI_THEAP_BUCKETS]; // theaps in use, by thread id, under the thread lock
   mi_theap_t* orphans; // those without a thread, under the thread lock
   // orphan_count - read relaxed as a hint outside the lock.
   mi_atomic(size_t) orphan_count;
-  // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
-  // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
-  // the work itself. See purge.c.
-  mi_atomic(int64_t) purge_waiting;
-  mi_atomic(uint64_t) purge_due_ms;
   // huge_after_us - no huge pages before this time (relaxed hint). See huge.c.
   mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
   mi_atomic(size_t) moved_count;
-  mi_counters_t count;
 } mi_state_t;
 
 MI_INTERNAL_DATA_DECL mi_state_t mi_state;

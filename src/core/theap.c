@@ -6,9 +6,11 @@
 //     it is empty.
 // H2  queue[c] holds pages of class c that this theap owns and that had a free block when they were
 //     put there.
-// H3  guest[] holds pages that this thread owns because it freed into them when nobody did; any
-//     class. They let a consumer free a whole page with plain stores.
+// H3  guest[] of a home holds pages that this thread owns because it freed into them when nobody
+//     did; any class, of main heaps only. They let a consumer free a whole page with plain stores.
 // H4  page_count counts the pages in `current` and `queue`.
+// H5  a theap whose heap has ended belongs to the main heap (deleted), or knows pages that are gone
+//     (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
 //
 // Only the owning thread calls these functions, or whoever holds the theap exclusively (an orphan,
 // under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling the
@@ -27,13 +29,27 @@
 
 MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .current = {[0 ... MI_CLASS_COUNT - 1] = MI_PAGE_NONE},
+    .home = &mi_theap_empty,
+    .heap = MI_HEAP_GONE,
 };
 MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec = &mi_theap_empty;
+MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_recent_tls mi_attr_initial_exec = &mi_theap_empty;
 
-MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap) {
-  theap->heap = heap;
+MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    theap->free[c] = NULL;
+    theap->current[c] = MI_PAGE_NONE;
+    theap->queue[c] = (mi_page_queue_t){0};
+  }
+  theap->page_count = 0;
+  theap->idle_bytes = 0;
+}
+
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home) {
+  mi_atomic_store_relaxed(&theap->heap, heap);
+  theap->home = home != NULL ? home : theap;
   theap->quick_left = MI_QUICK_REFILLS;
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) theap->current[c] = MI_PAGE_NONE;
+  mi_theap_reset(theap);
   for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
     theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
   }
@@ -66,7 +82,8 @@ static bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page) {
 MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class) {
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
-    if (page != NULL && page->size_class == size_class && page->heap == theap->heap) {
+    if (page != NULL && page->size_class == size_class &&
+        mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap)) {
       mi_theap_remove_guest(theap, page);
       return page;
     }
@@ -77,8 +94,9 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   mi_assert(page->count.used == 0 && !page->is_idle);
   // All threads together keep a part of the heap, not each of them.
-  const size_t committed = (size_t)mi_atomic_load_relaxed(&mi_state.count.committed);
-  const size_t threads = (size_t)mi_atomic_load_relaxed(&mi_state.count.threads);
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
+  const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
   const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
   const size_t bytes = page->reserved * page->block_size;
   if (theap->idle_bytes + bytes > budget) return false;
@@ -139,7 +157,7 @@ MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_cl
   return page;
 }
 
-MI_INTERNAL void mi_theap_collect(mi_theap_t* theap) {
+MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
       mi_page_t* const next = page->next;
@@ -182,7 +200,7 @@ MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
 }
 
 MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
-  mi_theap_collect(theap);
+  mi_theap_collect_pages(theap);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     mi_page_t* page = mi_theap_detach_current(theap, c);
     if (page != NULL) mi_remote_give_up(page);

@@ -10,10 +10,24 @@
 // every size leads to the slow path, which makes a real one. Never written.
 MI_INTERNAL_DATA_DECL mi_theap_t mi_theap_empty;
 
-// The theap of this thread; never NULL.
+// What malloc of this thread allocates from: its home, unless the program set another default.
+// Never NULL.
 MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec;
+// The theap that this thread used last by naming a heap; never NULL.
+MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_recent_tls mi_attr_initial_exec;
 
 static mi_attr_inline mi_theap_t* mi_theap_self(void) { return mi_theap_tls; }
+
+// The thread's theap of the main heap of its sub-process.
+static inline mi_theap_t* mi_theap_home(void) { return mi_theap_tls->home; }
+
+static inline mi_heap_t* mi_theap_heap(const mi_theap_t* theap) {
+  return mi_atomic_load_relaxed(&((mi_theap_t*)(uintptr_t)theap)->heap);
+}
+
+static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
+  return mi_theap_heap(theap)->subproc;
+}
 
 // `current[c]` when there is no such page: a descriptor with nothing to give, so that malloc need
 // not test for NULL.
@@ -38,27 +52,45 @@ static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_cl
 
 // In a crowd of threads nobody keeps pages of larger blocks: what waits with a thread that sleeps
 // would count hundreds of times.
-static inline bool mi_theap_is_crowd(void) {
-  return mi_atomic_load_relaxed(&mi_state.count.threads) > MI_CROWD_THREADS;
+static inline bool mi_theap_is_crowd(mi_subproc_t* subproc) {
+  return mi_atomic_load_relaxed(&subproc->count.threads) > MI_CROWD_THREADS;
 }
 
+// The same for a thread that said that it runs tasks of a pool.
 static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size_class) {
   return size_class >= mi_class_of(MI_SHARED_SIZE_MIN) && theap->sample_interval == 0 &&
-         mi_theap_is_crowd();
+         (theap->home->is_in_threadpool || mi_theap_is_crowd(mi_theap_subproc(theap)));
 }
 
 // The first page of a class of small blocks may never use much of its slices. While the heap has
 // less than a slice for each class and thread, what others left in them counts.
 static inline bool mi_theap_is_sparse_class(const mi_theap_t* theap, size_t size_class) {
-  const int64_t threads = mi_atomic_load_relaxed(&mi_state.count.threads);
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const int64_t threads = mi_atomic_load_relaxed(&count->threads);
   const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
   return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
          mi_theap_current(theap, size_class) == NULL &&
-         mi_atomic_load_relaxed(&mi_state.count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
+         mi_atomic_load_relaxed(&count->committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 
-// Prepare a zeroed theap for use by the calling thread.
-MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap);
+// Prepare a zeroed theap for use by the calling thread; `home` NULL: it is a home itself.
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home);
+
+// Forget all pages: they are gone already.
+MI_INTERNAL void mi_theap_reset(mi_theap_t* theap);
+
+// The calling thread's theap of `heap` (NULL: the main heap) if it has one, else NULL.
+MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap);
+
+// The same, made now if there is none. NULL: out of memory.
+MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap);
+
+// The same for callers in a hurry.
+static mi_attr_inline mi_theap_t* mi_theap_in(mi_heap_t* heap) {
+  mi_theap_t* const theap = mi_theap_recent_tls;
+  if (mi_likely(mi_theap_heap(theap) == heap)) return theap;
+  return mi_theap_get(heap);
+}
 
 // Keep a page of another theap that this thread owns since its free into it; the oldest guest is
 // passed on.
@@ -83,7 +115,7 @@ static inline void mi_theap_forget_idle(mi_theap_t* theap, mi_page_t* page) {
 
 // Collect what others freed, and release pages without blocks in use, but the ones that malloc
 // uses.
-MI_INTERNAL void mi_theap_collect(mi_theap_t* theap);
+MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap);
 
 // Give up pages without a block in use that malloc still allocates from, in classes of several
 // slices, until they hold no more than `limit` bytes. They keep a malloc and free pair from making

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// thread.c - a thread's start, which is its first allocation, and its end.
+// thread.c - a thread's start, which is its first allocation, its theaps, and its end.
 //
 //   in use (one thread) --thread ends--> orphan --next thread starts--> in use
 //                                          '--waited too long, or too many: its pages go to pools
@@ -16,9 +16,19 @@
 //     nobody else touches them.
 // X3  few orphans keep pages, and not many each; the others give everything up at once.
 //
+// X4  a thread has one home, the theap of the main heap of its sub-process, and other theaps, one
+//     for each other heap it allocated from: `others` of the home, by the slot of the heap. A theap
+//     whose heap has ended stays there until the place is needed, the thread ends a heap itself,
+//     or there are many (MI_ENDED_MAX).
+// X5  orphans are homes of the main sub-process only: another one may end before the next thread
+//     starts.
+//
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
 
+#include <errno.h>
+
+#include "heap.h"
 #include "meta.h"
 #include "purge.h"
 #include "remote.h"
@@ -26,6 +36,8 @@
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
 #define MI_ORPHAN_WAIT_MS 100
+#define MI_ENDED_MAX 16
+#define MI_OTHERS_MIN ((size_t)16)
 
 static void mi_thread_on_exit(void* value) {
   (void)value;
@@ -39,17 +51,28 @@ static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   return theap;
 }
 
-static mi_theap_t* mi_thread_make_theap(void) {
+static void* mi_thread_meta_alloc(size_t size) {
+  mi_lock_enter(&mi_state.arena_lock);
+  void* const p = mi_meta_alloc(size);
+  mi_lock_leave(&mi_state.arena_lock);
+  return p;
+}
+
+static void mi_thread_meta_free(void* p, size_t size) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_meta_free(p, size);
+  mi_lock_leave(&mi_state.arena_lock);
+}
+
+static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
   mi_theap_t* theap = NULL;
   if (!mi_state.is_theap_main_taken) {
     mi_state.is_theap_main_taken = true;
     theap = &mi_state.theap_main;
   } else {
-    mi_lock_enter(&mi_state.arena_lock);
-    theap = (mi_theap_t*)mi_meta_alloc(sizeof(mi_theap_t));
-    mi_lock_leave(&mi_state.arena_lock);
+    theap = (mi_theap_t*)mi_thread_meta_alloc(sizeof(mi_theap_t));
   }
-  if (theap != NULL) mi_theap_init(theap, &mi_state.heap_main);
+  if (theap != NULL) mi_theap_init(theap, heap, home);
   return theap;
 }
 
@@ -68,14 +91,21 @@ static void mi_thread_push_orphan(mi_theap_t* theap) {
   if (theap->page_count > 0) mi_atomic_add_relaxed(&mi_state.orphan_count, 1);
 }
 
-MI_INTERNAL mi_theap_t* mi_thread_get_theap(void) {
-  mi_process_setup();
+// -- start --
+
+static void mi_thread_count(mi_theap_t* home) {
+  mi_counters_t* const count = &mi_theap_subproc(home)->count;
+  mi_count_add(&count->threads_total, 1);
+  mi_count_add_peak(&count->threads, &count->threads_peak, 1);
+}
+
+MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
   const uintptr_t id = mi_tls_thread_id();
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t* theap = mi_thread_find_own(id);
   if (theap == NULL) {
-    theap = mi_thread_pop_orphan();
-    if (theap == NULL) theap = mi_thread_make_theap();
+    if (subproc == &mi_state.main) theap = mi_thread_pop_orphan();
+    if (theap == NULL) theap = mi_thread_make_theap(&subproc->heap_main, NULL);
     if (theap == NULL) {
       mi_lock_leave(&mi_state.thread_lock);
       return NULL;
@@ -84,8 +114,7 @@ MI_INTERNAL mi_theap_t* mi_thread_get_theap(void) {
     theap->bucket_next = *mi_thread_bucket(id);
     *mi_thread_bucket(id) = theap;
     mi_theap_set_owner(theap, id);
-    mi_count_add(&mi_state.count.threads_total, 1);
-    mi_count_add_peak(&mi_state.count.threads, &mi_state.count.threads_peak, 1);
+    mi_thread_count(theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
   mi_theap_tls = theap;
@@ -94,23 +123,133 @@ MI_INTERNAL mi_theap_t* mi_thread_get_theap(void) {
   return theap;
 }
 
-MI_INTERNAL void mi_thread_enter(void) {
-  if (mi_theap_self()->thread_id == 0) mi_thread_get_theap();
+MI_INTERNAL mi_theap_t* mi_thread_get_home(void) {
+  mi_process_setup();
+  mi_theap_t* const home = mi_theap_home();
+  return home->thread_id != 0 ? home : mi_thread_get_home_in(&mi_state.main);
 }
 
-MI_INTERNAL void mi_thread_leave(void) {
-  mi_remote_end_parcels();
-  mi_theap_t* const theap = mi_theap_self();
-  if (theap->thread_id == 0) return;
-  mi_theap_tls = &mi_theap_empty;
+MI_INTERNAL void mi_thread_enter(void) { mi_thread_get_home(); }
+
+// -- theaps of other heaps --
+
+// What the theap still has goes where it belongs, and it is nobody's. Under the thread lock.
+static void mi_thread_clean(mi_theap_t* theap) {
+  if (mi_theap_tls == theap) mi_theap_tls = theap->home;
+  if (mi_theap_recent_tls == theap) mi_theap_recent_tls = &mi_theap_empty;
+  if (theap->is_destroyed) {
+    mi_theap_reset(theap);
+  } else {
+    mi_theap_flush(theap);
+  }
+  if (theap->heap_link != NULL) mi_heap_unlink_theap(theap);
+  theap->is_destroyed = false;
+  mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
+}
+
+static void mi_thread_forget_ended(mi_theap_t* theap) {
+  if (theap->is_ended) mi_atomic_sub_relaxed(&theap->home->ended_count, 1);
+  theap->is_ended = false;
+}
+
+// Free the theaps of a home of this thread: those whose heap has ended, or all. Under the lock.
+static void mi_thread_sweep(mi_theap_t* home, bool is_all) {
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap == NULL || !(is_all || theap->is_ended)) continue;
+    mi_thread_clean(theap);
+    mi_thread_forget_ended(theap);
+    mi_thread_meta_free(theap, sizeof(mi_theap_t));
+    home->others[i] = NULL;
+  }
+}
+
+static bool mi_thread_has_many_ended(mi_theap_t* home) {
+  return mi_atomic_load_relaxed(&home->ended_count) > MI_ENDED_MAX;
+}
+
+static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
+  if (slot < home->others_count) return true;
+  const size_t old_size = home->others_count * sizeof(mi_theap_t*);
+  const size_t count = mi_bits_max((slot + 1) * 2, MI_OTHERS_MIN);
+  mi_theap_t** const others = (mi_theap_t**)mi_thread_meta_alloc(count * sizeof(mi_theap_t*));
+  if (others == NULL) return false;
+  for (size_t i = 0; i < home->others_count; i++) others[i] = home->others[i];
+  if (home->others != NULL) mi_thread_meta_free(home->others, old_size);
+  home->others = others;
+  home->others_count = count;
+  return true;
+}
+
+// A theap of `heap` in its slot, which is empty or has one whose heap has ended. Under the thread
+// lock. NULL: out of memory.
+static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
+  if (!mi_thread_make_room(home, heap->slot)) return NULL;
+  mi_theap_t* theap = home->others[heap->slot];
+  if (theap != NULL) {
+    mi_thread_clean(theap);
+    mi_thread_forget_ended(theap);
+  } else {
+    theap = mi_thread_make_theap(heap, home);
+    if (theap == NULL) return NULL;
+    home->others[heap->slot] = theap;
+  }
+  theap->thread_id = home->thread_id;
+  mi_heap_link_theap(heap, theap);
+  return theap;
+}
+
+MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap) {
+  mi_theap_t* const home = mi_theap_home();
+  if (mi_unlikely(home->thread_id == 0)) return NULL;
+  if (heap == NULL || mi_theap_heap(home) == heap) return home;
+  mi_theap_t* const theap = heap->slot < home->others_count ? home->others[heap->slot] : NULL;
+  return theap != NULL && mi_theap_heap(theap) == heap ? theap : NULL;
+}
+
+MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap) {
+  mi_theap_t* const home = mi_thread_get_home();
+  mi_theap_t* theap = mi_theap_find(heap);
+  if (theap == NULL && home != NULL) {
+    mi_lock_enter(&mi_state.thread_lock);
+    theap = mi_thread_make_other(home, heap);
+    if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+    mi_lock_leave(&mi_state.thread_lock);
+  }
+  if (theap == NULL) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  mi_theap_recent_tls = theap;
+  return theap;
+}
+
+MI_INTERNAL void mi_thread_release_ended(size_t slot) {
+  mi_theap_t* const home = mi_theap_home();
+  mi_theap_t* const theap = slot < home->others_count ? home->others[slot] : NULL;
+  if (theap == NULL) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  // Clean it stays for the next heap with this slot: a program that makes and ends heaps all the
+  // time does not make theaps.
+  mi_thread_clean(theap);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// -- end --
+
+// The home goes to the next thread, or its pages to pools and arenas.
+static void mi_thread_leave_home(mi_theap_t* theap) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
   // Guests and what became empty go back; the working set stays for the next thread, within bounds.
-  mi_theap_collect(theap);
+  mi_theap_collect_pages(theap);
   mi_theap_trim(theap, 0, MI_CLASS_COUNT);
-  const bool is_kept = theap->page_count <= MI_ORPHAN_PAGES_MAX &&
+  const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
                        mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
   if (!is_kept) mi_theap_flush(theap);
   mi_theap_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
+  theap->is_in_threadpool = false;
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t** link = mi_thread_bucket(theap->thread_id);
   while (*link != theap) link = &(*link)->bucket_next;
@@ -121,12 +260,37 @@ MI_INTERNAL void mi_thread_leave(void) {
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
     mi_theap_flush(theap);
   }
-  mi_thread_push_orphan(theap);
-  mi_count_add(&mi_state.count.threads, -1);
+  if (subproc == &mi_state.main) {
+    mi_thread_push_orphan(theap);
+  } else {
+    if (theap->others != NULL) {
+      mi_thread_meta_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
+    }
+    mi_thread_meta_free(theap, sizeof(mi_theap_t));
+  }
+  mi_count_add(&subproc->count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);
   mi_os_thread_on_exit(&mi_thread_on_exit, NULL);
-  mi_purge_poll();
+  mi_purge_poll(subproc);
 }
+
+MI_INTERNAL void mi_thread_give_up(void) {
+  mi_theap_t* const home = mi_theap_home();
+  if (home->thread_id == 0) return;
+  mi_theap_tls = &mi_theap_empty;
+  mi_theap_recent_tls = &mi_theap_empty;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_thread_sweep(home, true);
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_thread_leave_home(home);
+}
+
+MI_INTERNAL void mi_thread_leave(void) {
+  mi_remote_end_parcels();
+  mi_thread_give_up();
+}
+
+// -- orphans --
 
 // Flush orphans that have waited for `wait_ms`. Under the thread lock.
 static bool mi_thread_flush_waiting(uint64_t wait_ms) {

@@ -6,8 +6,16 @@
 #include "core.h"
 #include "theap.h"
 
-// The calling thread has no theap: give it one. NULL: out of memory.
-MI_INTERNAL mi_theap_t* mi_thread_get_theap(void);
+// The calling thread's home, made now if it has none: in the main sub-process, or in a given one.
+// NULL: out of memory.
+MI_INTERNAL mi_theap_t* mi_thread_get_home(void);
+MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc);
+
+// The calling thread has no home any more. It may go on and get another one.
+MI_INTERNAL void mi_thread_give_up(void);
+
+// A heap has ended whose slot is `slot`: give up the calling thread's part of it.
+MI_INTERNAL void mi_thread_release_ended(size_t slot);
 
 // Threads ended and left pages that nobody took over for a while: put them where `theap` finds
 // them. False: nothing done.

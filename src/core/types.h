@@ -2,12 +2,13 @@
 // types.h - every structure that more than one file of the core touches.
 //
 //   address --pagemap--> page descriptor (128 bytes, out of line, one per slice)
-//   sub-process > heap > theap (one per thread) > page > block
+//   sub-process > heap > theap (one per thread and heap) > page > block
 //   arena: slices, and bitmaps of what is free, dirty, waiting for purge
 //
 // Rules that hold for all of them:
 // T1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
-// T2  descriptors, theaps and arenas are never unmapped: a stale pointer to one reads valid memory.
+// T2  descriptors, heaps, sub-processes and arenas are never unmapped, and their memory is only
+//     used again for the same kind: a stale pointer to one reads a valid one.
 // T3  a field that more than one thread touches is atomic and lists who, which order, and why.
 // T4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H
@@ -31,6 +32,7 @@ typedef struct mi_page_s mi_page_t;
 typedef struct mi_theap_s mi_theap_t;
 typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
+typedef struct mi_subproc_s mi_subproc_t;
 
 // Values of the owner word that are no thread. Thread ids are multiples of 16 (os/tls.h).
 #define MI_OWNER_NONE ((uintptr_t)0) // no page here: NULL, foreign and stale addresses
@@ -76,6 +78,7 @@ struct mi_page_s {
   union {
     mi_block_t* local_free; // blocks freed by the owner since the last refill
     mi_page_t* first; // of a later slice: the descriptor of the page (const)
+    size_t shift; // of a single block: bytes from its start to the address handed out (const)
   };
   mi_page_count_t count;
   mi_page_count_t refilled; // what `count` becomes when a list is handed out: {capacity + 1, false}
@@ -86,7 +89,7 @@ struct mi_page_s {
   // has_interior - some block was handed out at an address inside it. Written by the owner, read by
   // any thread that frees such an address: it got the address after the write (relaxed).
   mi_atomic(bool) has_interior;
-  uint64_t reciprocal; // 2^42 / block_size rounded up, see page.h (const)
+  uint32_t book_index; // where the page stands in its book, if it does: book.h (const)
   size_t block_size; // bytes (const, but for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
   // -- line 1: what other threads and the slow path touch --
@@ -100,7 +103,9 @@ struct mi_page_s {
   //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
   mi_atomic(uintptr_t) thread_free;
   mi_theap_t* theap; // of the owner, when owned by a theap
-  mi_heap_t* heap; // (const until the heap is deleted)
+  // heap - whose page this is. Written release by who makes the page, and CAS release by
+  // `mi_heap_delete`, to the main heap; read acquire. Whoever acts on it enters the heap: heap.h.
+  mi_atomic(mi_heap_t*) heap;
   mi_page_t* next; // queue links, owner only
   mi_page_t* prev;
   // pool_next - link in the pool of abandoned pages; see pool.c. Written by whoever set POOLED,
@@ -128,10 +133,14 @@ typedef struct mi_page_queue_s {
   mi_page_t* last;
 } mi_page_queue_t;
 
+// The heap of a theap whose heap was destroyed: none that anyone asks for.
+#define MI_HEAP_GONE ((mi_heap_t*)16)
+
 #define MI_GUEST_COUNT 4
 #define MI_QUICK_REFILLS 512
 
-// The part of a heap that one thread owns. Only that thread touches it, except where marked.
+// The part of a heap that one thread owns. Only that thread touches it, except where marked. A
+// thread has a home, its theap of the main heap, and others: thread.c.
 struct mi_theap_s {
   // -- read by every malloc: the list being allocated from lives here, one head per class --
   mi_block_t* free[MI_CLASS_COUNT];
@@ -147,7 +156,10 @@ struct mi_theap_s {
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // when idle pages were last given up
   uintptr_t thread_id; // 0 while nobody has the theap
-  mi_heap_t* heap;
+  // heap - write under the thread lock by who makes the theap, and by who ends the heap (heap.c: it
+  // belongs to the main heap then); read by its thread, relaxed: the lock orders what counts.
+  mi_atomic(mi_heap_t*) heap;
+  mi_theap_t* home; // of the same thread; itself for a home
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   uint32_t trim_turn;
   size_t page_count; // pages in `current` and `queue`
@@ -155,11 +167,21 @@ struct mi_theap_s {
   bool is_in_threadpool;
   mi_random_t random;
   size_t sample_interval; // mean bytes between samples; 0 is off
-  uint64_t sample_count; // samples taken, in all and by class
-  uint32_t sample_class_count[MI_CLASS_COUNT];
-  mi_theap_t* bucket_next; // theaps in use, by thread id, under the thread lock
+  uint64_t sample_count; // samples taken
+  mi_theap_t* bucket_next; // homes in use, by thread id, under the thread lock
   mi_theap_t* orphan_next; // list of theaps without a thread, under the thread lock
   uint64_t orphan_since_ms;
+  // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
+  mi_theap_t** others;
+  size_t others_count; // entries there are
+  // ended_count - of them, those whose heap has ended. Written under the thread lock, relaxed; read
+  // by its thread as a hint.
+  mi_atomic(size_t) ended_count;
+  // -- of any other, under the thread lock --
+  mi_theap_t* heap_next; // theaps of the heap
+  mi_theap_t** heap_link; // what points to this one; NULL when its heap was destroyed
+  bool is_ended; // the heap that it was made for has ended
+  bool is_destroyed; // and its pages are gone
 };
 
 // pool head - a page address shifted right by MI_PAGE_SHIFT, and a tag in the bits above that grows
@@ -169,16 +191,54 @@ struct mi_theap_s {
 //   write  any  CAS acq_rel    all   mi_pool_drain    (sees every link)
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
-  // has_empty - some page in the stack became empty there: worth a drain (relaxed hint).
-  mi_atomic(bool) has_empty;
 } mi_pool_t;
+
+// Pages of a heap, or of a sub-process, in no order: who they are, for those that look for all of
+// them. Entries never move: the array is in pieces, each four times the last. See book.c.
+#define MI_BOOK_FIRST ((size_t)4)
+#define MI_BOOK_PIECES 15 // enough for 2^31 pages
+
+typedef mi_atomic(uintptr_t) mi_book_entry_t;
+
+typedef struct mi_book_s {
+  mi_book_entry_t first[MI_BOOK_FIRST];
+  mi_book_entry_t* piece[MI_BOOK_PIECES]; // behind it, made under the arena lock
+  // used - entries that were ever written: write under the arena lock, release (publishes the entry
+  // and its piece); read acquire by who walks the book.
+  mi_atomic(uint32_t) used;
+  // vacant - index + 1 of the newest vacant entry, 0 none; they are linked through themselves.
+  //   write  any          CAS release  push  mi_book_remove  (publishes the link)
+  //   write  arena lock   CAS acquire  pop   mi_book_add     (sees the link of the entry it takes)
+  //   ABA    none: pops are one at a time, so that what a popper read stays the entry below.
+  mi_atomic(uint32_t) vacant;
+} mi_book_t;
+
+#define MI_HEAP_POOL_WORDS ((MI_CLASS_COUNT + 63) / 64)
 
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  mi_atomic(bool) has_empty_pooled; // some `has_empty` (relaxed hint)
-  size_t sequence;
+  // has_empty - bit c: some page in pool[c] became empty there, worth a drain (relaxed hint).
+  mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
+  mi_subproc_t* subproc; // (const)
+  size_t slot; // index in `mi_theap_t.others` (const)
+  bool is_main; // of its sub-process (const)
+  // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
+  mi_atomic(int) numa_wish;
+  mi_arena_t* arena; // all pages come from here; NULL any that is not exclusive (const)
+  // -- of heaps that are not main --
+  // inside - threads that are in the middle of giving up a page of this heap: heap.h.
+  //   write  any  add acq_rel, sub release;  read  acquire  who recycles the structure
+  mi_atomic(size_t) inside;
+  mi_book_t book; // its pages in arenas
+  mi_theap_t* theaps; // under the thread lock
+  mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock
+  mi_heap_t** link; // what points to this one
 };
+
+// As the public mi_commit_fun_t.
+typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool* is_zero,
+                                    void* arg);
 
 // Kinds of runs inside a word: 1, 2, 3 to 4, 5 to 8, ... 33 to 64 slices.
 #define MI_RUN_KINDS 7
@@ -194,6 +254,14 @@ struct mi_arena_s {
   bool is_committed; // usable without mprotect
   bool is_pinned; // never purged
   bool is_exclusive; // only for heaps that ask for it
+  bool is_foreign; // memory of the user: never mapped by us
+  int numa_node; // where the memory is, -1 unknown or anywhere
+  mi_subproc_t* subproc; // whose it is; changes under the arena lock, when nobody uses it
+  mi_arena_commit_fun_t* commit_fun; // instead of mprotect, with its argument; NULL none
+  void* commit_arg;
+  // is_unsure - foreign memory that was given back once: what it holds then is not known. Written
+  // by a purger, read by who claims its slices later (relaxed: the claim orders it).
+  mi_atomic(bool) is_unsure;
   // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
   mi_atomic(int64_t) free_count;
   // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.

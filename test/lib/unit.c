@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/book.h"
 #include "core/arena.h"
 #include "core/bitmap.h"
 #include "core/page.h"
@@ -205,28 +206,69 @@ size_t unit_pool_length(mi_pool_t* pool) {
   return length;
 }
 
+// A home and the theaps of other heaps that its thread has.
+static size_t unit_check_home(mi_theap_t* home) {
+  size_t pages = unit_check_theap(home);
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap == NULL || theap->is_destroyed) continue;
+    check(theap->home == home && theap->thread_id == home->thread_id);
+    check((theap->heap_link != NULL) == (mi_theap_heap(theap) != MI_HEAP_GONE));
+    pages += unit_check_theap(theap);
+  }
+  return pages;
+}
+
+static size_t unit_heap_pooled(mi_heap_t* heap) {
+  size_t pooled = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) pooled += unit_pool_length(&heap->pool[c]);
+  return pooled;
+}
+
+// Adds what the arenas and the book of mappings hold; returns the pages in pools.
+static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
+  MI_FOR_EACH_ARENA(subproc, arena) { unit_check_arena(arena, census); }
+  mi_page_t* page;
+  for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
+    if (!mi_page_is_single(page)) unit_check_class_page(page, census);
+  }
+  size_t pooled = unit_heap_pooled(&subproc->heap_main);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    check(heap->subproc == subproc && !heap->is_main);
+    pooled += unit_heap_pooled(heap);
+    for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
+      check(mi_atomic_load_relaxed(&page->heap) == heap);  // U1 of run.c
+      check(page->backing == MI_BACKING_ARENA);
+    }
+  }
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    pooled += unit_heap_pooled(heap);
+  }
+  return pooled;
+}
+
 void unit_check_valid(void) {
   unit_census_t census = {0};
-  MI_FOR_EACH_ARENA(arena) { unit_check_arena(arena, &census); }
   size_t owned = 0;
   for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
     mi_theap_t* theap = mi_state.theap_bucket[i];
-    for (; theap != NULL; theap = theap->bucket_next) owned += unit_check_theap(theap);
+    for (; theap != NULL; theap = theap->bucket_next) owned += unit_check_home(theap);
   }
   for (mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
     check(theap->thread_id == 0);
-    owned += unit_check_theap(theap);
+    owned += unit_check_home(theap);
+  }
+  size_t pooled = 0;
+  for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
+    pooled += unit_check_subproc(subproc, &census);
   }
   check_equal(census.owned, owned);  // else a page is owned by nobody who knows it
-  size_t pooled = 0;
-  mi_pool_t* const pools = mi_state.heap_main.pool;
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) pooled += unit_pool_length(&pools[c]);
   check_equal(census.pooled, pooled);
 }
 
 size_t unit_free_slices(void) {
   size_t count = 0;
-  MI_FOR_EACH_ARENA(arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
+  MI_FOR_EACH_ARENA(&mi_state.main, arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
   return count;
 }
 
@@ -294,10 +336,10 @@ static void unit_print_page(mi_page_t* page) {
 void unit_check_empty(void) {
   // Pooled pages without a block in use go back when somebody takes them out.
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    check(unit_pool_length(&mi_state.heap_main.pool[c]) == 0);
+    check(unit_pool_length(&mi_state.main.heap_main.pool[c]) == 0);
   }
   size_t total = 0;
-  MI_FOR_EACH_ARENA(arena) {
+  MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     total += arena->slice_count;
     for (size_t i = 0; i < arena->slice_count; i++) {
       mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);

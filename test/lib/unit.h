@@ -26,9 +26,12 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/theap.h"
 #include "hooks_fake.h"
 #include "mimalloc.h"
 #include "os_fake.h"
+
+#define UNIT_HEAP (&mi_state.main.heap_main)
 
 // Runs the body in a child: with the smallest page size, or with each that the build supports.
 void unit_run(void (*body)(void), size_t reserve_size);

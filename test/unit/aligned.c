@@ -9,7 +9,7 @@ UNIT_TEST_PAGE_SIZES(aligned_every_size_and_alignment) {
   for (size_t alignment = 1; alignment <= 4 * MI_MIB; alignment *= 2) {
     for (size_t size = 0; size <= MI_CLASS_MAX * 3; size = size * 5 / 2 + 7) {
       const mi_fill_t fill = size % 2 == 0 ? MI_ZERO : MI_UNINITIALIZED;
-      uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(size, alignment, 0, fill);
+      uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, fill);
       check(p != NULL && (uintptr_t)p % alignment == 0 && mi_usable_size(p) >= size);
       if (fill == MI_ZERO) check(unit_is_zero(p, mi_usable_size(p)));
       memset(p, 0xA5, mi_usable_size(p));
@@ -25,9 +25,9 @@ UNIT_TEST_PAGE_SIZES(aligned_every_size_and_alignment) {
 UNIT_TEST_PAGE_SIZES(aligned_makes_no_interior_pointer) {
   for (size_t alignment = 8; alignment <= MI_SLICE_SIZE; alignment *= 2) {
     for (size_t size = 1; size <= MI_CLASS_MAX / 2; size = size * 3 + 5) {
-      void* const p = mi_aligned_alloc_at(size, alignment, 0, MI_UNINITIALIZED);
+      void* const p = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
       mi_page_t* const page = unit_page_of(p);
-      check(!mi_page_has_interior(page));  // E1
+      check(!mi_page_has_interior(page)); // E1
       check(mi_page_block_of(page, p) == p);
       check_equal(mi_atomic_load_relaxed(&page->owner), mi_tls_thread_id());
       mi_free(p);
@@ -44,7 +44,8 @@ UNIT_TEST_PAGE_SIZES(aligned_at_an_offset) {
     const size_t size = unit_random_below(&random, (size_t)1 << unit_random_below(&random, 19));
     const size_t offset = unit_random_below(&random, 2 * alignment + size + 1);
     const mi_fill_t fill = i % 3 == 0 ? MI_ZERO : MI_UNINITIALIZED;
-    uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(size, alignment, offset, fill);
+    uint8_t* const p =
+        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, alignment, offset, fill);
     check(p != NULL && ((uintptr_t)p + offset) % alignment == 0);
     check(mi_usable_size(p) >= size);
     if (fill == MI_ZERO) check(unit_is_zero(p, size));
@@ -64,20 +65,23 @@ UNIT_TEST_PAGE_SIZES(aligned_refuses_bad_arguments) {
   const size_t bad[] = {0, 3, 48, SIZE_MAX, ((size_t)1 << 63) + 1};
   for (size_t i = 0; i < 5; i++) {
     errno = 0;
-    check(mi_aligned_alloc_at(10, bad[i], 0, MI_UNINITIALIZED) == NULL && errno == EINVAL);
+    check(mi_aligned_alloc_at(mi_theap_self(), 10, bad[i], 0, MI_UNINITIALIZED) == NULL &&
+          errno == EINVAL);
     check_equal(hooks_fake.count[MI_ERROR_ALIGNMENT], i + 1);
   }
   volatile size_t sizes[] = {SIZE_MAX, (size_t)PTRDIFF_MAX, SIZE_MAX - MI_SLICE_SIZE};
   for (size_t i = 0; i < 3; i++) {
     for (size_t alignment = 8; alignment <= MI_SLICE_SIZE * 4; alignment *= 4) {
       errno = 0;
-      check(mi_aligned_alloc_at(sizes[i], alignment, 0, MI_ZERO) == NULL && errno == ENOMEM);
-      check(mi_aligned_alloc_at(sizes[i], alignment, 4, MI_ZERO) == NULL);
+      check(mi_aligned_alloc_at(mi_theap_self(), sizes[i], alignment, 0, MI_ZERO) == NULL &&
+            errno == ENOMEM);
+      check(mi_aligned_alloc_at(mi_theap_self(), sizes[i], alignment, 4, MI_ZERO) == NULL);
     }
   }
   errno = 0;
-  check(mi_aligned_alloc_at(1, (size_t)1 << 63, 0, MI_ZERO) == NULL && errno == ENOMEM);
-  check(mi_aligned_alloc_at(1, (size_t)1 << 50, 8, MI_ZERO) == NULL);
+  check(mi_aligned_alloc_at(mi_theap_self(), 1, (size_t)1 << 63, 0, MI_ZERO) == NULL &&
+        errno == ENOMEM);
+  check(mi_aligned_alloc_at(mi_theap_self(), 1, (size_t)1 << 50, 8, MI_ZERO) == NULL);
   check_equal(hooks_fake.count[MI_ERROR_ALIGNMENT], 5);
 }
 

@@ -10,13 +10,13 @@
 
 static mi_run_t claim(size_t count, size_t alignment) {
   mi_run_t run = {0};
-  check(mi_arena_claim(count, alignment, &run));
+  check(mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run));
   check_equal(run.slice_count, count);
-  check((uintptr_t)mi_run_start(&run) % alignment == 0);
+  check((uintptr_t)run.start % alignment == 0);
   check(run.slice_index + count <= run.arena->slice_count);
-  check(mi_arena_of(mi_run_start(&run)) == run.arena);
-  check(mi_arena_of(mi_run_start(&run) + count * MI_SLICE_SIZE - 1) == run.arena);
-  check_equal(mi_arena_slice_of(run.arena, mi_run_start(&run) + 1), run.slice_index);
+  check(mi_arena_of(&mi_state.main, run.start) == run.arena);
+  check(mi_arena_of(&mi_state.main, run.start + count * MI_SLICE_SIZE - 1) == run.arena);
+  check_equal(mi_arena_slice_of(run.arena, run.start + 1), run.slice_index);
   return run;
 }
 
@@ -39,8 +39,8 @@ UNIT_TEST_PAGE_SIZES(arena_claims_the_lowest_run) {
     check(run[i].is_zero);
     if (i > 0) check_equal(run[i].slice_index, run[i - 1].slice_index + run[i - 1].slice_count);
   }
-  release(&run[7]);   // two slices
-  release(&run[12]);  // one
+  release(&run[7]); // two slices
+  release(&run[12]); // one
   const mi_run_t two = claim(2, MI_SLICE_SIZE);
   check_equal(two.slice_index, run[7].slice_index);
   const mi_run_t one = claim(1, MI_SLICE_SIZE);
@@ -60,12 +60,12 @@ UNIT_TEST_PAGE_SIZES(arena_claims_the_lowest_run) {
 UNIT_TEST_PAGE_SIZES(arena_knows_what_is_zero) {
   mi_process_setup();
   mi_run_t run = claim(4, MI_SLICE_SIZE);
-  check(run.is_zero && unit_is_zero(mi_run_start(&run), 4 * MI_SLICE_SIZE));
-  memset(mi_run_start(&run), 1, 4 * MI_SLICE_SIZE);
+  check(run.is_zero && unit_is_zero(run.start, 4 * MI_SLICE_SIZE));
+  memset(run.start, 1, 4 * MI_SLICE_SIZE);
   release(&run);
   run = claim(2, MI_SLICE_SIZE);
   check(!run.is_zero);
-  mi_run_t mixed = claim(4, MI_SLICE_SIZE);  // two dirty slices and two fresh ones
+  mi_run_t mixed = claim(4, MI_SLICE_SIZE); // two dirty slices and two fresh ones
   check_equal(mixed.slice_index, run.slice_index + 2);
   check(!mixed.is_zero);
   mi_run_t fresh = claim(1, MI_SLICE_SIZE);
@@ -82,7 +82,7 @@ UNIT_TEST_PAGE_SIZES(arena_aligns_runs) {
   size_t alignment = MI_SLICE_SIZE;
   for (size_t i = 0; i < 12; i++, alignment *= 2) {
     run[i] = claim(1 + i, alignment);
-    for (size_t k = 0; k < i; k++) check(mi_run_start(&run[i]) != mi_run_start(&run[k]));
+    for (size_t k = 0; k < i; k++) check(run[i].start != run[k].start);
   }
   for (size_t i = 0; i < 12; i++) release(&run[i]);
   unit_check_empty();
@@ -93,7 +93,8 @@ UNIT_TEST_PAGE_SIZES(arena_aligns_runs_anywhere) {
   small_arenas();
   mi_run_t whole = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
   for (size_t round = 0; round < 3; round++) {
-    check(mi_arena_reserve(MI_ARENA_MIN_SIZE * 2 + MI_CHUNK_SLICES * MI_SLICE_SIZE));
+    check(
+        mi_arena_reserve(&mi_state.main, MI_ARENA_MIN_SIZE * 2 + MI_CHUNK_SLICES * MI_SLICE_SIZE));
     for (size_t shift = 0; shift < 8; shift++) {
       mi_run_t run = claim(3, (MI_CHUNK_SLICES * MI_SLICE_SIZE / 4) << shift);
       release(&run);
@@ -113,7 +114,7 @@ UNIT_TEST_PAGE_SIZES(arena_claims_runs_across_words) {
   check_equal(next.slice_index, large.slice_index + large.slice_count);
   release(&large);
   bool is_zero = true;
-  check(!mi_arena_claim_at(next.arena, 3, large.slice_count + 1, &is_zero));  // `next` is in use
+  check(!mi_arena_claim_at(next.arena, 3, large.slice_count + 1, &is_zero)); // `next` is in use
   check(mi_arena_claim_at(next.arena, 3, large.slice_count, &is_zero) && !is_zero);
   release(&large);
   release(&next);
@@ -148,12 +149,11 @@ UNIT_TEST_PAGE_SIZES(arena_grows_without_end) {
     // All of what the arena should have: it doubles every eight.
     const size_t bytes = MI_ARENA_MIN_SIZE << (i / 8);
     run[i] = claim(bytes / MI_SLICE_SIZE, MI_SLICE_SIZE);
-    check_equal(mi_state.arena_count, i + 1);
+    check_equal(mi_state.main.arena_count, i + 1);
     check_equal(run[i].arena->slice_count * MI_SLICE_SIZE, bytes);
     check((uintptr_t)run[i].arena->start % chunk == 0);
     // Next to the one before.
-    if (i > 0) check(mi_run_start(&run[i]) == mi_run_start(&run[i - 1]) +
-                                                  run[i - 1].slice_count * MI_SLICE_SIZE);
+    if (i > 0) check(run[i].start == run[i - 1].start + run[i - 1].slice_count * MI_SLICE_SIZE);
   }
   check(os_fake_mapping_count() <= 8);
   for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
@@ -161,7 +161,7 @@ UNIT_TEST_PAGE_SIZES(arena_grows_without_end) {
   for (size_t i = 0; i < ARENAS; i++) {
     run[i] = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
   }
-  check_equal(mi_state.arena_count, ARENAS);
+  check_equal(mi_state.main.arena_count, ARENAS);
   for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
   unit_check_empty();
 }
@@ -179,8 +179,8 @@ UNIT_TEST_PAGE_SIZES(arena_halves_when_refused) {
   os_fake.map_limit = mi_bits_max(MI_ARENA_MIN_SIZE - MI_SLICE_SIZE, tables);
   const size_t large = 17 * MI_MIB / MI_SLICE_SIZE;
   mi_run_t none;
-  check(!mi_arena_claim(large, MI_SLICE_SIZE, &none));
-  check_equal(mi_state.arena_count, 1);
+  check(!mi_arena_claim(UNIT_HEAP, large, MI_SLICE_SIZE, 0, &none));
+  check_equal(mi_state.main.arena_count, 1);
   os_fake.map_limit = 17 * MI_MIB;
   run = claim(large, MI_SLICE_SIZE);
   check_equal(run.arena->slice_count, large);
@@ -195,11 +195,12 @@ UNIT_TEST_PAGE_SIZES(arena_respects_the_address_limit) {
   mi_process_setup();
   mi_run_t run[64];
   size_t count = 0;
-  while (count < 64 && mi_arena_claim(MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, &run[count])) {
+  while (count < 64 &&
+         mi_arena_claim(UNIT_HEAP, MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, 0, &run[count])) {
     if (count == 0) check(run[0].arena->slice_count * MI_SLICE_SIZE <= 8 * MI_MIB);
     count++;
   }
-  check(count >= 48);  // three quarters of the limit are usable
+  check(count >= 48); // three quarters of the limit are usable
   for (size_t i = 0; i < count; i++) release(&run[i]);
   unit_check_empty();
 }
@@ -210,8 +211,8 @@ UNIT_TEST_PAGE_SIZES(arena_recovers_from_refusal) {
   os_fake.fail_at[OS_FAKE_MAP] = 1;
   os_fake.is_failing_on = true;
   mi_run_t run;
-  check(!mi_arena_claim(1, MI_SLICE_SIZE, &run));
-  check_equal(mi_state.arena_count, 0);
+  check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &run));
+  check_equal(mi_state.main.arena_count, 0);
   check_equal(os_fake.mapped, 0);
   os_fake.is_failing_on = false;
   os_fake.fail_at[OS_FAKE_MAP] = 0;
@@ -227,10 +228,10 @@ UNIT_TEST_PAGE_SIZES(arena_gives_back_what_it_cannot_use) {
   for (size_t round = 0; round < 2; round++) {
     os_fake.fail_at[OS_FAKE_MAP] = 2;
     mi_run_t run;
-    check(!mi_arena_claim(1, MI_SLICE_SIZE, &run));
+    check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &run));
     check_equal(os_fake.fail_at[OS_FAKE_MAP], 0);
     check_equal(os_fake_calls(OS_FAKE_UNMAP), round + 1);
-    check(mi_state.arena_count == 0);
+    check(mi_state.main.arena_count == 0);
   }
   mi_run_t run = claim(1, MI_SLICE_SIZE);
   release(&run);
@@ -244,17 +245,17 @@ UNIT_TEST_PAGE_SIZES(arena_commits_only_what_is_claimed) {
   const size_t overhead = os_fake.committed - 2 * MI_SLICE_SIZE;
   mi_run_t b = claim(3, MI_SLICE_SIZE);
   check_equal(os_fake.committed, overhead + 5 * MI_SLICE_SIZE);
-  memset(mi_run_start(&a), 1, 2 * MI_SLICE_SIZE);
+  memset(a.start, 1, 2 * MI_SLICE_SIZE);
   const size_t calls = os_fake_calls(OS_FAKE_COMMIT);
   release(&a);
   a = claim(2, MI_SLICE_SIZE);
-  check_equal(os_fake_calls(OS_FAKE_COMMIT), calls);  // still usable
+  check_equal(os_fake_calls(OS_FAKE_COMMIT), calls); // still usable
   release(&a);
   release(&b);
-  check_equal(mi_purge_everything(), 5 * MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(&mi_state.main), 5 * MI_SLICE_SIZE);
   check_equal(os_fake.committed, overhead);
   a = claim(5, MI_SLICE_SIZE);
-  check(a.is_zero && unit_is_zero(mi_run_start(&a), 5 * MI_SLICE_SIZE));
+  check(a.is_zero && unit_is_zero(a.start, 5 * MI_SLICE_SIZE));
   release(&a);
 }
 
@@ -264,20 +265,20 @@ UNIT_TEST_PAGE_SIZES(arena_survives_failed_commits) {
   mi_process_setup();
   mi_run_t first = claim(1, MI_SLICE_SIZE);
   const size_t free_slices = unit_free_slices();
-  const size_t arenas = mi_state.arena_count;
+  const size_t arenas = mi_state.main.arena_count;
   mi_run_t run;
   os_fake.fail_at[OS_FAKE_COMMIT] = 1;
-  check(!mi_arena_claim(3, MI_SLICE_SIZE, &run));
+  check(!mi_arena_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
   check_equal(unit_free_slices(), free_slices);
-  check_equal(mi_state.arena_count, arenas);  // growing would not help
+  check_equal(mi_state.main.arena_count, arenas); // growing would not help
   bool is_zero;
   os_fake.fail_at[OS_FAKE_COMMIT] = 1;
   check(!mi_arena_claim_at(first.arena, first.slice_index + 1, 1, &is_zero));
   check_equal(unit_free_slices(), free_slices);
   os_fake.commit_limit = os_fake.committed + 2 * MI_SLICE_SIZE;
-  check(!mi_arena_claim(3, MI_SLICE_SIZE, &run));
+  check(!mi_arena_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
   run = claim(2, MI_SLICE_SIZE);
-  memset(mi_run_start(&run), 1, 2 * MI_SLICE_SIZE);
+  memset(run.start, 1, 2 * MI_SLICE_SIZE);
   release(&run);
   release(&first);
   unit_check_empty();
@@ -289,15 +290,15 @@ UNIT_TEST_PAGE_SIZES(arena_eager_commit_is_an_option) {
     bool has_overcommit;
     long eager;
     bool is_committed;
-  } expected[] = {{true, 0, false}, {true, 1, true}, {true, 2, true},
+  } expected[] = {{true, 0, false},  {true, 1, true},  {true, 2, true},
                   {false, 0, false}, {false, 1, true}, {false, 2, false}};
   for (size_t i = 0; i < 6; i++) {
     small_arenas();
     mi_state.os.has_overcommit = expected[i].has_overcommit;
     unit_option(arena_eager_commit, expected[i].eager);
-    check(mi_arena_reserve(MI_ARENA_MIN_SIZE));
-    check(mi_state.arena_last->is_committed == expected[i].is_committed);
-    const os_fake_state_t state = os_fake_state(mi_state.arena_last->start);
+    check(mi_arena_reserve(&mi_state.main, MI_ARENA_MIN_SIZE));
+    check(mi_state.main.arena_last->is_committed == expected[i].is_committed);
+    const os_fake_state_t state = os_fake_state(mi_state.main.arena_last->start);
     check(state == (expected[i].is_committed ? OS_FAKE_COMMITTED : OS_FAKE_RESERVED));
   }
 }
@@ -305,16 +306,16 @@ UNIT_TEST_PAGE_SIZES(arena_eager_commit_is_an_option) {
 // If this fails, a program that forbids new memory gets it all the same.
 UNIT_TEST_PAGE_SIZES(arena_stays_inside_the_reservation) {
   small_arenas();
-  check(mi_arena_reserve(2 * MI_ARENA_MIN_SIZE));
+  check(mi_arena_reserve(&mi_state.main, 2 * MI_ARENA_MIN_SIZE));
   unit_option(disallow_os_alloc, 1);
   const size_t count = 2 * MI_ARENA_MIN_SIZE / MI_SLICE_SIZE;
   mi_run_t run;
-  check(!mi_arena_claim(count + 1, MI_SLICE_SIZE, &run));
+  check(!mi_arena_claim(UNIT_HEAP, count + 1, MI_SLICE_SIZE, 0, &run));
   run = claim(count, MI_SLICE_SIZE);
   mi_run_t more;
-  check(!mi_arena_claim(1, MI_SLICE_SIZE, &more));
+  check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &more));
   release(&run);
-  check_equal(mi_state.arena_count, 1);
+  check_equal(mi_state.main.arena_count, 1);
 }
 
 static mi_atomic(uint8_t) used_by[4096];
@@ -326,8 +327,9 @@ static void race(void* arg) {
   for (size_t round = 0; round < 4000; round++) {
     const size_t count = 1 + unit_random_below(&random, round % 50 == 0 ? 100 : 6);
     mi_run_t run;
-    if (!mi_arena_claim(count, MI_SLICE_SIZE << unit_random_below(&random, 3), &run)) continue;
-    uint8_t* const start = mi_run_start(&run);
+    const size_t alignment = MI_SLICE_SIZE << unit_random_below(&random, 3);
+    if (!mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run)) continue;
+    uint8_t* const start = run.start;
     const size_t first = (size_t)(start - os_fake.reserve) / MI_SLICE_SIZE;
     for (size_t i = 0; i < count; i++) {
       if (run.is_zero && start[i * MI_SLICE_SIZE] != 0) mi_atomic_store_relaxed(&is_broken, true);
@@ -341,7 +343,7 @@ static void race(void* arg) {
       if (first + i < 4096) mi_atomic_swap_acq_rel(&used_by[first + i], 0);
     }
     mi_arena_release(run.arena, run.slice_index, run.slice_count);
-    if (round % 32 == 0) mi_purge_everything();
+    if (round % 32 == 0) mi_purge_everything(&mi_state.main);
   }
 }
 
@@ -352,7 +354,7 @@ UNIT_TEST(arena_serves_many_threads) {
   unit_on_threads(4, &race, id, 1);
   check(!mi_atomic_load_relaxed(&is_broken));
   unit_check_empty();
-  check(mi_state.arena_count < 40);
+  check(mi_state.main.arena_count < 40);
 }
 
 // Elsewhere the tests run on an emulator, which keeps books on every page.
@@ -371,7 +373,7 @@ UNIT_TEST_ON(arena_holds_a_huge_heap, 2 * HUGE_HEAP) {
   static mi_run_t run[RUNS];
   for (size_t i = 0; i < RUNS; i++) {
     run[i] = claim(HUGE_RUN / MI_SLICE_SIZE, MI_SLICE_SIZE);
-    uint8_t* const p = mi_run_start(&run[i]);
+    uint8_t* const p = run[i].start;
     check(run[i].is_zero && p[0] == 0 && p[HUGE_RUN - 1] == 0);
     p[0] = 1;
     p[HUGE_RUN - 1] = 1;
@@ -379,16 +381,16 @@ UNIT_TEST_ON(arena_holds_a_huge_heap, 2 * HUGE_HEAP) {
   // Everything but the two pages touched in each run.
   const size_t touched = 2 * RUNS * os_fake.page_size;
   const size_t overhead = os_fake_resident_all() - touched;
-  printf("FIGURE %zu GiB heap: %zu arenas, %zu mappings, %zu KiB of our own\n",
-         HUGE_HEAP / MI_GIB, mi_state.arena_count, os_fake_mapping_count(), overhead / MI_KIB);
+  printf("FIGURE %zu GiB heap: %zu arenas, %zu mappings, %zu KiB of our own\n", HUGE_HEAP / MI_GIB,
+         mi_state.main.arena_count, os_fake_mapping_count(), overhead / MI_KIB);
   check(overhead <= HUGE_HEAP / 1000 * 3);
   check(os_fake_mapping_count() < 1000);
-  check(mi_state.arena_count < 200);
+  check(mi_state.main.arena_count < 200);
   for (size_t i = 0; i < RUNS; i += 2) release(&run[i]);
-  check(mi_purge_everything() > 0);
+  check(mi_purge_everything(&mi_state.main) > 0);
   for (size_t i = 0; i < RUNS; i++) {
     const size_t expected = i % 2 == 0 ? 0 : 2 * os_fake.page_size;
-    check_equal(os_fake_resident(mi_run_start(&run[i]), HUGE_RUN), expected);
+    check_equal(os_fake_resident(run[i].start, HUGE_RUN), expected);
   }
   for (size_t i = 1; i < RUNS; i += 2) release(&run[i]);
 }

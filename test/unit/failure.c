@@ -68,7 +68,7 @@ static void large_blocks(void) {
     keep(mi_zalloc(MI_CLASS_MAX * 3), MI_CLASS_MAX * 3);
     if (p == NULL) continue;
     unit_fill(p, 100, 1000);
-    void* const q = mi_realloc_block(p, MI_CLASS_MAX * 6 * i, MI_ZERO);
+    void* const q = mi_realloc_block(mi_theap_self(), p, MI_CLASS_MAX * 6 * i, MI_ZERO);
     if (q == NULL) {
       check(unit_is_filled(p, 100, 1000));  // Q1 of realloc.c
       mi_free(p);
@@ -82,10 +82,10 @@ static void large_blocks(void) {
 
 static void aligned_blocks(void) {
   for (size_t alignment = 16; alignment <= 64 * MI_MIB; alignment *= 4) {
-    void* const p = mi_aligned_alloc_at(100, alignment, 0, MI_UNINITIALIZED);
+    void* const p = mi_aligned_alloc_at(mi_theap_self(), 100, alignment, 0, MI_UNINITIALIZED);
     check((uintptr_t)p % alignment == 0);
     keep(p, 100);
-    void* const q = mi_aligned_alloc_at(3000, alignment, 24, MI_ZERO);
+    void* const q = mi_aligned_alloc_at(mi_theap_self(), 3000, alignment, 24, MI_ZERO);
     check(q == NULL || (((uintptr_t)q + 24) % alignment == 0 && unit_is_zero(q, 3000)));
     keep(q, 3000);
   }
@@ -123,7 +123,7 @@ static void purging(void) {
     mi_free(q);
     for (size_t i = 0; i < 4; i++) {
       os_fake_advance_ms(1000);
-      mi_purge_poll();
+      mi_purge_poll(&mi_state.main);
     }
     mi_collect_all(MI_FORCE);
   }
@@ -141,7 +141,7 @@ static void direct_mappings(void) {
   for (size_t i = 0; i < 4; i++) {
     void* const p = mi_malloc(MI_CLASS_MAX * 4);
     keep(mi_malloc(MI_CLASS_MAX * 2), MI_CLASS_MAX * 2);
-    void* const q = mi_realloc_block(p, MI_CLASS_MAX * 9, MI_UNINITIALIZED);
+    void* const q = mi_realloc_block(mi_theap_self(), p, MI_CLASS_MAX * 9, MI_UNINITIALIZED);
     mi_free(q != NULL ? q : p);
   }
 }

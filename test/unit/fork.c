@@ -75,7 +75,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_pages_of_vanished_threads) {
   os_fake.fork_prepare();
   os_fake.fork_child();
   // N1: nothing is owned under the id of the vanished thread.
-  MI_FOR_EACH_ARENA(arena) {
+  MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     for (size_t i = 0; i < arena->slice_count; i++) {
       mi_page_t* const p = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
       const uintptr_t owner = mi_atomic_load_relaxed(&p->owner);
@@ -136,7 +136,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
   for (size_t i = 1; i < count + unit_page_blocks(CLASS); i++) mi_free(blocks[i]);
   mi_free(next);
   check_equal(hooks_fake.error_count, 0);
-  mi_theap_collect(unit_theap());
+  mi_theap_collect_pages(unit_theap());
   check(mi_pagemap_find(blocks[count]) == NULL || mi_page_is_valid(parked));
 }
 

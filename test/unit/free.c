@@ -63,7 +63,7 @@ UNIT_TEST_PAGE_SIZES(free_twice_in_a_row_is_reported) {
 UNIT_TEST_PAGE_SIZES(free_twice_does_not_empty_a_page) {
   const size_t c = mi_class_of(SIZE);
   const size_t count = unit_fill_page(c, blocks);
-  void* const next = mi_malloc(SIZE);  // the full page is not current any more
+  void* const next = mi_malloc(SIZE); // the full page is not current any more
   mi_page_t* const page = unit_page_of(blocks[0]);
   unit_fill(blocks[0], SIZE, 1);
   for (size_t i = 2; i < count; i++) mi_free(blocks[i]);
@@ -102,8 +102,10 @@ UNIT_TEST_PAGE_SIZES(free_inside_a_block_of_another_thread) {
 UNIT_TEST_PAGE_SIZES(free_finds_the_start_of_a_block) {
   unit_puppet_start(&other);
   for (size_t size = 20; size < MI_SLICE_SIZE / 2; size = size * 2 + 3) {
-    uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(size, 64, 8, MI_UNINITIALIZED);
-    uint8_t* const q = (uint8_t*)mi_aligned_alloc_at(size, 64, 24, MI_UNINITIALIZED);
+    uint8_t* const p =
+        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, 64, 8, MI_UNINITIALIZED);
+    uint8_t* const q =
+        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, 64, 24, MI_UNINITIALIZED);
     mi_page_t* const page = unit_page_of(p);
     check(((uintptr_t)p + 8) % 64 == 0 && ((uintptr_t)q + 24) % 64 == 0);
     check(mi_usable_size(p) >= size && mi_usable_size(p) < page->block_size);

@@ -15,7 +15,7 @@ static size_t held_count;
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_arena_claim(count, MI_SLICE_SIZE, &run));
+  check(mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
   check(held_count < sizeof(held) / sizeof(held[0]));
   held[held_count++] = run;
   return run;
@@ -88,8 +88,8 @@ UNIT_TEST_PAGE_SIZES(huge_takes_the_chunk_a_run_ends_in) {
   check_equal(huge_calls(), 0);
   const mi_run_t run = claim(8);
   check_equal(huge_calls(), 1);
-  check_equal(os_fake_resident(mi_run_start(&run), 2 * MI_SLICE_SIZE), 0);
-  check_equal(os_fake_resident(mi_run_start(&run) + 2 * MI_SLICE_SIZE, CHUNK_SIZE), CHUNK_SIZE);
+  check_equal(os_fake_resident(run.start, 2 * MI_SLICE_SIZE), 0);
+  check_equal(os_fake_resident(run.start + 2 * MI_SLICE_SIZE, CHUNK_SIZE), CHUNK_SIZE);
   release_all();
 }
 
@@ -98,7 +98,7 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_large_blocks_alone) {
   make_large_heap();
   const mi_run_t run = claim(9);
   check_equal(huge_calls(), 0);
-  check_equal(os_fake_resident(mi_run_start(&run), 9 * MI_SLICE_SIZE), 0);
+  check_equal(os_fake_resident(run.start, 9 * MI_SLICE_SIZE), 0);
   release_all();
 }
 
@@ -111,7 +111,7 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_used_chunks_alone) {
   claim(1);
   check_equal(huge_calls(), 0);  // dirty, and others in use
   release_last();
-  mi_purge_everything();
+  mi_purge_everything(&mi_state.main);
   claim(1);
   check_equal(huge_calls(), 0);  // clean again, but others in use
   release_all();
@@ -133,18 +133,18 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_dirty_chunks_alone) {
 UNIT_TEST_PAGE_SIZES(huge_gives_back_what_nobody_uses) {
   make_large_heap();
   const mi_run_t run = claim(3);
-  uint8_t* const rest = mi_run_start(&run) + 3 * MI_SLICE_SIZE;
+  uint8_t* const rest = run.start + 3 * MI_SLICE_SIZE;
   const size_t rest_size = CHUNK_SIZE - 3 * MI_SLICE_SIZE;
   check_equal(os_fake_resident(rest, rest_size), rest_size);
-  const int64_t committed = mi_state.count.committed;
+  const int64_t committed = mi_state.main.count.committed;
   for (size_t i = 0; i < 3; i++) {
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms((uint64_t)mi_option_value(purge_delay) *
                        (uint64_t)mi_option_value(arena_purge_mult));
   }
   check_equal(os_fake_resident(rest, rest_size), 0);
-  check_equal(os_fake_resident(mi_run_start(&run), 3 * MI_SLICE_SIZE), 3 * MI_SLICE_SIZE);
-  check_equal(mi_state.count.committed, committed);
+  check_equal(os_fake_resident(run.start, 3 * MI_SLICE_SIZE), 3 * MI_SLICE_SIZE);
+  check_equal(mi_state.main.count.committed, committed);
   const mi_run_t next = claim(1);
   check(next.is_zero && !next.is_resident);
   check_equal(huge_calls(), 1);
@@ -189,12 +189,12 @@ UNIT_TEST_PAGE_SIZES(huge_may_fail) {
   os_fake.is_failing_on = true;
   const mi_run_t run = claim(1);
   check(run.is_zero);
-  memset(mi_run_start(&run), 1, MI_SLICE_SIZE);
+  memset(run.start, 1, MI_SLICE_SIZE);
   mi_page_t* const page = mi_page_make(unit_theap(), mi_class_of(64));
   check(page != NULL && mi_page_carve(page) != NULL);
   page->count.used = 0;
   unit_theap()->page_count--;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
   release_all();
 }
 
@@ -224,7 +224,7 @@ UNIT_TEST(huge_does_not_touch_what_is_there) {
   }
   page->count.used = 0;
   theap->page_count--;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
   const size_t before = os_fake.count[OS_FAKE_POPULATE];
   page = mi_page_make(theap, mi_class_of(64));
   while (mi_page_carve(page) != NULL) {
@@ -232,7 +232,7 @@ UNIT_TEST(huge_does_not_touch_what_is_there) {
   check_equal(os_fake.count[OS_FAKE_POPULATE], before);
   page->count.used = 0;
   theap->page_count--;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
 }
 
 int main(void) {

@@ -25,8 +25,8 @@ UNIT_TEST_PAGE_SIZES(init_reserves_what_the_user_wants) {
   hooks_fake.on_load_options = &reserve_64_mib;
   unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
   mi_process_setup();
-  check_equal(mi_state.arena_count, 1);
-  check_equal(mi_state.arena_last->slice_count * MI_SLICE_SIZE, 64 * MI_MIB);
+  check_equal(mi_state.main.arena_count, 1);
+  check_equal(mi_state.main.arena_last->slice_count * MI_SLICE_SIZE, 64 * MI_MIB);
   check_equal(hooks_fake.warning_count, 0);
 }
 
@@ -36,7 +36,7 @@ UNIT_TEST_PAGE_SIZES(init_warns_when_it_cannot_reserve) {
   os_fake.map_limit = 32 * MI_MIB;
   mi_process_setup();
   check_equal(hooks_fake.warning_count, 1);
-  check_equal(mi_state.arena_count, 0);
+  check_equal(mi_state.main.arena_count, 0);
   check(mi_malloc(100) != NULL);
 }
 
@@ -56,7 +56,7 @@ UNIT_TEST_PAGE_SIZES(init_collect_returns_what_it_gave_back) {
 UNIT_TEST_PAGE_SIZES(init_usage_is_exact) {
   static void* p[3000];
   mi_usage_t usage;
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check_equal(usage.in_use, 0);
   check_equal(usage.in_pages, 0);
   uint64_t random = 8;
@@ -77,13 +77,13 @@ UNIT_TEST_PAGE_SIZES(init_usage_is_exact) {
     if (size <= MI_CLASS_MAX) bytes += size;
     if (size <= MI_CLASS_MAX) count++;
   }
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check_equal(usage.in_use, bytes);
   check_equal(usage.in_use_blocks, count);
   check_equal(usage.large, large);
   check(usage.in_pages >= usage.in_use);
   for (size_t i = 0; i < 3000; i++) mi_free(p[i]);
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check(usage.in_use == 0 && usage.in_use_blocks == 0 && usage.large == 0);
 }
 
@@ -93,7 +93,7 @@ UNIT_TEST_PAGE_SIZES(init_usage_is_exact_with_sampling) {
   size_t bytes = 0;
   for (size_t i = 0; i < 200; i++) bytes += mi_usable_size(mi_malloc(40));
   mi_usage_t usage;
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check_equal(usage.in_use, bytes);
   check_equal(usage.in_use_blocks, 200);
 }
@@ -103,11 +103,11 @@ UNIT_TEST_PAGE_SIZES(init_usage_sees_direct_mappings) {
   unit_option(arena_max_object_size, 4 * MI_MIB / MI_KIB);
   void* const p = mi_malloc(16 * MI_MIB);
   mi_usage_t usage;
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check_equal(usage.large, 16 * MI_MIB);
   check_equal(usage.large_blocks, 1);
   mi_free(p);
-  mi_usage_measure(&usage);
+  mi_usage_measure(&mi_state.main, NULL, &usage);
   check(usage.large == 0 && usage.large_blocks == 0);
 }
 

@@ -7,7 +7,7 @@
 #include "core/purge.h"
 
 #define LARGE (MI_CLASS_MAX * 2)
-#define MOVED_MAX 256  // how many ranges large.c lets be moved at a time
+#define MOVED_MAX 256 // how many ranges large.c lets be moved at a time
 
 static bool is_filled_ends(const uint8_t* p, size_t size, size_t tag) {
   return unit_is_filled(p, 100, tag) && unit_is_filled(p + size - 100, 100, tag + 1);
@@ -23,7 +23,7 @@ UNIT_TEST_PAGE_SIZES(large_blocks_are_whole_os_pages) {
   for (size_t size = MI_CLASS_MAX + 1; size < MI_CLASS_MAX * 50; size += size / 3 + 1234) {
     uint8_t* const p = (uint8_t*)mi_malloc(size);
     mi_page_t* const page = unit_page_of(p);
-    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE && page->start == p);  // G1
+    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE && page->start == p); // G1
     check_equal(mi_usable_size(p), mi_bits_align_up(size, os_fake.page_size));
     check_equal(mi_slot_size(p), mi_usable_size(p));
     check((uintptr_t)p % MI_SLICE_SIZE == 0);
@@ -33,8 +33,8 @@ UNIT_TEST_PAGE_SIZES(large_blocks_are_whole_os_pages) {
     mi_free(p);
     check(mi_pagemap_find(p) == NULL);
   }
-  check_equal(mi_state.count.large, 0);
-  check_equal(mi_state.count.large_count, 0);
+  check_equal(mi_state.main.count.large, 0);
+  check_equal(mi_state.main.count.large_count, 0);
   check_equal(hooks_fake.error_count, 0);
   unit_check_empty();
 }
@@ -86,7 +86,7 @@ UNIT_TEST_PAGE_SIZES(large_grows_in_place) {
   check_equal(mi_usable_size(p), usable);
   mi_free(wall);
   mi_free(p);
-  check_equal(mi_state.count.large, 0);
+  check_equal(mi_state.main.count.large, 0);
   unit_check_empty();
 }
 
@@ -99,7 +99,7 @@ UNIT_TEST_PAGE_SIZES(large_shrinks_in_place) {
   check(mi_large_resize(page, LARGE));
   check_equal(unit_free_slices(), free_slices + LARGE * 3 / MI_SLICE_SIZE);
   check_equal(mi_usable_size(p), LARGE);
-  mi_purge_everything();
+  mi_purge_everything(&mi_state.main);
   check_equal(os_fake_resident(p, LARGE * 4), LARGE);
   check_equal(p[LARGE - 1], 1);
   mi_free(p);
@@ -119,7 +119,7 @@ static uint8_t* make_walled(size_t size, void** wall) {
 UNIT_TEST_PAGE_SIZES(large_moves_without_copying) {
   void* wall;
   uint8_t* const p = make_walled(LARGE, &wall);
-  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE * 3);
   check(q != NULL && q != p && is_filled_ends(q, LARGE, 5));
   check(mi_pagemap_find(p) == NULL);
   check_equal(os_fake_calls(OS_FAKE_MOVE), 1);
@@ -131,7 +131,7 @@ UNIT_TEST_PAGE_SIZES(large_moves_without_copying) {
   check(mi_large_resize(unit_page_of(q), LARGE * 3 + LARGE / 4));
   mi_free(q);
   mi_free(wall);
-  check_equal(mi_state.count.large, 0);
+  check_equal(mi_state.main.count.large, 0);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -142,11 +142,11 @@ UNIT_TEST_PAGE_SIZES(large_move_that_fails_changes_nothing) {
   uint8_t* const p = make_walled(LARGE, &wall);
   const size_t free_slices = unit_free_slices();
   os_fake.fail_at[OS_FAKE_MOVE] = 1;
-  check(mi_large_move(unit_page_of(p), LARGE * 3) == NULL);
+  check(mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE * 3) == NULL);
   check(is_filled_ends(p, LARGE, 5) && mi_usable_size(p) == LARGE);
   check_equal(unit_free_slices(), free_slices);
   os_fake.has_move = false;
-  uint8_t* const q = (uint8_t*)mi_realloc_block(p, LARGE * 3, MI_UNINITIALIZED);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, LARGE * 3, MI_UNINITIALIZED);
   check(q != NULL && is_filled_ends(q, LARGE, 5));
   mi_free(q);
   mi_free(wall);
@@ -160,7 +160,7 @@ UNIT_TEST_PAGE_SIZES(large_moved_ranges_are_renewed) {
   mi_free(first);
   const size_t mappings = os_fake_mapping_count();
   uint8_t* const p = make_walled(LARGE, &wall);
-  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE * 3);
   check(os_fake_mapping_count() > mappings);
   mi_free(q);
   mi_free(wall);
@@ -178,12 +178,12 @@ UNIT_TEST_PAGE_SIZES(large_moves_again_after_renewal) {
   for (size_t i = 0; i < 2 * MOVED_MAX; i++) {
     void* wall;
     uint8_t* const p = make_walled(LARGE, &wall);
-    uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), LARGE * 3);
+    uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE * 3);
     check(q != NULL);
     mi_free(q);
     mi_free(wall);
     mi_collect_all(MI_FORCE);
-    kept[i] = mi_malloc(LARGE);  // so that the next one lies elsewhere
+    kept[i] = mi_malloc(LARGE); // so that the next one lies elsewhere
   }
   check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
   for (size_t i = 0; i < 2 * MOVED_MAX; i++) mi_free(kept[i]);
@@ -196,7 +196,7 @@ UNIT_TEST(large_moves_are_bounded) {
   size_t moved = 0;
   for (size_t i = 0; i < MOVED_MAX * 2; i++) {
     uint8_t* const p = make_walled(LARGE, &wall[i]);
-    kept[i] = mi_large_move(unit_page_of(p), LARGE * 3);
+    kept[i] = mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE * 3);
     if (kept[i] != NULL) moved++;
     if (kept[i] == NULL) kept[i] = p;
   }
@@ -250,7 +250,7 @@ UNIT_TEST_PAGE_SIZES(large_takes_what_waits_elsewhere) {
   check_equal(*((uint8_t*)wall[1] + LARGE - 1), 1);
   void* const blocks[] = {zero, other, q, behind, wall[0], wall[1]};
   for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) mi_free(blocks[i]);
-  mi_purge_everything();
+  mi_purge_everything(&mi_state.main);
   check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
   check_equal(os_fake_resident(first, 12 * LARGE), 0);
   check_equal(os_fake_mapping_count(), mappings);
@@ -291,9 +291,9 @@ UNIT_TEST_PAGE_SIZES(large_takes_nothing_where_moves_fail) {
     mi_free(p);
     mi_free(wall[0]);
     mi_free(wall[1]);
-    mi_purge_everything();
+    mi_purge_everything(&mi_state.main);
     check_equal(os_fake_resident(first, 12 * LARGE), 0);
-    check_equal(mi_state.purge_waiting, 0);
+    check_equal(mi_state.main.purge_waiting, 0);
     os_fake.fail_at[OS_FAKE_MOVE] = 0;
   }
   mi_collect_all(MI_FORCE);
@@ -312,7 +312,7 @@ UNIT_TEST(large_takes_a_bounded_number_of_pieces) {
   for (size_t i = 0; i < COUNT; i++) mi_free(freed[i]);
   for (size_t i = 0; i < COUNT / 2; i++) kept[COUNT + i] = mi_malloc(2 * LARGE);
   const size_t calls = os_fake_calls(OS_FAKE_MOVE);
-  check(calls <= MOVED_MAX && (MI_IS_TINY || calls == MOVED_MAX));  // tiny arenas hold few blocks
+  check(calls <= MOVED_MAX && (MI_IS_TINY || calls == MOVED_MAX)); // tiny arenas hold few blocks
   for (size_t i = 0; i < COUNT + COUNT / 2; i++) mi_free(kept[i]);
   mi_collect_all(MI_FORCE);
   check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
@@ -327,25 +327,25 @@ UNIT_TEST_PAGE_SIZES(large_direct_mappings) {
   const size_t size = 4 * MI_MIB + 1;
   void* const small = mi_malloc(10);
   const size_t mapped = os_fake.mapped;
-  const int64_t committed = mi_state.count.committed;
+  const int64_t committed = mi_state.main.count.committed;
   uint8_t* p = (uint8_t*)mi_malloc(size);
   mi_page_t* page = unit_page_of(p);
   check_equal(page->backing, MI_BACKING_DIRECT);
   fill_ends(p, mi_usable_size(p), 3);
   check(is_filled_ends(p, mi_usable_size(p), 3));
-  check(mi_arena_of(p) == NULL);
+  check(mi_arena_of(&mi_state.main, p) == NULL);
   const size_t tables = 2 * mi_bits_align_up(sizeof(mi_pagemap.none), os_fake.page_size);
   check(os_fake.mapped <= mapped + size + MI_SLICE_SIZE + tables);
   mi_free(p);
   check(mi_pagemap_find(p) == NULL);
   check(os_fake_state(p) == OS_FAKE_UNMAPPED && os_fake.mapped <= mapped + tables);
-  check_equal(mi_state.count.committed, committed);
+  check_equal(mi_state.main.count.committed, committed);
   // Shrinks by giving back the end, grows by moving.
   p = (uint8_t*)mi_zalloc(8 * MI_MIB);
   fill_ends(p, 5 * MI_MIB, 9);
-  check(mi_realloc_block(p, 5 * MI_MIB, MI_ZERO) == p);
+  check(mi_realloc_block(mi_theap_self(), p, 5 * MI_MIB, MI_ZERO) == p);
   check(os_fake_state(p + 6 * MI_MIB) == OS_FAKE_UNMAPPED);
-  uint8_t* const q = (uint8_t*)mi_realloc_block(p, 16 * MI_MIB, MI_ZERO);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, 16 * MI_MIB, MI_ZERO);
   check(q != NULL && is_filled_ends(q, 5 * MI_MIB, 9));
   check(unit_is_zero(q + 5 * MI_MIB, 11 * MI_MIB));
   mi_free(q);
@@ -357,7 +357,8 @@ UNIT_TEST_PAGE_SIZES(large_direct_mappings) {
 UNIT_TEST_PAGE_SIZES(large_alignment_up_to_a_gigabyte) {
   for (size_t alignment = MI_SLICE_SIZE; alignment <= MI_GIB; alignment *= 4) {
     for (size_t size = 1; size <= MI_CLASS_MAX * 4; size = size * 37 + 1) {
-      uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(size, alignment, 0, MI_ZERO);
+      uint8_t* const p =
+          (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_ZERO);
       check(p != NULL && (uintptr_t)p % alignment == 0 && mi_usable_size(p) >= size);
       check(unit_is_zero(p, size));
       memset(p, 1, size);
@@ -375,7 +376,8 @@ UNIT_TEST_PAGE_SIZES(large_shifted_results) {
   mi_process_setup();
   for (size_t i = 0; i < 4; i++) {
     const size_t alignment = MI_SLICE_SIZE * 4;
-    uint8_t* const p = (uint8_t*)mi_large_alloc_shifted(LARGE, alignment, shifts[i], MI_ZERO);
+    uint8_t* const p =
+        (uint8_t*)mi_large_alloc_shifted(UNIT_HEAP, LARGE, alignment, shifts[i], MI_ZERO);
     mi_page_t* const page = unit_page_of(p);
     check((uintptr_t)(p - shifts[i]) % alignment == 0 && page->start == p - shifts[i]);
     check(mi_usable_size(p) >= LARGE && unit_is_zero(p, LARGE));
@@ -406,7 +408,8 @@ UNIT_TEST_PAGE_SIZES(large_free_of_a_wrong_address_is_reported) {
   mi_free(p);
   mi_free(p);
   check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], hooks_fake.error_count - 1);
-  uint8_t* const q = (uint8_t*)mi_large_alloc_shifted(LARGE, MI_SLICE_SIZE, 64, MI_UNINITIALIZED);
+  uint8_t* const q =
+      (uint8_t*)mi_large_alloc_shifted(UNIT_HEAP, LARGE, MI_SLICE_SIZE, 64, MI_UNINITIALIZED);
   const size_t errors = hooks_fake.error_count;
   mi_free(q - 64);
   mi_free(q + 8);
@@ -425,7 +428,7 @@ UNIT_TEST_PAGE_SIZES(large_without_overcommit) {
   check_equal(os_fake.committed, committed + LARGE);
   fill_ends(p, LARGE, 1);
   void* const wall = mi_malloc(LARGE);
-  p = (uint8_t*)mi_realloc_block(p, LARGE * 3, MI_UNINITIALIZED);
+  p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, LARGE * 3, MI_UNINITIALIZED);
   check(p != NULL && is_filled_ends(p, LARGE, 1));
   check_equal(os_fake_calls(OS_FAKE_MOVE), 0);
   os_fake.commit_limit = os_fake.committed + LARGE;

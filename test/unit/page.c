@@ -19,7 +19,7 @@ static void drop(mi_page_t* page) {
   mi_page_collect(page);
   page->local_free = NULL;
   page->count.used = 0;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
 }
 
 // If this fails, blocks overlap, lie outside their page, or a page holds fewer than it should.
@@ -82,7 +82,7 @@ UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   mi_page_t* page = unit_make_page(c, 0, blocks);
   memset(page->start, 1, MI_SLICE_SIZE);
   page->local_free = NULL;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
   page = mi_page_make(unit_theap(), c);
   unit_theap()->page_count--;
   check(!page->is_zero);
@@ -134,10 +134,10 @@ UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
   drop(unit_make_page(c, 0, blocks));
   const size_t last = os_fake.count[OS_FAKE_PURGE];
   const int64_t more = (int64_t)(2 * MI_CLASS_COUNT * MI_SLICE_SIZE);
-  mi_count_add(&mi_state.count.committed, more);
+  mi_count_add(&mi_state.main.count.committed, more);
   page = mi_page_make(theap, c);
   theap->page_count--;
-  mi_count_add(&mi_state.count.committed, -more);
+  mi_count_add(&mi_state.main.count.committed, -more);
   check(page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], last);
   drop(page);
@@ -151,10 +151,10 @@ UNIT_TEST_PAGE_SIZES(page_release_clears_all_descriptors) {
   uint8_t* const start = page->start;
   const size_t size = page->slice_count * MI_SLICE_SIZE;
   for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == page);
-  const int64_t pages = mi_state.count.pages;
+  const int64_t pages = mi_state.main.count.pages;
   drop(page);
   for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == NULL);  // M3
-  check_equal(mi_state.count.pages, pages - 1);
+  check_equal(mi_state.main.count.pages, pages - 1);
   unit_check_empty();
 }
 
@@ -233,7 +233,7 @@ UNIT_TEST_PAGE_SIZES(page_make_fails_without_memory) {
   const size_t pages = theap->page_count;
   check(mi_page_make(theap, 5) == NULL);
   check_equal(theap->page_count, pages);
-  check_equal(mi_state.count.pages, 0);
+  check_equal(mi_state.main.count.pages, 0);
 }
 
 // If this fails, pages are visited in the wrong order, or one is lost from its queue.

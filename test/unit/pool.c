@@ -13,7 +13,7 @@
 
 static void* blocks[UNIT_BLOCKS_MAX];
 
-static mi_pool_t* pool_of(size_t size) { return &mi_state.heap_main.pool[mi_class_of(size)]; }
+static mi_pool_t* pool_of(size_t size) { return &mi_state.main.heap_main.pool[mi_class_of(size)]; }
 
 static uintptr_t bits(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_BITS;
@@ -29,7 +29,7 @@ static mi_page_t* abandon(size_t used, void** in_use) {
 static void release(mi_page_t* page) {
   page->local_free = NULL;
   page->count.used = 0;
-  mi_page_release(page);
+  mi_page_release(UNIT_HEAP, page);
 }
 
 // If this fails, a thread adopts cold pages, or pages get lost.
@@ -41,16 +41,16 @@ UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
     check_equal(mi_atomic_load_relaxed(&page[i]->owner), MI_OWNER_SHARED);
     check_equal(unit_pool_length(pool_of(SIZE)), i + 1);
   }
-  check_equal(mi_state.count.abandoned, 5);
+  check_equal(mi_state.main.count.abandoned, 5);
   for (size_t i = 5; i-- > 0;) {
-    mi_page_t* const popped = mi_pool_pop(pool_of(SIZE));
+    mi_page_t* const popped = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
     check(popped == page[i]);
     check_equal(bits(popped), MI_REMOTE_OWNED);
     check(mi_page_has_free(popped));
     release(popped);
   }
-  check(mi_pool_pop(pool_of(SIZE)) == NULL);
-  check_equal(mi_state.count.abandoned, 0);
+  check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
+  check_equal(mi_state.main.count.abandoned, 0);
   unit_check_empty();
 }
 
@@ -60,13 +60,13 @@ UNIT_TEST_PAGE_SIZES(pool_drops_a_claimed_page) {
   mi_free(blocks[0]);  // claims the page as a guest; it stays in the stack
   check_equal(bits(page), MI_REMOTE_OWNED | MI_REMOTE_POOLED);
   check_equal(page->place, MI_PLACE_GUEST);
-  check(mi_pool_pop(pool_of(SIZE)) == NULL);
+  check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
   check_equal(bits(page), MI_REMOTE_OWNED);
   check_equal(page->place, MI_PLACE_GUEST);
   // Let go, it comes back into the stack.
-  mi_theap_collect(unit_theap());
+  mi_theap_collect_pages(unit_theap());
   check_equal(bits(page), MI_REMOTE_POOLED);
-  check(mi_pool_pop(pool_of(SIZE)) == page);
+  check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
   release(page);
 }
 
@@ -81,7 +81,7 @@ UNIT_TEST_PAGE_SIZES(pool_passes_over_a_full_page) {
   const size_t count = unit_fill_page(mi_class_of(SIZE), rest);
   void* const next = mi_malloc(SIZE);  // comes from another page
   check(mi_pagemap_find(next) != page);
-  if (bits(page) != 0) check(mi_pool_pop(pool_of(SIZE)) == NULL);
+  if (bits(page) != 0) check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
   check_equal(bits(page), 0);  // parked
   check_equal(unit_pool_length(pool_of(SIZE)), 0);
   mi_free(next);
@@ -112,7 +112,7 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   mi_free(blocks[1]);
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return;  // went back at once
   check_equal(bits(page), MI_REMOTE_POOLED);                           // L2
-  check(mi_pool_pop(pool_of(SIZE)) == page);
+  check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
   check_equal(page->count.used, 0);
   release(page);
   unit_check_empty();
@@ -128,8 +128,8 @@ UNIT_TEST_PAGE_SIZES(pool_head_differs_after_pops) {
     seen[i] = mi_atomic_load_relaxed(&pool_of(SIZE)->head);
     for (size_t k = 0; k < i; k++) check(seen[i] != seen[k]);
     // The same page on top again, and the other one below.
-    mi_page_t* const a = mi_pool_pop(pool_of(SIZE));
-    mi_page_t* const b = mi_pool_pop(pool_of(SIZE));
+    mi_page_t* const a = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
+    mi_page_t* const b = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
     mi_remote_give_up(b);
     mi_remote_give_up(a);
   }
@@ -156,7 +156,7 @@ static void race(void* arg) {
   uint64_t random = self;
   for (size_t round = 0; round < RACE_ROUNDS; round++) {
     if (count < 3 && unit_random(&random) % 2 == 0) {
-      mi_page_t* const page = mi_pool_pop(pool_of(SIZE));
+      mi_page_t* const page = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
       if (page == NULL) continue;
       const size_t i = race_index(page);
       if (i == RACE_PAGES || mi_atomic_swap_acq_rel(&race_holder[i], self) != 0) {
@@ -214,7 +214,7 @@ static void hand_over(void* arg) {
     mi_remote_give_up(page);
     mi_atomic_store_release(&handed, p);
     for (size_t i = 0; i < round % 100; i++) (void)mi_atomic_load_acquire(&taken);
-    page = mi_pool_pop(pool_of(MI_CLASS_MAX / 16));
+    page = mi_pool_pop(UNIT_HEAP, mi_class_of(MI_CLASS_MAX / 16));
     if (page != NULL) mi_remote_give_up(page);
     while (mi_atomic_load_acquire(&taken) != round) sched_yield();
   }

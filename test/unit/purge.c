@@ -10,14 +10,14 @@
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_arena_claim(count, MI_SLICE_SIZE, &run));
+  check(mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
   return run;
 }
 
 // Touched all over.
 static mi_run_t claim_dirty(size_t count) {
   mi_run_t run = claim(count);
-  memset(mi_run_start(&run), 1, count * MI_SLICE_SIZE);
+  memset(run.start, 1, count * MI_SLICE_SIZE);
   return run;
 }
 
@@ -26,7 +26,7 @@ static void release(const mi_run_t* run) {
 }
 
 static size_t resident(const mi_run_t* run) {
-  return os_fake_resident(mi_run_start(run), run->slice_count * MI_SLICE_SIZE);
+  return os_fake_resident(run->start, run->slice_count * MI_SLICE_SIZE);
 }
 
 static void start(void) {
@@ -41,9 +41,9 @@ UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
     // A period is under way already, started by another slice.
     const mi_run_t other = claim_dirty(1);
     release(&other);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(offset);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     const mi_run_t keep = claim(1);  // the lowest: keeps `run` apart
     const mi_run_t run = claim_dirty(2);
     release(&run);
@@ -52,11 +52,11 @@ UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
       check(waited <= DELAY_MS);
       os_fake_advance_ms(1);
       waited++;
-      mi_purge_poll();
+      mi_purge_poll(&mi_state.main);
     }
     check(waited >= DELAY_MS / 2);
     release(&keep);
-    mi_purge_everything();
+    mi_purge_everything(&mi_state.main);
   }
 }
 
@@ -70,16 +70,16 @@ UNIT_TEST_PAGE_SIZES(purge_spares_what_is_in_use) {
   const size_t size = resident(&busy);
   for (size_t ms = 0; ms < 3 * DELAY_MS; ms += 10) {
     release(&busy);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     check_equal(resident(&busy), size);
     busy = claim(1);
-    check(!busy.is_zero && mi_run_start(&busy)[1] == 1);
+    check(!busy.is_zero && busy.start[1] == 1);
     os_fake_advance_ms(10);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     check_equal(resident(&busy), size);
   }
   check_equal(resident(&idle), 0);
-  check(unit_is_filled(mi_run_start(&held), 0, 0) && mi_run_start(&held)[MI_SLICE_SIZE] == 1);
+  check(unit_is_filled(held.start, 0, 0) && held.start[MI_SLICE_SIZE] == 1);
   check_equal(resident(&held), 2 * MI_SLICE_SIZE);
   release(&busy);
   release(&held);
@@ -93,9 +93,9 @@ UNIT_TEST_PAGE_SIZES(purge_takes_marks_for_hints) {
   release(&idle);
   mi_bitmap_set(used.arena->purge_old, used.slice_index, 3);
   mi_bitmap_set(used.arena->purge_young, used.slice_index, 2);
-  check_equal(mi_purge_everything(), 2 * MI_SLICE_SIZE);  // V1
+  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);  // V1
   check_equal(resident(&used), 3 * MI_SLICE_SIZE);
-  check_equal(mi_run_start(&used)[3 * MI_SLICE_SIZE - 1], 1);
+  check_equal(used.start[3 * MI_SLICE_SIZE - 1], 1);
   release(&used);
 }
 
@@ -104,11 +104,11 @@ UNIT_TEST_PAGE_SIZES(purge_leaves_zero_memory) {
   start();
   mi_run_t run = claim_dirty(4);
   release(&run);
-  check_equal(mi_purge_everything(), 4 * MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE);
   check_equal(resident(&run), 0);
-  check_equal(mi_purge_everything(), 0);  // nothing left to do
+  check_equal(mi_purge_everything(&mi_state.main), 0);  // nothing left to do
   run = claim(4);
-  check(run.is_zero && unit_is_zero(mi_run_start(&run), 4 * MI_SLICE_SIZE));
+  check(run.is_zero && unit_is_zero(run.start, 4 * MI_SLICE_SIZE));
   release(&run);
 }
 
@@ -118,7 +118,7 @@ UNIT_TEST_PAGE_SIZES(purge_delay_zero_is_at_once) {
   unit_option(purge_delay, 0);
   const mi_run_t run = claim_dirty(4);
   release(&run);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   check_equal(resident(&run), 0);
 }
 
@@ -130,7 +130,7 @@ UNIT_TEST_PAGE_SIZES(purge_delay_negative_is_never) {
   release(&run);
   for (size_t i = 0; i < 10; i++) {
     os_fake_advance_ms(1000000);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
   }
   check_equal(resident(&run), 4 * MI_SLICE_SIZE);
   check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
@@ -146,14 +146,14 @@ UNIT_TEST_PAGE_SIZES(purge_delay_is_multiplied) {
   unit_option(arena_purge_mult, 10);
   const mi_run_t run = claim_dirty(1);
   release(&run);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   os_fake_advance_ms(5 * DELAY_MS - 1);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   os_fake_advance_ms(1);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   check_equal(resident(&run), MI_SLICE_SIZE);
   os_fake_advance_ms(5 * DELAY_MS);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   check_equal(resident(&run), 0);
 }
 
@@ -167,7 +167,7 @@ UNIT_TEST_PAGE_SIZES(purge_joins_neighbours) {
     release(&run[i]);
     slices += run[i].slice_count;
   }
-  check_equal(mi_purge_everything(), slices * MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(&mi_state.main), slices * MI_SLICE_SIZE);
   check_equal(os_fake_calls(OS_FAKE_PURGE), 1);
   unit_check_empty();
 }
@@ -176,16 +176,16 @@ UNIT_TEST_PAGE_SIZES(purge_joins_neighbours) {
 UNIT_TEST_PAGE_SIZES(purge_reads_no_clock_when_idle) {
   start();
   const mi_run_t run = claim_dirty(1);
-  for (size_t i = 0; i < 100; i++) mi_purge_poll();
+  for (size_t i = 0; i < 100; i++) mi_purge_poll(&mi_state.main);
   check_equal(os_fake_calls(OS_FAKE_CLOCK), 0);
   release(&run);
   for (size_t i = 0; i < 5; i++) {
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS);
   }
   check_equal(resident(&run), 0);
   const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
-  for (size_t i = 0; i < 100; i++) mi_purge_poll();
+  for (size_t i = 0; i < 100; i++) mi_purge_poll(&mi_state.main);
   check_equal(os_fake_calls(OS_FAKE_CLOCK), calls);
 }
 
@@ -195,11 +195,11 @@ UNIT_TEST_PAGE_SIZES(purge_that_fails_leaves_memory_dirty) {
   mi_run_t run = claim_dirty(2);
   release(&run);
   os_fake.fail_at[OS_FAKE_PURGE] = 1;
-  check_equal(mi_purge_everything(), 0);
+  check_equal(mi_purge_everything(&mi_state.main), 0);
   run = claim(2);
-  check(!run.is_zero && mi_run_start(&run)[0] == 1);
+  check(!run.is_zero && run.start[0] == 1);
   release(&run);
-  check_equal(mi_purge_everything(), 2 * MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);
   check_equal(resident(&run), 0);
 }
 
@@ -209,7 +209,7 @@ UNIT_TEST_PAGE_SIZES(purge_by_reset_leaves_memory_dirty) {
   unit_option(purge_decommits, 0);
   mi_run_t run = claim_dirty(4);
   release(&run);
-  mi_purge_everything();
+  mi_purge_everything(&mi_state.main);
   check_equal(os_fake_calls(OS_FAKE_RESET), 1);
   check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
   run = claim(4);
@@ -227,14 +227,14 @@ UNIT_TEST_PAGE_SIZES(purge_decommits_without_overcommit) {
   release(&run);
   check_equal(os_fake.committed, before + 3 * MI_SLICE_SIZE);
   for (size_t i = 0; i < 4; i++) {
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
   }
   check_equal(os_fake.committed, before);
-  check(os_fake_state(mi_run_start(&run)) == OS_FAKE_RESERVED);
+  check(os_fake_state(run.start) == OS_FAKE_RESERVED);
   run = claim(3);
   check(run.is_zero);
-  memset(mi_run_start(&run), 2, 3 * MI_SLICE_SIZE);
+  memset(run.start, 2, 3 * MI_SLICE_SIZE);
   release(&run);
   release(&keep);
 }
@@ -245,14 +245,14 @@ UNIT_TEST_PAGE_SIZES(purge_never_waits_for_another) {
   hooks_fake.is_lock_allowed = true;
   const mi_run_t run = claim_dirty(1);
   release(&run);
-  mi_purge_poll();
+  mi_purge_poll(&mi_state.main);
   os_fake_advance_ms(10 * DELAY_MS);
   mi_lock_enter(&mi_state.purge_lock);
-  mi_purge_poll();
-  check_equal(mi_purge_everything(), 0);
+  mi_purge_poll(&mi_state.main);
+  check_equal(mi_purge_everything(&mi_state.main), 0);
   mi_lock_leave(&mi_state.purge_lock);
   check_equal(resident(&run), MI_SLICE_SIZE);
-  check_equal(mi_purge_everything(), MI_SLICE_SIZE);
+  check_equal(mi_purge_everything(&mi_state.main), MI_SLICE_SIZE);
 }
 
 static mi_run_t meanwhile;
@@ -272,16 +272,16 @@ UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
     mi_run_t run = claim_dirty(whole);
     check(meanwhile.arena != run.arena);
     release(&run);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
     os_fake.on_purge = &release_meanwhile;
-    if (round == 0) mi_purge_poll();
-    if (round == 1) mi_purge_everything();
+    if (round == 0) mi_purge_poll(&mi_state.main);
+    if (round == 1) mi_purge_everything(&mi_state.main);
     check(os_fake.on_purge == NULL);
     for (size_t i = 0; i < 4; i++) {
-      mi_purge_poll();
+      mi_purge_poll(&mi_state.main);
       os_fake_advance_ms(DELAY_MS / 2);
     }
     check_equal(resident(&meanwhile), 0);
@@ -292,14 +292,14 @@ UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
 UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
   start();
   mi_run_t run = claim_dirty(5);
-  check_equal(mi_state.count.committed, 5 * MI_SLICE_SIZE);
+  check_equal(mi_state.main.count.committed, 5 * MI_SLICE_SIZE);
   release(&run);
-  mi_purge_everything();
-  check_equal(mi_state.count.committed, 0);
-  check_equal(mi_state.count.purged, 5 * MI_SLICE_SIZE);
+  mi_purge_everything(&mi_state.main);
+  check_equal(mi_state.main.count.committed, 0);
+  check_equal(mi_state.main.count.purged, 5 * MI_SLICE_SIZE);
   run = claim(2);
-  check_equal(mi_state.count.committed, 2 * MI_SLICE_SIZE);
-  check_equal(mi_state.count.committed_peak, 5 * MI_SLICE_SIZE);
+  check_equal(mi_state.main.count.committed, 2 * MI_SLICE_SIZE);
+  check_equal(mi_state.main.count.committed_peak, 5 * MI_SLICE_SIZE);
   release(&run);
 }
 
@@ -317,7 +317,7 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   for (size_t i = 0; i < count; i++) runs[i] = claim_dirty(1);
   for (size_t i = 0; i < count; i++) {
     release(&runs[i]);
-    mi_purge_poll();
+    mi_purge_poll(&mi_state.main);
     const size_t still_used = 256 + count - i - 1;
     const size_t bound = still_used * MI_SLICE_SIZE + waiting_max(still_used);
     check(os_fake_resident_all() <= bound + 64 * MI_SLICE_SIZE);
@@ -332,11 +332,11 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   // What is taken next is still there.
   check_equal(resident(&runs[0]), MI_SLICE_SIZE);
   check_equal(resident(&runs[count - 1]), 0);
-  check(mi_state.purge_waiting >= 0);
-  mi_purge_everything();
-  check_equal(mi_state.purge_waiting, 0);
+  check(mi_state.main.purge_waiting >= 0);
+  mi_purge_everything(&mi_state.main);
+  check_equal(mi_state.main.purge_waiting, 0);
   release(&keep);
-  check_equal(mi_state.purge_waiting, 256 * MI_SLICE_SIZE);
+  check_equal(mi_state.main.purge_waiting, 256 * MI_SLICE_SIZE);
 }
 
 int main(void) {

@@ -103,7 +103,7 @@ UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
   mi_remote_give_up(pooled);
   mi_page_t* const guest = unit_make_page(CLASS, 3, &blocks[3]);
   mi_theap_add_guest(unit_theap(), guest);
-  const int64_t pages = mi_state.count.pages_total;
+  const int64_t pages = mi_state.main.count.pages_total;
   static void* taken[UNIT_BLOCKS_MAX];
   size_t count = 0;
   do {
@@ -111,13 +111,13 @@ UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
   } while (unit_page_of(taken[count++]) == guest);
   check_equal(count - 1, guest->reserved - 3);
   check(unit_page_of(taken[count - 1]) == pooled);
-  check_equal(mi_state.count.pages_total, pages);
-  check_equal(mi_state.count.adopted, 2);
+  check_equal(mi_state.main.count.pages_total, pages);
+  check_equal(mi_state.main.count.adopted, 2);
   do {
     taken[count] = mi_malloc(SIZE);
   } while (unit_page_of(taken[count++]) == pooled);
   check_equal(count - 1, guest->reserved + pooled->reserved - 6);
-  check_equal(mi_state.count.pages_total, pages + 1);
+  check_equal(mi_state.main.count.pages_total, pages + 1);
 }
 
 static void make_garbage(void* arg) {
@@ -130,17 +130,17 @@ UNIT_TEST_PAGE_SIZES(refill_adopts_pages_of_ended_threads) {
   unit_on_thread(&make_garbage, blocks);
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 1);
   mi_page_t* const page = unit_page_of(blocks[0]);
-  const int64_t pages = mi_state.count.pages_total;
+  const int64_t pages = mi_state.main.count.pages_total;
   // Not at once: another thread may start and take everything over.
   void* const early = mi_malloc(SIZE);
   check(unit_page_of(early) != page);
-  check_equal(mi_state.count.pages_total, pages + 1);
+  check_equal(mi_state.main.count.pages_total, pages + 1);
   static void* rest[UNIT_BLOCKS_MAX];
   size_t count = unit_fill_page(CLASS, rest);
   os_fake_advance_ms(1000);
   rest[count] = mi_malloc(SIZE);
   check(unit_page_of(rest[count]) == page);
-  check_equal(mi_state.count.pages_total, pages + 1);
+  check_equal(mi_state.main.count.pages_total, pages + 1);
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
 }
 
@@ -149,7 +149,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   // All memory there is, in pages of one class.
   unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
   mi_process_setup();
-  check(mi_arena_reserve(MI_ARENA_MIN_SIZE));
+  check(mi_arena_reserve(&mi_state.main, MI_ARENA_MIN_SIZE));
   unit_option(disallow_os_alloc, 1);
   // A block may be as large as the arena.
   unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);
@@ -349,7 +349,7 @@ static void gather_crowd(void) {
     unit_puppet_start(&crowd[i]);
     mi_free(unit_puppet_malloc(&crowd[i], 1));
   }
-  check(mi_state.count.threads > MI_CROWD_THREADS);
+  check(mi_state.main.count.threads > MI_CROWD_THREADS);
 }
 
 static void dismiss_crowd(void) {
@@ -360,7 +360,7 @@ static void dismiss_crowd(void) {
 UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
   gather_crowd();
   const size_t c = mi_class_of(SHARED_SIZE);
-  const int64_t before = mi_state.count.pages;
+  const int64_t before = mi_state.main.count.pages;
   const size_t per_page = unit_page_blocks(c);
   for (size_t i = 0; i < CROWD; i++) {
     blocks[i] = unit_puppet_malloc(&crowd[i], SHARED_SIZE);
@@ -368,7 +368,7 @@ UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
     const mi_page_t* const page = unit_page_of(blocks[i]);
     check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
   }
-  check_equal(mi_state.count.pages - before, mi_bits_divide_up(CROWD, per_page));
+  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(CROWD, per_page));
   // Whoever frees gives the block to all.
   for (size_t i = 0; i < CROWD; i += 2) {
     check(unit_is_filled(blocks[i], SHARED_SIZE, i));
@@ -378,7 +378,7 @@ UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
     blocks[i] = unit_puppet_malloc(&crowd[CROWD - 1 - i], SHARED_SIZE);
     unit_fill(blocks[i], SHARED_SIZE, i);
   }
-  check_equal(mi_state.count.pages - before, mi_bits_divide_up(CROWD, per_page));
+  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(CROWD, per_page));
   for (size_t i = 0; i < CROWD; i++) {
     check(unit_is_filled(blocks[i], SHARED_SIZE, i));
     mi_free(blocks[i]);

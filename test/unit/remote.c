@@ -122,7 +122,7 @@ UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
   unit_puppet_start(&other);
   const size_t count = park_page();
   mi_page_t* const page = unit_page_of(blocks[0]);
-  const int64_t threads = mi_state.count.threads_total;
+  const int64_t threads = mi_state.main.count.threads_total;
   unit_puppet_do(&other, &check_no_theap, blocks[0]);
   check_equal(word(page), 0);  // not owned, and too full for the pool
   check_equal(owner(page), MI_OWNER_SHARED);
@@ -133,8 +133,8 @@ UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
     check(page->count.used == count - freed);
   }
   check_equal(freed, (count + 7) / 8);  // an eighth of the page makes it worth finding
-  check_equal(unit_pool_length(&mi_state.heap_main.pool[CLASS]), 1);
-  check_equal(mi_state.count.threads_total, threads);
+  check_equal(unit_pool_length(&mi_state.main.heap_main.pool[CLASS]), 1);
+  check_equal(mi_state.main.count.threads_total, threads);
   for (; freed < count; freed++) unit_puppet_do(&other, &check_no_theap, blocks[freed]);
   unit_puppet_end(&other);
 }

@@ -86,11 +86,11 @@ static void check_unbiased(use_t use, const char* what) {
       // About 300 samples, within reason.
       size_t count = (size_t)(300 / probability(size, intervals[k]));
       count = mi_bits_min(count, use == USE_FLUSH ? 3000 : 30000);
-      const uint64_t before = theap->sample_class_count[c];
+      const uint64_t before = theap->sample_count;
       use_blocks(use, size, count, &random);
       tally_t one = {0, 0, 0};
-      tally_add(&one, c, intervals[k], theap->sample_class_count[c] - before, count);
-      tally_add(&all, c, intervals[k], theap->sample_class_count[c] - before, count);
+      tally_add(&one, c, intervals[k], theap->sample_count - before, count);
+      tally_add(&all, c, intervals[k], theap->sample_count - before, count);
       char text[80];
       snprintf(text, sizeof(text), "%s, %zu bytes, interval %zu", what, size, intervals[k]);
       check_tally(&one, 5, text);  // hundreds of these are looked at
@@ -116,37 +116,20 @@ UNIT_TEST(sample_is_unbiased_when_lists_are_given_back) { check_unbiased(USE_FLU
 UNIT_TEST_PAGE_SIZES(sample_starts_with_the_lists_there_are) {
   mi_theap_t* const theap = unit_theap();
   theap->random.state = 101;
-  const size_t c = mi_class_of(16);
   tally_t tally = {0, 0, 0};
   for (size_t round = 0; round < 200; round++) {
     mi_sample_set_interval(theap, 0);
     mi_free(mi_malloc(16));
     mi_sample_set_interval(theap, 100);
-    const uint64_t before = theap->sample_class_count[c];
+    const uint64_t before = theap->sample_count;
     for (size_t i = 0; i < 50; i++) live[i] = mi_malloc(16);
-    tally_add(&tally, c, 100, theap->sample_class_count[c] - before, 50);
+    tally_add(&tally, mi_class_of(16), 100, theap->sample_count - before, 50);
     for (size_t i = 0; i < 50; i++) {
       mi_free(live[i]);
       live[i] = NULL;
     }
   }
   check_tally(&tally, 4, "start");
-}
-
-// If this fails, the total of the samples and that by class differ.
-UNIT_TEST_PAGE_SIZES(sample_counts_add_up) {
-  mi_theap_t* const theap = unit_theap();
-  mi_sample_set_interval(theap, 300);
-  uint64_t random = 3;
-  for (size_t i = 0; i < 20000; i++) {
-    const size_t at = unit_random_below(&random, LIVE);
-    mi_free(live[at]);
-    live[at] = mi_malloc(unit_random_below(&random, 3000));
-  }
-  uint64_t sum = 0;
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) sum += theap->sample_class_count[c];
-  check_equal(sum, theap->sample_count);
-  check(sum > 1000);
 }
 
 // If this fails, sampling hands out a block twice, or loses the blocks behind a sample.
@@ -228,7 +211,6 @@ int main(void) {
       cmocka_unit_test(sample_is_unbiased_for_random_frees),
       cmocka_unit_test(sample_is_unbiased_when_lists_are_given_back),
       cmocka_unit_test(sample_starts_with_the_lists_there_are),
-      cmocka_unit_test(sample_counts_add_up),
       cmocka_unit_test(sample_keeps_blocks_whole),
       cmocka_unit_test(sample_off_costs_nothing),
       cmocka_unit_test(sample_restore_puts_blocks_back),

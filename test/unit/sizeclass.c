@@ -76,8 +76,8 @@ UNIT_TEST(sizeclass_division_is_exact) {
     memset(&page, 0, sizeof(page));
     const size_t block_size = mi_class_size(c);
     page.block_size = block_size;
+    page.size_class = (uint8_t)c;
     page.start = memory;
-    page.reciprocal = (((uint64_t)1 << MI_RECIPROCAL_SHIFT) + block_size - 1) / block_size;
     const size_t bytes = mi_class_slices(c) * MI_SLICE_SIZE;
     for (size_t offset = 0; offset < bytes; offset += (offset % block_size < 2 ? 1 : 7)) {
       const uintptr_t block = (uintptr_t)mi_page_block_of(&page, memory + offset);

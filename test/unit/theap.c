@@ -55,10 +55,10 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_an_empty_page) {
       int64_t pages = 0;
       for (size_t round = 0; round < 300; round++) {
         for (size_t i = 0; i < amplitude; i++) extra[i] = mi_malloc(size);
-        if (round == 2) pages = mi_state.count.pages_total;
+        if (round == 2) pages = mi_state.main.count.pages_total;
         for (size_t i = 0; i < amplitude; i++) mi_free(extra[i]);
       }
-      check_equal(mi_state.count.pages_total, pages);
+      check_equal(mi_state.main.count.pages_total, pages);
     }
     for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
   }
@@ -72,10 +72,10 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_two_pages_of_small_classes) {
     int64_t pages = 0;
     for (size_t round = 0; round < 10; round++) {
       for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(mi_class_size(c));
-      if (round == 3) pages = mi_state.count.pages_total;
+      if (round == 3) pages = mi_state.main.count.pages_total;
       for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
     }
-    check_equal(mi_state.count.pages_total, pages);
+    check_equal(mi_state.main.count.pages_total, pages);
   }
 }
 
@@ -85,9 +85,9 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_few_empty_pages) {
   const size_t count = unit_page_blocks(c) * 64;
   check(count <= 2 * UNIT_BLOCKS_MAX);
   for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(1024);
-  check(mi_state.count.pages >= 64);
+  check(mi_state.main.count.pages >= 64);
   for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
-  check(mi_state.count.pages <= 10);
+  check(mi_state.main.count.pages <= 10);
 }
 
 // If this fails, blocks in the list of a page that stops being current are lost.
@@ -130,7 +130,7 @@ UNIT_TEST_PAGE_SIZES(theap_collect_releases_what_others_emptied) {
   check(page->count.used > 0);
   const size_t free_slices = unit_free_slices();
   const size_t slices = page->slice_count;
-  mi_theap_collect(unit_theap());
+  mi_theap_collect_pages(unit_theap());
   check_equal(unit_free_slices(), free_slices + slices);
   mi_free(last);
 }
@@ -159,7 +159,7 @@ UNIT_TEST_PAGE_SIZES(theap_flush_gives_everything_up) {
 UNIT_TEST_PAGE_SIZES(theap_set_owner_reaches_every_page) {
   mi_theap_t* const theap = unit_theap();
   // Interior pointers in one page, another one in the queue, a third current.
-  void* const shifted = mi_aligned_alloc_at(100, 64, 8, MI_UNINITIALIZED);
+  void* const shifted = mi_aligned_alloc_at(mi_theap_self(), 100, 64, 8, MI_UNINITIALIZED);
   const size_t c = mi_class_of(300);
   const size_t count = unit_fill_page(c, blocks);
   blocks[count] = mi_malloc(300);
@@ -194,7 +194,7 @@ UNIT_TEST_PAGE_SIZES(theap_takes_guests_by_class) {
   mi_remote_give_up(page[1]);
   // Guests are not counted among the pages (H4), and leave with a collect.
   check_equal(theap->page_count, 0);
-  mi_theap_collect(theap);
+  mi_theap_collect_pages(theap);
   check_equal(word(page[0]) & MI_REMOTE_OWNED, 0);
   check_equal(word(page[2]) & MI_REMOTE_OWNED, 0);
 }
@@ -222,9 +222,9 @@ UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
     check_equal(unit_page_of(blocks[i])->place, MI_PLACE_CURRENT);  // in use
     mi_free(blocks[i]);
   }
-  const int64_t pages = mi_state.count.pages;
+  const int64_t pages = mi_state.main.count.pages;
   mi_theap_trim(theap, SIZE_MAX, MI_CLASS_COUNT);
-  check_equal(mi_state.count.pages, pages);
+  check_equal(mi_state.main.count.pages, pages);
   mi_theap_trim(theap, 0, MI_CLASS_COUNT - 1);
   check(mi_theap_current(theap, MI_CLASS_COUNT - 1) != NULL);
   check(mi_theap_current(theap, MI_CLASS_COUNT - 2) == NULL);

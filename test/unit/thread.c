@@ -52,15 +52,15 @@ UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
   // Frees of others are pushed and nobody takes the page.
   mi_free(blocks[0]);
   check_equal(mi_atomic_load_relaxed(&page->thread_free), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
-  const int64_t pages = mi_state.count.pages_total;
+  const int64_t pages = mi_state.main.count.pages_total;
   visit_t second = {1, NULL, 0};
   unit_on_thread(&visit, &second);
   check(second.theap == first.theap);
   check(unit_page_of(blocks[0]) == page);
-  check_equal(mi_state.count.pages_total, pages);
+  check_equal(mi_state.main.count.pages_total, pages);
   check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
-  check_equal(mi_state.count.threads, 1);
-  check_equal(mi_state.count.threads_total, 3);
+  check_equal(mi_state.main.count.threads, 1);
+  check_equal(mi_state.main.count.threads_total, 3);
 }
 
 static void visit_and_check_owner(void* arg) {
@@ -111,7 +111,7 @@ UNIT_TEST_PAGE_SIZES(thread_allocates_after_its_end) {
   unit_on_thread(&leave_twice, &v);
   check_equal(theaps_in_use(), 0);
   check_equal(orphan_list_length(), 1);
-  check_equal(mi_state.count.threads, 0);
+  check_equal(mi_state.main.count.threads, 0);
   for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
 }
 
@@ -134,8 +134,8 @@ UNIT_TEST(thread_orphans_are_few) {
     check(with_pages > 0 && with_pages <= KEPT_MAX);  // X3
     check_equal(with_pages, mi_atomic_load_relaxed(&mi_state.orphan_count));
     // Their structures are used again.
-    if (round == 0) meta = mi_state.count.meta;
-    check_equal(mi_state.count.meta, meta);
+    if (round == 0) meta = mi_state.main.count.meta;
+    check_equal(mi_state.main.count.meta, meta);
     for (size_t i = 0; i < 3 * THREADS; i++) mi_free(blocks[i]);
   }
   mi_collect_all(MI_FORCE);
@@ -232,9 +232,9 @@ UNIT_TEST(thread_churn_is_bounded) {
   hooks_fake.is_lock_allowed = true;
   size_t id[3] = {1, 2, 3};
   unit_on_threads(3, &start_threads, id, sizeof(id[0]));
-  check(mi_state.count.threads_total >= 180 && mi_state.count.threads == 0);
+  check(mi_state.main.count.threads_total >= 180 && mi_state.main.count.threads == 0);
   check(orphan_list_length() <= 6);
-  check(mi_state.count.pages_peak < 400);
+  check(mi_state.main.count.pages_peak < 400);
   unit_check_valid();
   mi_collect_all(MI_FORCE);
   unit_check_empty();
@@ -245,7 +245,7 @@ static void first_call(void* arg) {
   switch (*(size_t*)arg % 4) {
     case 0: p = mi_malloc(10); break;
     case 1: p = mi_zalloc(MI_CLASS_MAX * 2); break;
-    case 2: p = mi_aligned_alloc_at(100, 4096, 0, MI_ZERO); break;
+    case 2: p = mi_aligned_alloc_at(mi_theap_self(), 100, 4096, 0, MI_ZERO); break;
     default: mi_collect_all(MI_FORCE); break;
   }
   mi_free(p);

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// api_heap.c - heaps and theaps: their life, and the functions that allocate from one.
+//
+// mi_heap_malloc, mi_heap_zalloc and their forms with a theap are in core/alloc.c, strings in
+// api_string.c, `new` in api_new.c. Each function here looks up the calling thread's theap of the
+// heap and goes on as its namesake without a heap.
+//
+// I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_theap_get).
+// I2  the main heap does not end: a warning.
+#include <errno.h>
+
+#include "api.h"
+#include "../core/subproc.h"
+#include "../core/thread.h"
+
+// -- Life --
+
+static mi_heap_t* mi_api_heap_main(void) {
+  mi_process_setup();
+  return &mi_subproc_of_thread()->heap_main;
+}
+
+mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
+  mi_process_setup();
+  mi_heap_t* const heap = mi_heap_make(mi_subproc_of_thread(), (mi_arena_t*)arena_id);
+  if (heap == NULL) errno = ENOMEM;
+  return heap;
+}
+
+mi_heap_t* mi_heap_new(void) mi_attr_noexcept { return mi_heap_new_in_arena(NULL); }
+
+mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
+                          mi_arena_id_t arena_id) mi_attr_noexcept {
+  (void)heap_tag;
+  (void)allow_destroy;
+  return mi_heap_new_in_arena(arena_id);
+}
+
+// I2
+static bool mi_api_may_end(const mi_heap_t* heap, const char* what) {
+  if (heap == NULL) return false;
+  if (heap->is_main) mi_output_force_warning("cannot %s the main heap\n", what);
+  return !heap->is_main;
+}
+
+void mi_heap_delete(mi_heap_t* heap) mi_attr_noexcept {
+  if (mi_api_may_end(heap, "delete")) mi_heap_end_by_delete(heap);
+}
+
+void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept {
+  if (mi_api_may_end(heap, "destroy")) mi_heap_end_by_destroy(heap);
+}
+
+mi_heap_t* mi_heap_main(void) mi_attr_noexcept { return mi_api_heap_main(); }
+mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_api_heap_main(); }
+
+// -- Whose memory --
+
+mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept {
+  mi_page_t* const page = mi_heap_find_page(p);
+  return page == NULL ? NULL : mi_atomic_load_acquire(&page->heap); // sees the const fields
+}
+
+bool mi_heap_contains(const mi_heap_t* heap, const void* p) mi_attr_noexcept {
+  const mi_heap_t* const of = mi_heap_of(p);
+  return of != NULL && of == (heap != NULL ? heap : mi_api_heap_main());
+}
+
+bool mi_any_heap_contains(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
+bool mi_is_in_heap_region(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
+bool mi_check_owned(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
+
+bool mi_heap_contains_block(mi_heap_t* heap, const void* p) mi_attr_noexcept {
+  return mi_heap_contains(heap, p);
+}
+
+bool mi_heap_check_owned(mi_heap_t* heap, const void* p) mi_attr_noexcept {
+  return mi_heap_contains(heap, p);
+}
+
+void mi_heap_set_numa_affinity(mi_heap_t* heap, int numa_node) mi_attr_noexcept {
+  mi_process_setup();
+  if (heap == NULL) heap = mi_api_heap_main();
+  const int nodes = (int)mi_os_numa_nodes();
+  mi_atomic_store_relaxed(&heap->numa_wish, numa_node < 0 ? 0 : 1 + numa_node % nodes);
+}
+
+// -- Theaps --
+
+mi_theap_t* mi_heap_theap(mi_heap_t* heap) mi_attr_noexcept { return mi_theap_get(heap); }
+
+mi_theap_t* mi_theap_get_default(void) mi_attr_noexcept {
+  mi_thread_enter();
+  mi_theap_t* const theap = mi_theap_self();
+  return theap->thread_id != 0 ? theap : NULL;
+}
+
+mi_theap_t* mi_theap_set_default(mi_theap_t* theap) mi_attr_noexcept {
+  mi_theap_t* const before = mi_theap_get_default();
+  if (theap == NULL || before == NULL) return before;
+  if (theap->home == before->home) {
+    mi_theap_tls = theap;
+  } else {
+    mi_output_force_warning("a theap of another thread cannot be the default\n");
+  }
+  return before;
+}
+
+mi_heap_t* mi_heap_get_default(void) mi_attr_noexcept {
+  mi_theap_t* const theap = mi_theap_get_default();
+  return theap != NULL ? mi_theap_heap(theap) : mi_api_heap_main();
+}
+
+mi_heap_t* mi_heap_set_default(mi_heap_t* heap) mi_attr_noexcept {
+  mi_theap_t* const before = mi_theap_set_default(mi_theap_get(heap));
+  return before != NULL ? mi_theap_heap(before) : mi_api_heap_main();
+}
+
+void mi_theap_collect(mi_theap_t* theap, bool force) mi_attr_noexcept {
+  if (theap == NULL || theap->thread_id == 0) return;
+  mi_theap_collect_all(theap, force ? MI_FORCE : MI_GENTLE);
+}
+
+void mi_heap_collect(mi_heap_t* heap, bool force) mi_attr_noexcept {
+  mi_theap_collect(mi_theap_find(heap), force);
+}
+
+// Builds without MI_GUARDED have no guards to set up.
+void mi_theap_guarded_set_sample_rate(mi_theap_t* theap, size_t sample_rate,
+                                      size_t seed) mi_attr_noexcept {
+  (void)theap;
+  (void)sample_rate;
+  (void)seed;
+}
+
+void mi_theap_guarded_set_size_bound(mi_theap_t* theap, size_t min, size_t max) mi_attr_noexcept {
+  (void)theap;
+  (void)min;
+  (void)max;
+}
+
+void mi_heap_guarded_set_sample_rate(mi_heap_t* heap, size_t sample_rate,
+                                     size_t seed) mi_attr_noexcept {
+  mi_theap_guarded_set_sample_rate(mi_theap_get(heap), sample_rate, seed);
+}
+
+void mi_heap_guarded_set_size_bound(mi_heap_t* heap, size_t min, size_t max) mi_attr_noexcept {
+  mi_theap_guarded_set_size_bound(mi_theap_get(heap), min, max);
+}
+
+// -- Allocation from a theap --
+
+void* mi_theap_calloc(mi_theap_t* theap, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("theap_calloc");
+  return mi_theap_zalloc(theap, total);
+}
+
+void* mi_theap_malloc_small(mi_theap_t* theap, size_t size) mi_attr_noexcept {
+  return mi_theap_malloc(theap, size);
+}
+
+void* mi_theap_zalloc_small(mi_theap_t* theap, size_t size) mi_attr_noexcept {
+  return mi_theap_zalloc(theap, size);
+}
+
+void* mi_theap_malloc_aligned(mi_theap_t* theap, size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_api_aligned(theap, "theap_malloc_aligned", size, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_theap_realloc(mi_theap_t* theap, void* p, size_t newsize) mi_attr_noexcept {
+  return mi_api_realloc(theap, p, newsize, MI_UNINITIALIZED);
+}
+
+// -- Allocation from a heap --
+
+void* mi_heap_calloc(mi_heap_t* heap, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("heap_calloc");
+  return mi_heap_zalloc(heap, total);
+}
+
+void* mi_heap_mallocn(mi_heap_t* heap, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("heap_mallocn");
+  return mi_heap_malloc(heap, total);
+}
+
+void* mi_heap_malloc_small(mi_heap_t* heap, size_t size) mi_attr_noexcept {
+  return mi_heap_malloc(heap, size);
+}
+
+void* mi_heap_zalloc_small(mi_heap_t* heap, size_t size) mi_attr_noexcept {
+  return mi_heap_zalloc(heap, size);
+}
+
+void* mi_heap_realloc(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
+  return mi_api_realloc(mi_theap_in(heap), p, newsize, MI_UNINITIALIZED);
+}
+
+void* mi_heap_rezalloc(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
+  return mi_api_realloc(mi_theap_in(heap), p, newsize, MI_ZERO);
+}
+
+void* mi_heap_reallocf(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
+  void* const q = mi_heap_realloc(heap, p, newsize);
+  if (q == NULL) mi_free(p);
+  return q;
+}
+
+void* mi_heap_reallocn(mi_heap_t* heap, void* p, size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("heap_reallocn");
+  return mi_heap_realloc(heap, p, total);
+}
+
+void* mi_heap_recalloc(mi_heap_t* heap, void* p, size_t newcount, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(newcount, size, &total)) return mi_api_overflow("heap_recalloc");
+  return mi_heap_rezalloc(heap, p, total);
+}
+
+// -- Aligned, from a heap --
+
+static void* mi_api_heap_aligned(mi_heap_t* heap, size_t size, size_t alignment, size_t offset,
+                                 mi_fill_t fill) {
+  return mi_api_aligned(mi_theap_in(heap), "heap_malloc_aligned", size, alignment, offset, fill);
+}
+
+static void* mi_api_heap_realloc_aligned(mi_heap_t* heap, void* p, size_t size, size_t alignment,
+                                         size_t offset, mi_fill_t fill) {
+  return mi_api_realloc_aligned(mi_theap_in(heap), "heap_realloc_aligned", p, size, alignment,
+                                offset, fill);
+}
+
+void* mi_heap_malloc_aligned(mi_heap_t* heap, size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_api_heap_aligned(heap, size, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_heap_malloc_aligned_at(mi_heap_t* heap, size_t size, size_t alignment,
+                                size_t offset) mi_attr_noexcept {
+  return mi_api_heap_aligned(heap, size, alignment, offset, MI_UNINITIALIZED);
+}
+
+void* mi_heap_zalloc_aligned(mi_heap_t* heap, size_t size, size_t alignment) mi_attr_noexcept {
+  return mi_api_heap_aligned(heap, size, alignment, 0, MI_ZERO);
+}
+
+void* mi_heap_zalloc_aligned_at(mi_heap_t* heap, size_t size, size_t alignment,
+                                size_t offset) mi_attr_noexcept {
+  return mi_api_heap_aligned(heap, size, alignment, offset, MI_ZERO);
+}
+
+void* mi_heap_calloc_aligned(mi_heap_t* heap, size_t count, size_t size,
+                             size_t alignment) mi_attr_noexcept {
+  return mi_heap_calloc_aligned_at(heap, count, size, alignment, 0);
+}
+
+void* mi_heap_calloc_aligned_at(mi_heap_t* heap, size_t count, size_t size, size_t alignment,
+                                size_t offset) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("heap_calloc_aligned");
+  return mi_api_heap_aligned(heap, total, alignment, offset, MI_ZERO);
+}
+
+void* mi_heap_realloc_aligned(mi_heap_t* heap, void* p, size_t newsize,
+                              size_t alignment) mi_attr_noexcept {
+  return mi_api_heap_realloc_aligned(heap, p, newsize, alignment, 0, MI_UNINITIALIZED);
+}
+
+void* mi_heap_realloc_aligned_at(mi_heap_t* heap, void* p, size_t newsize, size_t alignment,
+                                 size_t offset) mi_attr_noexcept {
+  return mi_api_heap_realloc_aligned(heap, p, newsize, alignment, offset, MI_UNINITIALIZED);
+}
+
+void* mi_heap_rezalloc_aligned(mi_heap_t* heap, void* p, size_t newsize,
+                               size_t alignment) mi_attr_noexcept {
+  return mi_api_heap_realloc_aligned(heap, p, newsize, alignment, 0, MI_ZERO);
+}
+
+void* mi_heap_rezalloc_aligned_at(mi_heap_t* heap, void* p, size_t newsize, size_t alignment,
+                                  size_t offset) mi_attr_noexcept {
+  return mi_api_heap_realloc_aligned(heap, p, newsize, alignment, offset, MI_ZERO);
+}
+
+void* mi_heap_recalloc_aligned(mi_heap_t* heap, void* p, size_t newcount, size_t size,
+                               size_t alignment) mi_attr_noexcept {
+  return mi_heap_recalloc_aligned_at(heap, p, newcount, size, alignment, 0);
+}
+
+void* mi_heap_recalloc_aligned_at(mi_heap_t* heap, void* p, size_t newcount, size_t size,
+                                  size_t alignment, size_t offset) mi_attr_noexcept {
+  size_t total;
+  if (mi_bits_mul_overflows(newcount, size, &total)) return mi_api_overflow("heap_recalloc");
+  return mi_api_heap_realloc_aligned(heap, p, total, alignment, offset, MI_ZERO);
+}
+
+// -- Experiments of versions 3.0 and 3.1 --
+
+bool mi_heap_unload(mi_heap_t* heap) mi_attr_noexcept {
+  (void)heap;
+  return false;
+}
+
+bool mi_heap_reload(mi_heap_t* heap, mi_arena_id_t arena_id) mi_attr_noexcept {
+  (void)heap;
+  (void)arena_id;
+  return false;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// api_subproc.c - sub-processes: arguments checked, ids turned into structures (core/subproc.c).
+//
+// J1  an id is the address of the structure, which is never unmapped; NULL is no sub-process.
+#include <errno.h>
+
+#include "api.h"
+#include "../core/subproc.h"
+
+static mi_subproc_id_t mi_api_subproc_id(mi_subproc_t* subproc) {
+  return (mi_subproc_id_t){subproc};
+}
+
+MI_INTERNAL mi_subproc_t* mi_api_subproc(mi_subproc_id_t id) {
+  mi_process_setup();
+  return (mi_subproc_t*)id._mi_subproc_id;
+}
+
+mi_subproc_id_t mi_subproc_main(void) mi_attr_noexcept {
+  mi_process_setup();
+  return mi_api_subproc_id(&mi_state.main);
+}
+
+mi_subproc_id_t mi_subproc_current(void) mi_attr_noexcept {
+  mi_process_setup();
+  return mi_api_subproc_id(mi_subproc_of_thread());
+}
+
+mi_subproc_id_t mi_subproc_new(void) mi_attr_noexcept {
+  mi_process_setup();
+  mi_subproc_t* const subproc = mi_subproc_make();
+  if (subproc == NULL) errno = ENOMEM;
+  return mi_api_subproc_id(subproc);
+}
+
+static bool mi_api_may_end_subproc(const mi_subproc_t* subproc) {
+  return subproc != NULL && subproc != &mi_state.main;
+}
+
+static void mi_api_subproc_is_busy(const mi_subproc_t* subproc) {
+  mi_output_force_warning("sub-process %zu has threads: it cannot be ended\n", subproc->sequence);
+}
+
+void mi_subproc_destroy(mi_subproc_id_t id) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (!mi_api_may_end_subproc(subproc)) return;
+  if (!mi_subproc_end_by_destroy(subproc)) mi_api_subproc_is_busy(subproc);
+}
+
+void mi_subproc_delete(mi_subproc_id_t id) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (!mi_api_may_end_subproc(subproc)) return;
+  if (!mi_subproc_end_by_delete(subproc)) mi_api_subproc_is_busy(subproc);
+}
+
+void mi_subproc_add_current_thread(mi_subproc_id_t id) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (subproc == NULL || mi_subproc_join(subproc)) return;
+  mi_output_force_warning("the thread stays in sub-process %zu, it cannot join sub-process %zu\n",
+                          mi_subproc_of_thread()->sequence, subproc->sequence);
+}
+
+bool mi_subproc_visit_heaps(mi_subproc_id_t id, mi_heap_visit_fun* visitor,
+                            void* arg) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (subproc == NULL || visitor == NULL) return false;
+  if (!visitor(&subproc->heap_main, arg)) return false;
+  // The lock is not held while the visitor runs, which may allocate: it needs the lock when it does
+  // so for the first time. Heaps do not come or go, that is its duty.
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    if (!visitor(heap, arg)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// visit.c - introspection: the areas and blocks of heaps.
+//
+//   pages of the heap -> area for the visitor -> bits of what is free in it -> blocks in use
+//
+// K1  nobody else allocates from or frees into the heap meanwhile (the caller's duty), so the lists
+//     of other threads may be read.
+// K2  the bits of a page are taken before the visitor sees it: it may allocate from other heaps.
+// Deliberately absent: changes. Nothing is collected for a visit, but what this thread holds back.
+#include <string.h>
+
+#include "api.h"
+#include "../core/remote.h"
+#include "../core/subproc.h"
+
+// One bit per block of a page; the smallest blocks are 8 bytes, in pages of one slice.
+#define MI_VISIT_BLOCKS_MAX (MI_SLICE_SIZE / 8)
+
+typedef struct mi_visit_s {
+  mi_heap_t* heap; // NULL: whichever the page is of
+  const mi_theap_t* theap; // NULL: any
+  mi_block_visit_fun* visitor;
+  void* arg;
+  bool is_with_blocks;
+  bool is_abandoned_only;
+} mi_visit_t;
+
+typedef struct mi_visit_free_s {
+  uint64_t bits[MI_VISIT_BLOCKS_MAX / 64]; // 1: free
+  size_t count;
+} mi_visit_free_t;
+
+// Whether a thread holds the page. Nobody's are large blocks, pages that are full, and what threads
+// that ended left.
+static bool mi_visit_is_held(mi_page_t* page) {
+  return !mi_page_is_single(page) && mi_atomic_load_relaxed(&page->owner) > MI_OWNER_MAX_SPECIAL &&
+         (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0;
+}
+
+static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
+                               mi_visit_free_t* free) {
+  for (; block != NULL && free->count < page->reserved; block = block->next) {
+    const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
+    free->bits[i / 64] |= (uint64_t)1 << i % 64;
+    free->count++;
+  }
+}
+
+// What is free of the blocks that were carved, wherever it is listed.
+static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
+  memset(free->bits, 0, (page->reserved + 63) / 64 * 8);
+  free->count = 0;
+  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free); // sees the links
+  mi_visit_mark_list(page, page->local_free, free);
+  mi_visit_mark_list(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS), free);
+  mi_visit_mark_list(page, page->sample_rest, free);
+  if (page->place == MI_PLACE_CURRENT) {
+    mi_visit_mark_list(page, page->theap->free[page->size_class], free);
+  }
+}
+
+static bool mi_visit_single(const mi_visit_t* visit, mi_heap_t* heap, mi_page_t* page) {
+  uint8_t* const block = page->start + page->shift;
+  const size_t size = page->block_size - page->shift;
+  const mi_heap_area_t area = {.blocks = block,
+                               .reserved = size,
+                               .committed = size,
+                               .used = 1,
+                               .block_size = size,
+                               .full_block_size = size,
+                               .reserved1 = page};
+  return visit->visitor(heap, &area, NULL, size, visit->arg) &&
+         (!visit->is_with_blocks || visit->visitor(heap, &area, block, size, visit->arg));
+}
+
+static bool mi_visit_page(mi_page_t* page, void* arg) {
+  const mi_visit_t* const visit = (const mi_visit_t*)arg;
+  if (visit->is_abandoned_only && mi_visit_is_held(page)) return true;
+  if (visit->theap != NULL && (!mi_visit_is_held(page) || page->theap != visit->theap)) return true;
+  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  if (mi_page_is_single(page)) return mi_visit_single(visit, heap, page);
+  const size_t size = page->block_size;
+  const size_t capacity = mi_page_capacity(page);
+  mi_visit_free_t free;
+  mi_visit_find_free(page, &free);
+  const mi_heap_area_t area = {.blocks = page->start,
+                               .reserved = page->reserved * size,
+                               .committed = capacity * size,
+                               .used = capacity - free.count,
+                               .block_size = size,
+                               .full_block_size = size,
+                               .reserved1 = page};
+  if (!visit->visitor(heap, &area, NULL, size, visit->arg)) return false;
+  for (size_t i = 0; visit->is_with_blocks && i < capacity; i++) {
+    if ((free.bits[i / 64] >> i % 64 & 1) != 0) continue;
+    if (!visit->visitor(heap, &area, page->start + i * size, size, visit->arg)) return false;
+  }
+  return true;
+}
+
+// -- Public functions --
+
+static bool mi_visit_heap(mi_heap_t* heap, mi_visit_t* visit) {
+  mi_process_setup();
+  if (visit->visitor == NULL) return false;
+  mi_remote_flush(); // what this thread freed is free
+  if (heap == NULL) heap = mi_heap_main();
+  return mi_heap_visit_pages(heap->subproc, heap, &mi_visit_page, visit);
+}
+
+bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun* visitor,
+                          void* arg) mi_attr_noexcept {
+  mi_visit_t visit = {.visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks};
+  return mi_visit_heap(heap, &visit);
+}
+
+bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun* visitor,
+                                    void* arg) mi_attr_noexcept {
+  mi_visit_t visit = {
+      .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
+  return mi_visit_heap(heap, &visit);
+}
+
+bool mi_abandoned_visit_blocks(mi_subproc_id_t id, int heap_tag, bool visit_blocks,
+                               mi_block_visit_fun* visitor, void* arg) mi_attr_noexcept {
+  (void)heap_tag;
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (subproc == NULL || visitor == NULL) return false;
+  mi_visit_t visit = {
+      .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
+  return mi_heap_visit_pages(subproc, NULL, &mi_visit_page, &visit);
+}
+
+bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks, mi_block_visit_fun* visitor,
+                           void* arg) mi_attr_noexcept {
+  if (theap == NULL || theap->thread_id == 0) return false;
+  mi_visit_t visit = {
+      .theap = theap, .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks};
+  return mi_visit_heap(mi_theap_heap(theap), &visit);
+}
+
+bool mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
+                                           size_t perc_threshold) mi_attr_noexcept {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (page == NULL || mi_page_is_single(page)) return false;
+  if (heap != NULL && mi_atomic_load_relaxed(&page->heap) != heap) return false;
+  // What malloc is about to use anyway, or has not used up, is no place to move away from.
+  if (page->place == MI_PLACE_CURRENT || mi_page_capacity(page) < page->reserved) return false;
+  const size_t used = page->count.used;
+  return used < page->reserved &&
+         (perc_threshold >= 100 || used * 100 <= perc_threshold * page->reserved);
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// heap.c - the life of a heap that is not the main one: made, deleted or destroyed by any thread.
+//
+//   made --> in use by any thread --> deleted: its pages belong to the main heap, blocks stay
+//     ^                           '-> destroyed: its pages go, blocks and all
+//     '------- structure is used again (T2) --- ended <--'
+//
+// Who may do what at the end is the caller's duty (mimalloc.h): no thread allocates from the heap
+// any more; blocks of a deleted heap may be freed all the time, those of a destroyed one are not
+// touched. So what can meet a delete is a free, which may end in giving up a page to the pool of
+// the heap, or in releasing it. It looks up the heap of the page, and works on the pool and the
+// book there.
+//
+// E1  a thread acts on pool and book of a heap only while it is counted in `inside`, and was
+//     counted when the page still belonged to the heap (mi_heap_enter).
+// E2  delete first moves all pages to the main heap, then adds 0 to `inside`. Both that and the
+//     count of a free are read-modify-writes of one word: either the free comes first, then delete
+//     (and all that look later) sees it inside; or it sees that the page has moved, and goes to the
+//     main heap. Nobody waits.
+// E3  the structure is used again only when nobody is inside. A page that a free put into the pool
+//     after delete had emptied it is found then, or by a forced collect (mi_heap_drain_ended).
+// E4  pages of these heaps are in no parcel and are nobody's guests (remote.c): what a destroyed
+//     heap had is known to its theaps and its pools alone.
+// E5  theaps are told under the thread lock, and touched by their own thread only (H5 of theap.c).
+//
+// A page that moves changes its `heap` by a CAS from the old one: it may be released and described
+// anew by a free at the same time.
+#include "heap.h"
+
+#include "bitmap.h"
+#include "book.h"
+#include "large.h"
+#include "meta.h"
+#include "pool.h"
+#include "remote.h"
+#include "theap.h"
+#include "thread.h"
+
+// -- make --
+
+MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
+  mi_heap_t* const heap = &subproc->heap_main;
+  heap->subproc = subproc;
+  heap->is_main = true;
+  heap->slot = mi_state.slot_count++;
+  mi_count_add_peak(&subproc->count.heaps, &subproc->count.heaps_peak, 1);
+  mi_count_add(&subproc->count.heaps_total, 1);
+}
+
+// A structure that nobody is inside any more, or a fresh one. Under the thread lock.
+static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
+  for (mi_heap_t** link = &subproc->ended; *link != NULL; link = &(*link)->next) {
+    mi_heap_t* const heap = *link;
+    if (mi_atomic_load_acquire(&heap->inside) != 0) continue; // else sees what was done inside
+    *link = heap->next;
+    return heap;
+  }
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_heap_t* const heap = (mi_heap_t*)mi_meta_alloc(sizeof(mi_heap_t));
+  mi_lock_leave(&mi_state.arena_lock);
+  if (heap == NULL) return NULL;
+  heap->subproc = subproc;
+  heap->slot = mi_state.slot_count++;
+  return heap;
+}
+
+MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_t* const heap = mi_heap_take(subproc);
+  if (heap == NULL) {
+    mi_lock_leave(&mi_state.thread_lock);
+    return NULL;
+  }
+  mi_pool_drain_all(heap); // E3
+  mi_book_clear(&heap->book);
+  heap->arena = arena;
+  mi_atomic_store_relaxed(&heap->numa_wish, 0);
+  heap->next = subproc->heaps;
+  if (heap->next != NULL) heap->next->link = &heap->next;
+  subproc->heaps = heap;
+  heap->link = &subproc->heaps;
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_count_add_peak(&subproc->count.heaps, &subproc->count.heaps_peak, 1);
+  mi_count_add(&subproc->count.heaps_total, 1);
+  return heap;
+}
+
+// -- end --
+
+MI_INTERNAL void mi_heap_link_theap(mi_heap_t* heap, mi_theap_t* theap) {
+  mi_atomic_store_relaxed(&theap->heap, heap);
+  theap->heap_next = heap->theaps;
+  if (theap->heap_next != NULL) theap->heap_next->heap_link = &theap->heap_next;
+  heap->theaps = theap;
+  theap->heap_link = &heap->theaps;
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add(&count->theaps_total, 1);
+  mi_count_add_peak(&count->theaps, &count->theaps_peak, 1);
+}
+
+MI_INTERNAL void mi_heap_unlink_theap(mi_theap_t* theap) {
+  *theap->heap_link = theap->heap_next;
+  if (theap->heap_next != NULL) theap->heap_next->heap_link = theap->heap_link;
+  theap->heap_next = NULL;
+  theap->heap_link = NULL;
+  mi_count_add(&mi_theap_subproc(theap)->count.theaps, -1);
+}
+
+MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
+  mi_theap_t* theap;
+  while ((theap = heap->theaps) != NULL) {
+    mi_heap_unlink_theap(theap);
+    if (!theap->is_ended) mi_atomic_add_relaxed(&theap->home->ended_count, 1);
+    theap->is_ended = true;
+    theap->is_destroyed = is_destroyed;
+    if (is_destroyed) {
+      mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
+    } else {
+      mi_heap_link_theap(&heap->subproc->heap_main, theap);
+    }
+  }
+}
+
+// No list knows the heap any more, and its theaps know that.
+static void mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
+  mi_lock_enter(&mi_state.thread_lock);
+  *heap->link = heap->next;
+  if (heap->next != NULL) heap->next->link = heap->link;
+  mi_heap_end_theaps(heap, is_destroyed);
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_count_add(&heap->subproc->count.heaps, -1);
+}
+
+static void mi_heap_recycle(mi_heap_t* heap) {
+  mi_lock_enter(&mi_state.thread_lock);
+  heap->next = heap->subproc->ended;
+  heap->subproc->ended = heap;
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+static bool mi_heap_move_page(mi_page_t* page, void* heap) {
+  mi_heap_t* expected = (mi_heap_t*)heap;
+  mi_heap_t* const main = &expected->subproc->heap_main;
+  // Publishes nothing but itself; release so that it comes before the addition of E2.
+  mi_atomic_cas_strong_release(&page->heap, &expected, main);
+  return true;
+}
+
+MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap) {
+  mi_heap_unlink(heap, false);
+  mi_heap_visit_pages(heap->subproc, heap, &mi_heap_move_page, heap);
+  // Releases the moves to a free that enters later, and sees one that entered before (E2).
+  mi_atomic_add_acq_rel(&heap->inside, 0);
+  mi_pool_drain_all(heap);
+  mi_thread_release_ended(heap->slot);
+  mi_heap_recycle(heap);
+}
+
+static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
+  if (mi_page_is_single(page)) {
+    mi_large_free(page, page->start + page->shift);
+  } else {
+    mi_page_destroy((mi_heap_t*)heap, page);
+  }
+  return true;
+}
+
+MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap) {
+  mi_heap_unlink(heap, true);
+  mi_heap_visit_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
+  mi_pool_clear_all(heap);
+  mi_thread_release_ended(heap->slot);
+  mi_heap_recycle(heap);
+}
+
+MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock);
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// -- all pages --
+
+// Seen while others run, a page may be of any heap by now: the caller copes.
+static bool mi_heap_visit_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visit,
+                               void* arg) {
+  uint32_t at = 0;
+  mi_page_t* page;
+  while ((page = mi_book_next(book, &at)) != NULL) {
+    // Sees the const fields of the heap.
+    const bool is_wanted = heap == NULL || mi_atomic_load_acquire(&page->heap) == heap;
+    if (is_wanted && !visit(page, arg)) return false;
+  }
+  return true;
+}
+
+static bool mi_heap_visit_arenas(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit_t* visit,
+                                 void* arg) {
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+      const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+      if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;
+      // Sees the const fields of the heap.
+      const bool is_wanted = heap == NULL || mi_atomic_load_acquire(&page->heap) == heap;
+      if (is_wanted && !visit(page, arg)) return false;
+    }
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_heap_visit_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit_t* visit,
+                                     void* arg) {
+  const bool has_book = heap != NULL && !heap->is_main;
+  return (has_book ? mi_heap_visit_book(&heap->book, heap, visit, arg)
+                   : mi_heap_visit_arenas(subproc, heap, visit, arg)) &&
+         mi_heap_visit_book(&subproc->direct, heap, visit, arg);
+}
+
+// -- any address --
+
+// In a run that is in use the nearest descriptor below is that of the block.
+static mi_page_t* mi_heap_find_in_arena(mi_arena_t* arena, const void* p) {
+  for (size_t i = mi_arena_slice_of(arena, p) + 1; i > 0; i--) {
+    if (!mi_bitmap_is_all_clear(arena->free, i - 1, 1)) return NULL;
+    mi_page_t* const page = mi_pagemap_find(arena->start + (i - 1) * MI_SLICE_SIZE);
+    if (page == NULL) continue;
+    return (const uint8_t*)p < page->start + page->slice_count * MI_SLICE_SIZE ? page : NULL;
+  }
+  return NULL;
+}
+
+static mi_page_t* mi_heap_find_direct(mi_subproc_t* subproc, const void* p) {
+  uint32_t at = 0;
+  mi_page_t* page;
+  while ((page = mi_book_next(&subproc->direct, &at)) != NULL) {
+    const uint8_t* const end = page->start + page->slice_count * MI_SLICE_SIZE;
+    if ((const uint8_t*)p >= page->start && (const uint8_t*)p < end) return page;
+  }
+  return NULL;
+}
+
+MI_INTERNAL mi_page_t* mi_heap_find_page(const void* p) {
+  mi_page_t* page = mi_pagemap_find(p);
+  if (page != NULL || p == NULL) return page;
+  mi_lock_enter(&mi_state.thread_lock);
+  for (mi_subproc_t* s = &mi_state.main; s != NULL && page == NULL; s = s->next) {
+    mi_arena_t* const arena = mi_arena_of(s, p);
+    page = arena != NULL ? mi_heap_find_in_arena(arena, p) : mi_heap_find_direct(s, p);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  return page;
+}

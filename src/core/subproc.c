@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// subproc.c - the life of a sub-process: heaps, arenas and figures of its own.
+//
+// The main one is part of `mi_state` and lives as long as the process. Others are made and ended by
+// the program; a thread joins one for the rest of its life. What they share: addresses that are
+// reserved (an arena of an ended one serves the next), and the locks.
+//
+// W1  whoever destroys a sub-process is the only one who knows anything of it: its threads have
+//     ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
+//     heaps are told (E5 of heap.c).
+// W2  a deleted one takes no new threads or heaps; it ends when all its slices are free. A free by
+//     another thread may be the last: nobody waits for it, others look when they make, end or
+//     collect.
+// W3  structures are used again for sub-processes only, and so are their heaps (T2).
+#include "subproc.h"
+
+#include "bitmap.h"
+#include "book.h"
+#include "heap.h"
+#include "large.h"
+#include "meta.h"
+#include "pool.h"
+#include "purge.h"
+#include "remote.h"
+#include "thread.h"
+
+MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
+  mi_subproc_sweep();
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_subproc_t* subproc = mi_state.ended;
+  if (subproc != NULL) {
+    mi_state.ended = subproc->next;
+    mi_count_add(&subproc->count.heaps, 1);
+  } else {
+    mi_lock_enter(&mi_state.arena_lock);
+    subproc = (mi_subproc_t*)mi_meta_alloc(sizeof(mi_subproc_t));
+    mi_lock_leave(&mi_state.arena_lock);
+    if (subproc != NULL) mi_init_main_heap(subproc);
+  }
+  if (subproc != NULL) {
+    subproc->sequence = ++mi_state.subproc_count;
+    subproc->next = mi_state.main.next;
+    mi_state.main.next = subproc;
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  return subproc;
+}
+
+// Totals of what was: the process had it.
+static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
+  mi_counters_t* const from = &subproc->count;
+  mi_counters_t* const to = &mi_state.main.count;
+#define MI_MERGE(field) mi_count_add(&to->field, mi_atomic_load_relaxed(&from->field))
+  MI_MERGE(pages_total);
+  MI_MERGE(large_total);
+  MI_MERGE(threads_total);
+  MI_MERGE(heaps_total);
+  MI_MERGE(theaps_total);
+  MI_MERGE(abandoned_total);
+  MI_MERGE(adopted);
+  MI_MERGE(purged);
+  MI_MERGE(purge_calls);
+  MI_MERGE(mmap_calls);
+  MI_MERGE(commit_calls);
+  MI_MERGE(reset_calls);
+#undef MI_MERGE
+  *from = (mi_counters_t){0};
+}
+
+// No list knows it, no thread is in it, no slice is in use.
+static void mi_subproc_retire(mi_subproc_t* subproc) {
+  mi_purge_all_of(subproc);
+  mi_arena_retire_all(subproc);
+  mi_book_clear(&subproc->direct);
+  mi_subproc_merge_counts(subproc);
+  mi_atomic_store_relaxed(&subproc->purge_waiting, 0);
+  mi_lock_enter(&mi_state.thread_lock);
+  subproc->is_deleted = false;
+  subproc->next = mi_state.ended;
+  mi_state.ended = subproc;
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// Take it out of the list, when it has no thread. False: it has.
+static bool mi_subproc_unlink(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  mi_subproc_t* before = &mi_state.main;
+  while (before->next != subproc) before = before->next;
+  before->next = subproc->next;
+  return true;
+}
+
+static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
+  (void)arg;
+  if (mi_page_is_single(page)) {
+    mi_large_free(page, page->start + page->shift);
+  } else {
+    // Sees the const fields of the heap.
+    mi_page_destroy(mi_atomic_load_acquire(&page->heap), page);
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_unlinked = mi_subproc_unlink(subproc);
+  if (is_unlinked) {
+    mi_heap_end_theaps(&subproc->heap_main, true);
+    for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+      mi_heap_end_theaps(heap, true);
+    }
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  if (!is_unlinked) return false;
+  mi_heap_visit_pages(subproc, NULL, &mi_subproc_destroy_page, NULL);
+  mi_pool_clear_all(&subproc->heap_main);
+  mi_heap_t* heap;
+  while ((heap = subproc->heaps) != NULL) {
+    subproc->heaps = heap->next;
+    mi_pool_clear_all(heap);
+    mi_book_clear(&heap->book);
+    heap->next = subproc->ended;
+    subproc->ended = heap;
+  }
+  mi_subproc_retire(subproc);
+  return true;
+}
+
+// -- deleted ones --
+
+static bool mi_subproc_is_free(mi_subproc_t* subproc) {
+  mi_pool_drain_all(&subproc->heap_main);
+  uint32_t at = 0;
+  if (mi_book_next(&subproc->direct, &at) != NULL) return false;
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    // Each word sees what those did who set its bits: they are done with the slices.
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      if (!mi_bitmap_is_set_acquire(arena->free, i)) return false;
+    }
+  }
+  return true;
+}
+
+MI_INTERNAL void mi_subproc_sweep(void) {
+  if (mi_likely(mi_atomic_load_relaxed(&mi_state.deleted_count) == 0)) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_subproc_t* ready = NULL;
+  for (mi_subproc_t* s = mi_state.main.next; s != NULL && ready == NULL; s = s->next) {
+    if (s->is_deleted && mi_subproc_is_free(s) && mi_subproc_unlink(s)) ready = s;
+  }
+  if (ready != NULL) mi_atomic_sub_relaxed(&mi_state.deleted_count, 1);
+  mi_lock_leave(&mi_state.thread_lock);
+  if (ready == NULL) return;
+  mi_subproc_retire(ready);
+  mi_subproc_sweep();
+}
+
+MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  while (subproc->heaps != NULL) mi_heap_end_by_delete(subproc->heaps);
+  subproc->is_deleted = true;
+  mi_atomic_add_relaxed(&mi_state.deleted_count, 1);
+  mi_subproc_sweep();
+  return true;
+}
+
+// -- threads --
+
+MI_INTERNAL mi_subproc_t* mi_subproc_of_thread(void) {
+  mi_theap_t* const home = mi_theap_home();
+  return home->thread_id != 0 ? mi_theap_subproc(home) : &mi_state.main;
+}
+
+MI_INTERNAL bool mi_subproc_join(mi_subproc_t* subproc) {
+  mi_subproc_t* const current = mi_subproc_of_thread();
+  if (current == subproc) return true;
+  if (current != &mi_state.main) return false;
+  mi_remote_flush();
+  mi_thread_give_up();
+  return mi_thread_get_home_in(subproc) != NULL;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// subproc.h - groups of heaps that share nothing with others.
+#ifndef MI_CORE_SUBPROC_H
+#define MI_CORE_SUBPROC_H
+
+#include "core.h"
+
+// NULL: out of memory.
+MI_INTERNAL mi_subproc_t* mi_subproc_make(void);
+
+// The end of one that is not the main one, with all blocks; or when none is left. False: it has
+// threads, nothing was done.
+MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc);
+MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc);
+
+// End those that were deleted and have no block left.
+MI_INTERNAL void mi_subproc_sweep(void);
+
+// That of the calling thread; and make it another one. False: it left the main one before, or there
+// is no memory.
+MI_INTERNAL mi_subproc_t* mi_subproc_of_thread(void);
+MI_INTERNAL bool mi_subproc_join(mi_subproc_t* subproc);
+
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// test_heap.h - what the tests of heaps, theaps, sub-processes and arenas share: memory as the
+// system counts it, messages of the library, threads, and calls that must fail.
+//
+// Nothing here allocates, but for the start of a thread.
+#ifndef TEST_HEAP_H
+#define TEST_HEAP_H
+
+#include "test_api.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+// -- Memory as the system counts it --
+
+// Resident bytes of this process.
+static inline size_t test_resident(void) {
+  char text[128] = {0};
+  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  assert_true(fd >= 0);
+  assert_true(read(fd, text, sizeof(text) - 1) > 0);
+  close(fd);
+  const char* const second = strchr(text, ' ');
+  assert_non_null(second);
+  return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+// How far resident memory is above `before`, in bytes.
+static inline size_t test_growth(size_t before) {
+  const size_t now = test_resident();
+  return now > before ? now - before : 0;
+}
+
+// Mappings of this process: the kernel allows 65,530.
+static inline size_t test_mappings(void) {
+  char text[4096];
+  size_t lines = 0;
+  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  assert_true(fd >= 0);
+  for (ssize_t got; (got = read(fd, text, sizeof(text))) > 0;) {
+    for (ssize_t i = 0; i < got; i++) lines += text[i] == '\n';
+  }
+  close(fd);
+  return lines;
+}
+
+// Whether blocks of `size` bytes of address space can be had at all here; says so if not.
+static inline bool test_has_address_space(size_t size) {
+  struct rlimit limit;
+  assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / 2 > size) return true;
+  printf("# the address space is limited: no block of %zu MiB\n", size / TEST_MIB);
+  return false;
+}
+
+// Write to every OS page of a block, so that it is resident.
+static inline void test_touch(void* p, size_t size, unsigned char byte) {
+  unsigned char* const bytes = (unsigned char*)p;
+  for (size_t i = 0; i < size; i += 4096) bytes[i] = byte;
+  if (size > 0) bytes[size - 1] = byte;
+}
+
+static inline bool test_is_touched(const void* p, size_t size, unsigned char byte) {
+  const unsigned char* const bytes = (const unsigned char*)p;
+  for (size_t i = 0; i < size; i += 4096) {
+    if (bytes[i] != byte) return false;
+  }
+  return size == 0 || bytes[size - 1] == byte;
+}
+
+// -- Messages --
+
+static char test_messages[16384];
+
+static inline void test_receive(const char* text, void* arg) {
+  (void)arg;
+  const size_t used = strlen(test_messages);
+  const size_t length = strlen(text);
+  if (used + length < sizeof(test_messages)) memcpy(test_messages + used, text, length + 1);
+}
+
+// From here on messages are collected, all of them.
+static inline void test_listen(void) {
+  mi_register_output(&test_receive, NULL);
+  test_messages[0] = 0; // what was printed before
+  mi_option_enable(mi_option_verbose);
+}
+
+// No more. Returns whether `text` was in one of them.
+static inline bool test_heard(const char* text) {
+  mi_option_disable(mi_option_verbose);
+  mi_register_output(NULL, NULL);
+  return strstr(test_messages, text) != NULL;
+}
+
+// -- Threads --
+
+// Runs `body(arg)` on a thread until it ends.
+static inline void* test_on_thread(void* (*body)(void*), void* arg) {
+  pthread_t thread;
+  void* result = NULL;
+  assert_int_equal(pthread_create(&thread, NULL, body, arg), 0);
+  assert_int_equal(pthread_join(thread, &result), 0);
+  return result;
+}
+
+// A thread that does one thing after the other, when told.
+typedef struct test_worker_s {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  void (*task)(void* arg); // NULL: nothing to do
+  void* arg;
+  bool is_ending;
+} test_worker_t;
+
+static inline void* test_worker_main(void* argument) {
+  test_worker_t* const worker = (test_worker_t*)argument;
+  pthread_mutex_lock(&worker->lock);
+  while (!worker->is_ending || worker->task != NULL) {
+    if (worker->task != NULL) {
+      worker->task(worker->arg);
+      worker->task = NULL;
+      pthread_cond_broadcast(&worker->changed);
+    } else {
+      pthread_cond_wait(&worker->changed, &worker->lock);
+    }
+  }
+  pthread_mutex_unlock(&worker->lock);
+  return NULL;
+}
+
+static inline void test_worker_start(test_worker_t* worker) {
+  memset(worker, 0, sizeof(*worker));
+  pthread_mutex_init(&worker->lock, NULL);
+  pthread_cond_init(&worker->changed, NULL);
+  assert_int_equal(pthread_create(&worker->thread, NULL, &test_worker_main, worker), 0);
+}
+
+// The worker does `task(arg)`; returns when that is done. The task must not use cmocka.
+static inline void test_worker_do(test_worker_t* worker, void (*task)(void*), void* arg) {
+  pthread_mutex_lock(&worker->lock);
+  worker->arg = arg;
+  worker->task = task;
+  pthread_cond_broadcast(&worker->changed);
+  while (worker->task != NULL) pthread_cond_wait(&worker->changed, &worker->lock);
+  pthread_mutex_unlock(&worker->lock);
+}
+
+static inline void test_worker_end(test_worker_t* worker) {
+  pthread_mutex_lock(&worker->lock);
+  worker->is_ending = true;
+  pthread_cond_broadcast(&worker->changed);
+  pthread_mutex_unlock(&worker->lock);
+  assert_int_equal(pthread_join(worker->thread, NULL), 0);
+}
+
+// -- Calls that must fail --
+
+// The call returns NULL and sets errno.
+#define TEST_REFUSED(call, code)                                                                   \
+  do {                                                                                             \
+    errno = 0;                                                                                     \
+    const void* const refused = (call);                                                            \
+    const int refused_errno = errno;                                                               \
+    if (refused != NULL) fail_msg("%s is not NULL", #call);                                        \
+    if (refused_errno != (code)) fail_msg("%s: errno is %d", #call, refused_errno);                \
+  } while (0)
+
+#endif
