@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test check tidy fmt install amalgamation clean bench help
+.PHONY: all demo test check docs tidy fmt install amalgamation clean bench help
 .DEFAULT_GOAL := all
 
 all:
@@ -19,6 +19,10 @@ test:
 
 check:
 	@scripts/test.sh --quick
+
+docs:
+	@scripts/setup.sh docs
+	@python3 scripts/docs.py
 
 tidy:
 	@python3 scripts/tidy.py .
@@ -46,6 +50,7 @@ help:
 	@echo "make test       build and run all tests"
 	@echo "make check      the quick ones: style, unit and API tests"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
+	@echo "make docs       the reference and the guide as HTML, in build/docs"
 	@echo "make tidy       the style rules a machine can check"
 	@echo "make fmt        format all sources (clang-format)"
 	@echo "make install    install below PREFIX ($(PREFIX))"

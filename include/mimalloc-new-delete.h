@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// mimalloc-new-delete.h - the global `operator new` and `operator delete` of a C++ program, on
-// this library.
-//
-// Include it in exactly one C++ source file of a program that does not replace `malloc` as a
-// whole. All forms of the language version in use are defined: sized ones since C++14, aligned
-// ones since C++17.
+/// @file
+/// The global `operator new` and `operator delete` of a C++ program, on this library.
+///
+/// Include it in exactly one C++ source file of a program that does not replace `malloc` as a
+/// whole. All forms of the language version in use are defined: sized ones since C++14, aligned
+/// ones since C++17. Without memory they do what `mi_new()` does.
 #pragma once
 #ifndef MIMALLOC_NEW_DELETE_H
 #define MIMALLOC_NEW_DELETE_H
@@ -14,6 +14,13 @@
 
 #include "mimalloc.h"
 
+/// @addtogroup cxxnew
+/// @{
+
+/// @def mi_decl_new
+/// The result is never NULL and has room for `n` bytes.
+/// @def mi_decl_new_nothrow
+/// The result is NULL or has room for `n` bytes.
 #if defined(_MSC_VER) && defined(_Ret_notnull_) && defined(_Post_writable_byte_size_)
 #define mi_decl_new(n) mi_decl_nodiscard mi_decl_restrict _Ret_notnull_ _Post_writable_byte_size_(n)
 #define mi_decl_new_nothrow(n)                                                                     \
@@ -23,6 +30,11 @@
 #define mi_decl_new(n) mi_decl_nodiscard mi_decl_restrict
 #define mi_decl_new_nothrow(n) mi_decl_nodiscard mi_decl_restrict
 #endif
+
+/// @}
+
+/// @cond
+// The operators are those of the C++ standard.
 
 // Before C++11 a declaration of the standard header must be repeated with its exceptions.
 #if __cplusplus >= 201103L || (defined(_MSC_VER) && _MSC_VER >= 1900)
@@ -86,6 +98,7 @@ void operator delete[](void* p, std::align_val_t a, const std::nothrow_t&) noexc
   mi_free_aligned(p, static_cast<std::size_t>(a));
 }
 #endif
+/// @endcond
 
 #endif
 #endif

@@ -1,30 +1,46 @@
 // SPDX-License-Identifier: MIT
-// mimalloc-override.h - calls of the C library's allocation functions become calls of ours.
-//
-// For programs that cannot replace `malloc` when they are linked: include this header last in
-// each source file. The macros act on names alone: a method called `free` with one argument is
-// renamed too. Blocks that a library allocated on its own still belong to that library's `free`.
+/// @file
+/// Calls of the C library's allocation functions become calls of ours.
+///
+/// For programs that cannot replace `malloc` when they are linked: include this header last in
+/// each source file. The macros act on names alone: a method called `free` with one argument is
+/// renamed too. Blocks that a library allocated on its own still belong to that library's `free`.
 #pragma once
 #ifndef MIMALLOC_OVERRIDE_H
 #define MIMALLOC_OVERRIDE_H
 
 #include "mimalloc.h"
 
-// The C standard
+/// @defgroup override Overriding by name
+/// What mimalloc-override.h defines.
+/// @{
+
+/// @name The C standard
+/// @{
+
+/// A call of ours.
 #define malloc(n) mi_malloc(n)
 #define calloc(c, n) mi_calloc(c, n)
 #define realloc(p, n) mi_realloc(p, n)
 #define free(p) mi_free(p)
 #define aligned_alloc(a, n) mi_aligned_alloc(a, n)
+/// @}
 
-// POSIX
+/// @name POSIX
+/// @{
+
+/// A call of ours.
 #define strdup(s) mi_strdup(s)
 #define strndup(s, n) mi_strndup(s, n)
 #define realpath(f, r) mi_realpath(f, r)
 #define posix_memalign(p, a, n) mi_posix_memalign(p, a, n)
 #define _posix_memalign(p, a, n) mi_posix_memalign(p, a, n)
+/// @}
 
-// Unix
+/// @name Unix
+/// @{
+
+/// A call of ours.
 #define reallocf(p, n) mi_reallocf(p, n)
 #define malloc_size(p) mi_usable_size(p)
 #define malloc_usable_size(p) mi_usable_size(p)
@@ -35,8 +51,12 @@
 #define reallocarray(p, c, n) mi_reallocarray(p, c, n)
 #define reallocarr(p, c, n) mi_reallocarr(p, c, n)
 #define memalign(a, n) mi_memalign(a, n)
+/// @}
 
-// Microsoft
+/// @name Microsoft
+/// @{
+
+/// A call of ours.
 #define _expand(p, n) mi_expand(p, n)
 #define _msize(p) mi_usable_size(p)
 #define _recalloc(p, c, n) mi_recalloc(p, c, n)
@@ -54,5 +74,7 @@
 #define _aligned_offset_malloc(n, a, o) mi_malloc_aligned_at(n, a, o)
 #define _aligned_offset_realloc(p, n, a, o) mi_realloc_aligned_at(p, n, a, o)
 #define _aligned_offset_recalloc(p, c, n, a, o) mi_recalloc_aligned_at(p, c, n, a, o)
+/// @}
+/// @}
 
 #endif

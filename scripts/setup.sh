@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [bench] [cross]      (no argument: build demo test)
+# Usage: scripts/setup.sh [build] [demo] [test] [bench] [docs] [cross]      (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
@@ -45,6 +45,12 @@ need_build() {
   need hard git git
 }
 
+need_docs() {
+  need hard doxygen doxygen
+  need hard python3 python3
+  need hard git git
+}
+
 need_demo() {
   need soft g++ g++
   # redis-tools holds the server too, under another name, and starts no service.
@@ -69,6 +75,7 @@ need_test() {
   need soft pkgconf pkg-config pkgconf
   need soft valgrind valgrind
   need soft strace strace
+  need soft doxygen doxygen
   need soft redis-tools redis-server redis-check-rdb
   need soft perl perl
   need soft sqlite3 sqlite3
@@ -163,13 +170,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | bench) "need_$group" ;;
+    build | demo | test | bench | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, bench or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, bench, docs or cross)" >&2
       exit 2
       ;;
   esac

@@ -29,8 +29,9 @@ OS_DIRS = ("src/os/", "src/override/", "src/base/compiler.h", "include/")
 FAST_FILES = {"src/core/alloc.c", "src/core/free.c"}
 LIMIT = {"column": 100, "function": 70, "file": 800, "fast-file": 220}
 ORDERED = re.compile(r"\bmi_atomic_\w*(acquire|release|acq_rel|seq_cst)\w*\s*\(")
-DEAD = re.compile(r"^\s*//\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
+DEAD = re.compile(r"^\s*///?\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
 NAME = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 # What core must not call: it runs before and inside libc, and a string function of libc may be ours. The
 # compiler itself emits calls of memcpy and memset, so these are fine.
 BANNED = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|printf|fprintf|sprintf|snprintf|vsnprintf|puts"
@@ -95,6 +96,44 @@ def listed(root):
     return sorted({p for p in found if p and os.path.isfile(os.path.join(root, p))})
 
 
+def prose(text):
+    """The lines of a Markdown file, and of each whether it is text and not code."""
+    fenced = False
+    for line in text.splitlines():
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        yield line, not fenced and not fence
+
+
+def anchors(text):
+    """What links call the headings of a Markdown file, in their order."""
+    found, seen = [], Counter()
+    for line, is_prose in prose(text):
+        heading = is_prose and re.match(r"#+ (.*)", line)
+        if not heading: continue
+        anchor = re.sub(r"[^\w -]", "", heading[1].strip().lower()).replace(" ", "-")
+        found.append(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return found
+
+
+def check_document(root, p, known, bad):
+    """All rules that look at one Markdown file."""
+    def read(path):
+        with open(os.path.join(root, path), errors="replace") as f: return f.read()
+    for no, (line, is_prose) in enumerate(prose(read(p)), 1):
+        if not is_prose: continue
+        for _, target, anchor in LINK.findall(line):
+            if re.match(r"[a-z]+:", target): continue
+            path = os.path.normpath(os.path.join(os.path.dirname(p), target)) if target else p
+            if not os.path.exists(os.path.join(root, path)): bad("dead-link", p, no, target)
+            elif anchor and (not path.endswith(".md") or anchor not in anchors(read(path))):
+                bad("dead-anchor", p, no, f"{target}#{anchor}")
+        if "tidy: allow stale-name" in line: continue
+        for word in (w for q in NAME.findall(line) for w in re.findall(r"\b(?:mi_\w+|MI_\w+)\b(?!\*)", q)):
+            if word not in known and not word.endswith("_"): bad("stale-name", p, no, f"`{word}` does not exist")
+
+
 def check_file(p, text, code, com, known, paths, bad):
     """All rules that look at one C file; bad(rule, path, line, text) takes a finding."""
     lines = text.split("\n")
@@ -106,6 +145,7 @@ def check_file(p, text, code, com, known, paths, bad):
     if len(lines) > LIMIT["file"] and "tidy: allow file-length" not in lines[0]: bad("file-length", p, 1, f"{len(lines)} lines")
     if p in FAST_FILES and len(lines) > LIMIT["fast-file"]: bad("file-length", p, 1, f"fast path file has {len(lines)} lines")
     layer = p.split("/")[1] if p.startswith("src/") and p.count("/") > 1 else None
+    example = False  # between @code and @endcode in a public header: how to use it
     for no, (line, cd, cm) in enumerate(zip(lines, code, com), 1):
         allowed = re.search(r"tidy: allow ([\w-]+)", cm)
         def here(rule, message):
@@ -122,7 +162,8 @@ def check_file(p, text, code, com, known, paths, bad):
             if to in LAYERS and to not in LAYERS[layer]: here("layer", f"{layer} may not include {to}")
         if layer == "core" and BANNED.search(cd) and not re.match(r"\s*#", cd):
             here("banned", f"{BANNED.search(cd)[1]} called in core")
-        if DEAD.match(line): here("dead-code", line.strip()[:70])
+        if p.startswith("include/") and re.search(r"@(end)?code\b", cm): example = "@code" in cm
+        if DEAD.match(line) and not example: here("dead-code", line.strip()[:70])
         if re.search(r"\b(TODO|FIXME|XXX|[Tt]odo)\b", cm) and not re.search(r"#\d+", cm): here("todo", cm.strip()[:70])
         if p.startswith("src/") and ORDERED.search(cd) and not re.match(r"\s*#", cd) and p != "src/base/atomic.h":
             near = " ".join(com[max(0, no - 4):no])
@@ -143,17 +184,7 @@ def check_tree(root, paths, known, bad):
     for p in paths:
         with open(os.path.join(root, p), "rb") as f: head = f.read(8192)
         if BINARY.search(head): bad("binary", p, 1, "a binary file")
-        if not p.endswith(".md"): continue
-        fenced = False
-        for no, line in enumerate(open(os.path.join(root, p), errors="replace"), 1):
-            if line.lstrip().startswith("```"): fenced = not fenced
-            if fenced: continue
-            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
-                if not re.match(r"[a-z]+:", target) and not os.path.exists(os.path.join(root, os.path.dirname(p), target)):
-                    bad("dead-link", p, no, target)
-            if "tidy: allow stale-name" in line: continue
-            for word in (w for q in NAME.findall(line) for w in re.findall(r"\b(?:mi_\w+|MI_\w+)\b(?!\*)", q)):
-                if word not in known and not word.endswith("_"): bad("stale-name", p, no, f"`{word}` does not exist")
+        if p.endswith(".md"): check_document(root, p, known, bad)
 
 
 def check(root, only):

@@ -29,6 +29,7 @@ OFFENCES = {
     "unique-file": ("src/core/same.h", TOP + "int x;\n"),
     "binary": ("test/data.bin", "a\0b"),
     "dead-link": ("README.md", "See [there](nowhere.md).\n"),
+    "dead-anchor": ("README.md", "# Title\nSee [there](#nowhere).\n"),
 }
 # As close to the offences as one gets without offending.
 INNOCENT = {
@@ -37,6 +38,8 @@ INNOCENT = {
     "src/os/good.c": TOP + '#if defined(__linux__)\n#endif\n#include "base/same.h"\n',
     "src/core/fine.c": TOP + "int x; // \"printf(\" and `mi_step` in a comment\n"
     "void f(int* p) {\n  // Pairs with the release in mi_step.\n  mi_atomic_load_acquire(p);\n  page->free(p);\n}\n",
+    "include/good.h": "/// Steps.\n///\n/// @code\n/// mi_step();\n/// @endcode\nvoid mi_step(void);\n",
+    "GOOD.md": "# Good: `mi_step`, and all\n[here](#good-mi_step-and-all), [there](GOOD.md#again-1)\n## Again\n## Again\n",
     "src/core/allowed.c": TOP + "#if defined(__linux__) // tidy: allow os-macro (a test)\n#endif\n",
 }
 
@@ -71,6 +74,18 @@ def test_tidy_finds(rule, tmp_path):
     assert result.returncode == 1
     findings = result.stdout.splitlines()
     assert any(line.startswith(f"{path}:") and f"[{rule}]" in line for line in findings), findings
+
+
+@pytest.mark.parametrize("text", [
+    "/// mi_old_call(page);\nint x;\n",
+    "/// @code\n/// mi_step();\n/// @endcode\n/// mi_old_call(page);\nint x;\n",
+])
+def test_tidy_finds_dead_code_in_documentation(text, tmp_path):
+    """Only what stands between @code and @endcode is an example."""
+    result = tidy(make_tree(tmp_path, {**INNOCENT, "include/bad.h": text}))
+    assert result.returncode == 1
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["include/bad.h"]
+    assert "[dead-code]" in result.stdout
 
 
 def test_every_rule_has_an_offence():
