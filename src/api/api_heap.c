@@ -22,7 +22,9 @@ static mi_heap_t* mi_api_heap_main(void) {
 
 mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
   mi_process_setup();
-  mi_heap_t* const heap = mi_heap_make(mi_subproc_of_thread(), (mi_arena_t*)arena_id);
+  mi_arena_t* const arena = (mi_arena_t*)arena_id;
+  mi_heap_t* const heap =
+      mi_heap_make(arena != NULL ? arena->subproc : mi_subproc_of_thread(), arena);
   if (heap == NULL) errno = ENOMEM;
   return heap;
 }

@@ -37,8 +37,8 @@ static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
 
 // The start of the block that `p` is in, or NULL (reported) when nothing was ever handed out there.
 static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
-  mi_block_t* const block = mi_page_block_of(page, p);
-  const size_t index = (size_t)((uint8_t*)block - page->start) / page->block_size;
+  const size_t index = mi_page_index_of(page, p);
+  mi_block_t* const block = (mi_block_t*)(page->start + index * page->block_size);
   if (mi_likely(index < page->reserved && (block == p || mi_page_has_interior(page)))) return block;
   mi_hook_error(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
   return NULL;

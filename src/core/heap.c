@@ -167,9 +167,9 @@ static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
 
 MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap) {
   mi_heap_unlink(heap, true);
+  mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
   mi_heap_visit_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
   mi_pool_clear_all(heap);
-  mi_thread_release_ended(heap->slot);
   mi_heap_recycle(heap);
 }
 

@@ -16,13 +16,16 @@ static inline bool mi_page_has_free(mi_page_t* page) {
          mi_atomic_load_relaxed(&page->thread_free) > MI_REMOTE_BITS;
 }
 
-// The block that `p` lies in: offset / block_size by multiply and shift, exact for offsets inside a
-// page of at most a chunk (offset < 2^21, block_size < 2^20; Granlund, Montgomery: "Division by
-// invariant integers using multiplication", 1994).
-static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p) {
+// The number of the block that `p` lies in: offset / block_size by multiply and shift, exact for
+// offsets inside a page of at most a chunk (offset < 2^21, block_size < 2^20; Granlund, Montgomery:
+// "Division by invariant integers using multiplication", 1994).
+static inline size_t mi_page_index_of(const mi_page_t* page, const void* p) {
   const uint64_t offset = (uint64_t)((const uint8_t*)p - page->start);
-  const uint64_t index = (offset * mi_class_reciprocal[page->size_class]) >> MI_RECIPROCAL_SHIFT;
-  return (mi_block_t*)(page->start + index * page->block_size);
+  return (offset * mi_class_reciprocal[page->size_class]) >> MI_RECIPROCAL_SHIFT;
+}
+
+static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p) {
+  return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
 }
 
 static inline bool mi_page_has_interior(mi_page_t* page) {

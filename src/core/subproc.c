@@ -39,6 +39,8 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
   }
   if (subproc != NULL) {
     subproc->sequence = ++mi_state.subproc_count;
+    mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+    mi_atomic_store_relaxed(&subproc->heap_main.numa_wish, 0);
     subproc->next = mi_state.main.next;
     mi_state.main.next = subproc;
   }

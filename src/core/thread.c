@@ -65,8 +65,10 @@ static void mi_thread_meta_free(void* p, size_t size) {
 }
 
 static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
+  // The first home of the main sub-process is there already, and is never freed (X5).
+  const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
   mi_theap_t* theap = NULL;
-  if (!mi_state.is_theap_main_taken) {
+  if (is_first && !mi_state.is_theap_main_taken) {
     mi_state.is_theap_main_taken = true;
     theap = &mi_state.theap_main;
   } else {

@@ -6,7 +6,6 @@
 #include "test_heap.h"
 
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 // Blocks of every kind: small ones, some that share a page of several slices, large ones, a mapping
 // of its own, and such as are aligned beyond a slice.
@@ -232,8 +231,7 @@ static void heap_delete_leaves_memory_that_is_used(void** state) {
     }
   }
   // 100 MB were used, a block of each round is still in use.
-  const size_t growth = test_growth(before);
-  if (growth > 20 * TEST_MIB) fail_msg("grew by %zu KiB", growth / TEST_KIB);
+  test_bound_growth(before, 20 * TEST_MIB);
   for (size_t round = 0; round < ROUNDS; round++) mi_free(kept[round]);
 }
 
@@ -507,10 +505,9 @@ static void heap_destroy_gives_memory_to_the_next(void** state) {
     fill_mib(heap, 1);
     mi_heap_destroy(heap);
   }
-  const size_t growth = test_growth(before);
   printf("FIGURE 1,000 heaps of 1 MiB one after the other: resident growth %zu KiB\n",
-         growth / TEST_KIB);
-  if (growth > 2 * TEST_MIB) fail_msg("grew by %zu KiB", growth / TEST_KIB);
+         test_growth(before) / TEST_KIB);
+  test_bound_growth(before, 2 * TEST_MIB);
   assert_true(test_mappings() <= mappings + 20);
 }
 
@@ -530,8 +527,7 @@ static void heap_destroy_gives_memory_back(void** state) {
   assert_true(test_growth(before) >= 2 * mib * TEST_MIB / 10 * 9);
   mi_heap_destroy(heap);
   mi_collect(true);
-  const size_t growth = test_growth(before);
-  if (growth > 4 * TEST_MIB) fail_msg("%zu KiB stay", growth / TEST_KIB);
+  test_bound_growth(before, 4 * TEST_MIB);
 }
 
 // If this fails, a heap that was used once keeps its peak.
@@ -552,8 +548,7 @@ static void heap_collect_gives_memory_back(void** state) {
   for (size_t i = 0; i < COUNT; i++) mi_free(p[i]);
   mi_heap_collect(heap, false);
   mi_heap_collect(heap, true);
-  const size_t growth = test_growth(before);
-  if (growth > peak / 10) fail_msg("%zu KiB of %zu stay", growth / TEST_KIB, peak / TEST_KIB);
+  test_bound_growth(before, peak / 10);
   assert_string_equal(kept, "kept");
   assert_int_equal(blocks_in(heap), 1);
   mi_heap_destroy(heap);
@@ -574,9 +569,9 @@ static void heap_ten_thousand_at_once(void** state) {
     if (p[i] == NULL) fail_msg("no block in heap %zu", i);
     memset(p[i], (int)(i % 251), 64);
   }
-  const size_t growth = test_growth(before);
   printf("FIGURE 10,000 heaps at once with one block each: resident growth %zu KiB\n",
-         growth / TEST_KIB);
+         test_growth(before) / TEST_KIB);
+  test_bound_growth(before, 100 * TEST_MIB);
   for (size_t i = 0; i < COUNT; i++) {
     assert_ptr_equal(mi_heap_of(p[i]), heap[i]);
     assert_true(test_is_filled(p[i], 64, (unsigned char)(i % 251)));
@@ -587,10 +582,8 @@ static void heap_ten_thousand_at_once(void** state) {
     mi_heap_delete(heap[i]);
     mi_free(p[i]);
   }
-  if (growth > 100 * TEST_MIB) fail_msg("grew by %zu KiB", growth / TEST_KIB);
   mi_collect(true);
-  const size_t left = test_growth(before);
-  if (left > 20 * TEST_MIB) fail_msg("%zu KiB stay", left / TEST_KIB);
+  test_bound_growth(before, 20 * TEST_MIB);
 }
 
 // If this fails, a program can make only so many heaps in its life.
@@ -605,26 +598,14 @@ static void heap_numbers_are_used_again(void** state) {
     if (i % 2 == 0) mi_free(p);
     mi_heap_destroy(heap);
   }
-  const size_t growth = test_growth(before);
-  if (growth > 4 * TEST_MIB) fail_msg("grew by %zu KiB", growth / TEST_KIB);
+  test_bound_growth(before, 4 * TEST_MIB);
 }
-
-#define NO_LIMIT 77 // exit status: an emulator does not limit its program
 
 // Runs in a child: heaps until there is no memory.
 static void exhaust_heaps(void) {
   enum { MAX = 400000 };
   static mi_heap_t* heap[MAX];
-  char text[128] = {0};
-  const int fd = open("/proc/self/statm", O_RDONLY);
-  if (read(fd, text, sizeof(text) - 1) <= 0) _exit(2);
-  const size_t now = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-  const struct rlimit limit = {now + 64 * TEST_MIB, now + 64 * TEST_MIB};
-  if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
-  const int protection = PROT_READ | PROT_WRITE;
-  if (mmap(NULL, 128 * TEST_MIB, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
-    _exit(NO_LIMIT);
-  }
+  if (!test_limit_address_space(64 * TEST_MIB)) _exit(TEST_NO_LIMIT);
   for (size_t round = 0; round < 2; round++) {
     size_t count = 0;
     while (count < MAX) {
@@ -652,7 +633,7 @@ static void heap_new_without_memory(void** state) {
   (void)state;
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_heaps, &result));
-  if (result.exit_status == NO_LIMIT) skip();
+  if (result.exit_status == TEST_NO_LIMIT) skip();
   if (result.exit_status != 0 || spawn_count(&result, "went on") != 1) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }

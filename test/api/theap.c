@@ -3,8 +3,6 @@
 #include "spawn.h"
 #include "test_heap.h"
 
-#include <sys/mman.h>
-
 typedef void* allocate_t(mi_theap_t* theap, size_t size);
 
 static void* by_malloc(mi_theap_t* theap, size_t size) { return mi_theap_malloc(theap, size); }
@@ -371,8 +369,7 @@ static void theap_collect_gives_memory_back(void** state) {
   for (size_t i = 0; i < COUNT; i++) mi_free(p[i]);
   mi_theap_collect(theap, false);
   mi_theap_collect(theap, true);
-  const size_t growth = test_growth(before);
-  if (growth > peak / 10) fail_msg("%zu KiB of %zu stay", growth / TEST_KIB, peak / TEST_KIB);
+  test_bound_growth(before, peak / 10);
   assert_true(test_is_filled(kept, 100, 0) && mi_heap_of(kept) == heap);
   mi_heap_destroy(heap);
 }
@@ -400,23 +397,13 @@ static void theap_guarded_functions_are_harmless(void** state) {
   mi_heap_destroy(heap);
 }
 
-#define NO_LIMIT 77 // exit status: an emulator does not limit its program
-
 // Runs in a child: many heaps, then no memory for the theaps of all of them.
 static void exhaust_theaps(void) {
   enum { HEAPS = 20000, BLOCKS = 200000 };
   static mi_heap_t* heap[HEAPS];
   static void* block[BLOCKS];
   for (size_t i = 0; i < HEAPS; i++) heap[i] = mi_heap_new();
-  struct rlimit before;
-  if (getrlimit(RLIMIT_AS, &before) != 0) _exit(2);
-  // Less than there is: no mapping any more.
-  const struct rlimit none = {TEST_MIB, before.rlim_max};
-  if (setrlimit(RLIMIT_AS, &none) != 0) _exit(2);
-  const int protection = PROT_READ | PROT_WRITE;
-  if (mmap(NULL, TEST_MIB, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
-    _exit(NO_LIMIT);
-  }
+  if (!test_limit_address_space(0)) _exit(TEST_NO_LIMIT);
   size_t blocks = 0; // from large to small, until nothing is left
   for (size_t size = 8 * TEST_MIB; size >= 8; size /= 2) {
     while (blocks < BLOCKS && (block[blocks] = mi_malloc(size)) != NULL) blocks++;
@@ -433,7 +420,7 @@ static void exhaust_theaps(void) {
   if (mi_heap_malloc(heap[made], 10) != NULL || errno != ENOMEM) _exit(6);
   if (mi_theap_set_default(theap) != mi_theap_get_default()) _exit(7);
   while (blocks > 0) mi_free(block[--blocks]);
-  if (setrlimit(RLIMIT_AS, &before) != 0) _exit(2);
+  test_lift_address_limit();
   theap = mi_heap_theap(heap[made]);
   if (theap == NULL || mi_heap_of(mi_theap_malloc(theap, 10)) != heap[made]) _exit(8);
   printf("went on\n");
@@ -444,7 +431,7 @@ static void theap_without_memory_is_null(void** state) {
   (void)state;
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_theaps, &result));
-  if (result.exit_status == NO_LIMIT) skip();
+  if (result.exit_status == TEST_NO_LIMIT) skip();
   if (result.exit_status != 0 || spawn_count(&result, "went on") != 1) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }

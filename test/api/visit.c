@@ -278,6 +278,15 @@ static void visit_knows_what_a_living_thread_freed(void** state) {
   test_worker_do(&worker, &free_some, &mine);
   shadow_count = mine.count;
   check_heap_is_shadow(heap);
+  // Neighbours, some of which it may not have handed over yet.
+  const size_t first = shadow_count;
+  for (; shadow_count < first + 1000; shadow_count++) {
+    shadow[shadow_count] = (block_t){(unsigned char*)mi_heap_malloc(heap, 64), 64};
+  }
+  batch_t neighbours = {heap, shadow + first + 300, 700, 1, 0};
+  test_worker_do(&worker, &free_some, &neighbours);
+  shadow_count = first + 300;
+  check_heap_is_shadow(heap);
   test_worker_end(&worker);
   check_heap_is_shadow(heap);
   shadow_free();
@@ -519,6 +528,13 @@ static void visit_under_utilized_follows_the_rules(void** state) {
   assert_true(count_under_utilized(heap, 15) <= shadow_count / 100);
   assert_int_equal(count_under_utilized(heap, 0), 0);
   assert_int_equal(count_under_utilized(other, 100), 0);
+  // Where malloc is taking blocks from is no place to move away from, also when some are freed.
+  for (size_t i = 0; i < SPARSE / 10; i++) {
+    void* const freed = mi_heap_malloc(heap, 64);
+    void* const p = mi_heap_malloc(heap, 64);
+    mi_free(freed);
+    assert_false(mi_unsafe_heap_page_is_under_utilized(heap, p, 100));
+  }
   mi_heap_destroy(other);
   mi_heap_destroy(heap);
 }

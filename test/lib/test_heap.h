@@ -10,8 +10,16 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+// A sanitizer has memory of its own beside what the program has: there are no bounds then.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TEST_IS_SANITIZED true
+#else
+#define TEST_IS_SANITIZED false
+#endif
 
 // -- Memory as the system counts it --
 
@@ -31,6 +39,13 @@ static inline size_t test_resident(void) {
 static inline size_t test_growth(size_t before) {
   const size_t now = test_resident();
   return now > before ? now - before : 0;
+}
+
+// Fails when resident memory is more than `max` bytes above `before`.
+static inline void test_bound_growth(size_t before, size_t max) {
+  const size_t growth = test_growth(before);
+  if (growth <= max || TEST_IS_SANITIZED) return;
+  fail_msg("grew by %zu KiB, bound %zu", growth / TEST_KIB, max / TEST_KIB);
 }
 
 // Mappings of this process: the kernel allows 65,530.
@@ -54,6 +69,37 @@ static inline bool test_has_address_space(size_t size) {
   printf("# the address space is limited: no block of %zu MiB\n", size / TEST_MIB);
   return false;
 }
+
+// In a child: from now on there are at most `more` bytes of address space beside those in use (0:
+// none, and less than that). False when there is no such limit here: an emulator or a sanitizer
+// goes on as before.
+static inline bool test_limit_address_space(size_t more) {
+  if (TEST_IS_SANITIZED) return false;
+  size_t limit = TEST_MIB;
+  if (more > 0) {
+    char text[128] = {0};
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) return false;
+    close(fd);
+    limit = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) + more;
+  }
+  struct rlimit both;
+  if (getrlimit(RLIMIT_AS, &both) != 0) return false;
+  both.rlim_cur = limit;
+  const size_t size = more + 64 * TEST_MIB;
+  return setrlimit(RLIMIT_AS, &both) == 0 &&
+         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
+}
+
+// There is memory again.
+static inline void test_lift_address_limit(void) {
+  struct rlimit both;
+  if (getrlimit(RLIMIT_AS, &both) != 0) _exit(2);
+  both.rlim_cur = both.rlim_max;
+  if (setrlimit(RLIMIT_AS, &both) != 0) _exit(2);
+}
+
+#define TEST_NO_LIMIT 77 // exit status of a child that could not be limited
 
 // Write to every OS page of a block, so that it is resident.
 static inline void test_touch(void* p, size_t size, unsigned char byte) {

@@ -27,7 +27,7 @@ UNIT_TEST_PAGE_SIZES(refill_uses_own_frees_before_fresh_memory) {
   mi_page_t* const page = unit_page_of(p);
   const size_t count = drain_list(CLASS, blocks);
   const uint32_t capacity = mi_page_capacity(page);
-  check(capacity < page->reserved);  // there is untouched memory
+  check(capacity < page->reserved); // there is untouched memory
   mi_free(p);
   check(mi_malloc(SIZE) == p);
   check_equal(mi_page_capacity(page), capacity);
@@ -78,9 +78,9 @@ UNIT_TEST_PAGE_SIZES(refill_looks_past_untouched_pages) {
   const uint32_t capacity = mi_page_capacity(third);
   check(capacity < third->reserved);
   mi_free(blocks[0]);
-  check(mi_malloc(SIZE) == blocks[0]);  // the third page goes to the queue
+  check(mi_malloc(SIZE) == blocks[0]); // the third page goes to the queue
   check_equal(third->place, MI_PLACE_QUEUE);
-  mi_free(b[0]);  // behind it in the queue
+  mi_free(b[0]); // behind it in the queue
   check(mi_malloc(SIZE) == b[0]);
   check_equal(mi_page_capacity(third), capacity);
 }
@@ -92,7 +92,7 @@ UNIT_TEST_PAGE_SIZES(refill_takes_the_oldest_page_first) {
   static const size_t order[4] = {2, 0, 3, 1};
   for (size_t i = 0; i < 3; i++) mi_free(page[order[i]][0]);
   for (size_t i = 0; i < 3; i++) {
-    if (order[i] == 3) continue;  // current
+    if (order[i] == 3) continue; // current
     check(mi_malloc(SIZE) == page[order[i]][0] || mi_malloc(SIZE) == page[order[i]][0]);
   }
 }
@@ -273,7 +273,7 @@ UNIT_TEST_PAGE_SIZES(refill_purges_while_the_program_is_busy) {
   void* const large = mi_malloc(MI_CLASS_MAX * 4);
   memset(large, 1, MI_CLASS_MAX * 4);
   void* const p = mi_malloc(MI_SLICE_SIZE);
-  mi_free(mi_malloc(MI_SLICE_SIZE));  // so that the page of the loop lies elsewhere
+  mi_free(mi_malloc(MI_SLICE_SIZE)); // so that the page of the loop lies elsewhere
   mi_free(large);
   for (size_t i = 0; i < 200; i++) {
     os_fake_advance_ms(10);
@@ -343,12 +343,16 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
 
 static unit_puppet_t crowd[CROWD];
 
-static void gather_crowd(void) {
+static void start_threads(size_t count) {
   unit_theap();
-  for (size_t i = 0; i < CROWD; i++) {
+  for (size_t i = 0; i < count; i++) {
     unit_puppet_start(&crowd[i]);
     mi_free(unit_puppet_malloc(&crowd[i], 1));
   }
+}
+
+static void gather_crowd(void) {
+  start_threads(CROWD);
   check(mi_state.main.count.threads > MI_CROWD_THREADS);
 }
 
@@ -356,34 +360,56 @@ static void dismiss_crowd(void) {
   for (size_t i = 0; i < CROWD; i++) unit_puppet_end(&crowd[i]);
 }
 
-// If this fails, each of hundreds of sleeping threads holds pages that nobody else can use.
-UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
-  gather_crowd();
+// Each of the first `count` threads takes a block, and any of them frees it.
+static void check_threads_share_pages(size_t count) {
   const size_t c = mi_class_of(SHARED_SIZE);
   const int64_t before = mi_state.main.count.pages;
   const size_t per_page = unit_page_blocks(c);
-  for (size_t i = 0; i < CROWD; i++) {
+  for (size_t i = 0; i < count; i++) {
     blocks[i] = unit_puppet_malloc(&crowd[i], SHARED_SIZE);
     unit_fill(blocks[i], SHARED_SIZE, i);
     const mi_page_t* const page = unit_page_of(blocks[i]);
     check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
   }
-  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(CROWD, per_page));
+  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(count, per_page));
   // Whoever frees gives the block to all.
-  for (size_t i = 0; i < CROWD; i += 2) {
+  for (size_t i = 0; i < count; i += 2) {
     check(unit_is_filled(blocks[i], SHARED_SIZE, i));
-    unit_puppet_free(&crowd[(i + 7) % CROWD], blocks[i]);
+    unit_puppet_free(&crowd[(i + 7) % count], blocks[i]);
   }
-  for (size_t i = 0; i < CROWD; i += 2) {
-    blocks[i] = unit_puppet_malloc(&crowd[CROWD - 1 - i], SHARED_SIZE);
+  for (size_t i = 0; i < count; i += 2) {
+    blocks[i] = unit_puppet_malloc(&crowd[count - 1 - i], SHARED_SIZE);
     unit_fill(blocks[i], SHARED_SIZE, i);
   }
-  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(CROWD, per_page));
-  for (size_t i = 0; i < CROWD; i++) {
+  check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(count, per_page));
+  for (size_t i = 0; i < count; i++) {
     check(unit_is_filled(blocks[i], SHARED_SIZE, i));
     mi_free(blocks[i]);
   }
+}
+
+// If this fails, each of hundreds of sleeping threads holds pages that nobody else can use.
+UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
+  gather_crowd();
+  check_threads_share_pages(CROWD);
   dismiss_crowd();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+static void join_threadpool(void* arg) {
+  (void)arg;
+  mi_theap_home()->is_in_threadpool = true; // as mi_thread_set_in_threadpool does
+}
+
+// If this fails, threads that said that they run tasks hold pages that the next task, on another
+// thread, cannot use.
+UNIT_TEST_PAGE_SIZES(refill_shares_pages_of_a_threadpool) {
+  enum { POOL = 6 };
+  start_threads(POOL);
+  for (size_t i = 0; i < POOL; i++) unit_puppet_do(&crowd[i], &join_threadpool, NULL);
+  check_threads_share_pages(POOL);
+  for (size_t i = 0; i < POOL; i++) unit_puppet_end(&crowd[i]);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -446,6 +472,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
+      cmocka_unit_test(refill_shares_pages_of_a_threadpool),
       cmocka_unit_test(refill_shared_blocks_are_zero),
       cmocka_unit_test(refill_makes_sparse_pages_in_a_crowd),
       cmocka_unit_test(refill_gives_up_its_page_when_a_crowd_comes),
