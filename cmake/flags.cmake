@@ -8,10 +8,14 @@ endif()
 set(MI_C_WARNINGS $<$<COMPILE_LANGUAGE:C>:${MI_WARNINGS}>)
 
 # -fno-builtin-malloc: the compiler must not reason about a malloc that we define.
-# initial-exec: reading a thread-local variable must never call into the dynamic loader, which
-# allocates. -fexceptions: an exception thrown by a new-handler passes through our frames.
+# The TLS model is that of every thread-local variable anyway (base/compiler.h), should one be
+# declared without. -fexceptions: an exception thrown by a new-handler passes through our frames.
+set(MI_TLS_MODEL initial-exec)
+if(MI_LOCAL_DYNAMIC_TLS)
+  set(MI_TLS_MODEL local-dynamic)
+endif()
 set(MI_CODE_FLAGS
-    -fvisibility=hidden -ftls-model=initial-exec -fno-builtin-malloc -fno-plt -fexceptions -g)
+    -fvisibility=hidden -ftls-model=${MI_TLS_MODEL} -fno-builtin-malloc -fno-plt -fexceptions -g)
 
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-fno-semantic-interposition MI_HAS_NO_INTERPOSITION)

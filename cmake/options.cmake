@@ -5,6 +5,7 @@ option(MI_OVERRIDE "Define malloc, free, operator new and their relatives" ON)
 option(MI_BUILD_SHARED "Build the shared library" ON)
 option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
+option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
 set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
 
@@ -40,7 +41,7 @@ endif()
 foreach(
   name
   SECURE SECURE_FULL XMALLOC SHOW_ERRORS GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
-  DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LOCAL_DYNAMIC_TLS LIBC_MUSL PADDING
+  DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LIBC_MUSL PADDING
   SKIP_COLLECT_ON_EXIT NO_THP SEE_ASM)
   if(MI_${name})
     message(WARNING "MI_${name} has no effect on the code yet")
@@ -64,4 +65,7 @@ endif()
 set(MI_LEVEL_DEFINITIONS MI_DEBUG=${mi_level})
 if(MI_TINY)
   list(APPEND MI_LEVEL_DEFINITIONS MI_TINY=1)
+endif()
+if(MI_LOCAL_DYNAMIC_TLS)
+  list(APPEND MI_LEVEL_DEFINITIONS MI_LOCAL_DYNAMIC_TLS=1)
 endif()

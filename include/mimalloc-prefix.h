@@ -223,7 +223,13 @@
 #define mi_zalloc_small MI_PREFIXED(zalloc_small)
 
 // C++ classes
+#define _mi_heap_cxx_new MI_PREFIXED(heap_cxx_new)
+#define _mi_heap_stl_allocator_common MI_PREFIXED(heap_stl_allocator_common)
 #define _mi_stl_allocator_common MI_PREFIXED(stl_allocator_common)
+#define mi_heap_destroy_memory_resource MI_PREFIXED(heap_destroy_memory_resource)
+#define mi_heap_destroy_stl_allocator MI_PREFIXED(heap_destroy_stl_allocator)
+#define mi_heap_memory_resource MI_PREFIXED(heap_memory_resource)
+#define mi_heap_stl_allocator MI_PREFIXED(heap_stl_allocator)
 #define mi_stl_allocator MI_PREFIXED(stl_allocator)
 
 #endif

@@ -1923,6 +1923,12 @@ mi_decl_export void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_
 #else
 #define MI_HAS_CXX11 0
 #endif
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
+// Throws, or aborts in programs without exceptions.
+#define _mi_cxx_throw(exception) throw exception
+#else
+#define _mi_cxx_throw(exception) std::abort()
+#endif
 
 // What does not depend on where the memory comes from.
 template <class T> struct _mi_stl_allocator_common {
@@ -1953,6 +1959,26 @@ template <class T> struct _mi_stl_allocator_common {
   }
   pointer address(reference x) const mi_attr_noexcept { return &x; }
   const_pointer address(const_reference x) const mi_attr_noexcept { return &x; }
+
+protected:
+  // In a function, because `T` may still be incomplete where the class is named.
+  static size_type alignment() mi_attr_noexcept {
+#if defined(__GNUC__) || defined(__clang__)
+    return __alignof__(T);
+#elif defined(_MSC_VER)
+    return __alignof(T);
+#else
+    return alignof(T);
+#endif
+  }
+  void check_length(size_type count) const {
+    if (count <= max_size()) return;
+#if MI_HAS_CXX11
+    _mi_cxx_throw(std::bad_array_new_length());
+#else
+    _mi_cxx_throw(std::bad_alloc());
+#endif
+  }
 };
 
 /// An allocator for containers, `std::vector<T, mi_stl_allocator<T> >`. It has no state, so every
@@ -1974,33 +2000,13 @@ template <class T> struct mi_stl_allocator : public _mi_stl_allocator_common<T> 
   mi_stl_allocator select_on_container_copy_construction() const { return *this; }
 
   mi_decl_nodiscard pointer allocate(size_type count) {
-    if (count > this->max_size()) throw_bad_length();
-    if (alignment() <= 16) return static_cast<pointer>(mi_new_n(count, sizeof(T)));
-    return static_cast<pointer>(mi_new_aligned(count * sizeof(T), alignment()));
+    this->check_length(count);
+    const size_type alignment = this->alignment();
+    if (alignment <= 16) return static_cast<pointer>(mi_new_n(count, sizeof(T)));
+    return static_cast<pointer>(mi_new_aligned(count * sizeof(T), alignment));
   }
   mi_decl_nodiscard pointer allocate(size_type count, const void*) { return allocate(count); }
   void deallocate(pointer p, size_type) mi_attr_noexcept { mi_free(p); }
-
-private:
-  // In a function, because `T` may still be incomplete where the class is named.
-  static size_type alignment() mi_attr_noexcept {
-#if defined(__GNUC__) || defined(__clang__)
-    return __alignof__(T);
-#elif defined(_MSC_VER)
-    return __alignof(T);
-#else
-    return alignof(T);
-#endif
-  }
-  static void throw_bad_length() {
-#if !defined(__cpp_exceptions) && !defined(__EXCEPTIONS) && !defined(_CPPUNWIND)
-    std::abort();
-#elif MI_HAS_CXX11
-    throw std::bad_array_new_length();
-#else
-    throw std::bad_alloc();
-#endif
-  }
   /// @endcond
 };
 
@@ -2012,6 +2018,145 @@ template <class T, class U>
 bool operator!=(const mi_stl_allocator<T>&, const mi_stl_allocator<U>&) mi_attr_noexcept {
   return false;
 }
+
+// ------------------------------------------------------------------------------------------------
+// C++11: allocators for containers over a heap. For std::pmr there is mimalloc-memory-resource.h.
+// ------------------------------------------------------------------------------------------------
+
+#if MI_HAS_CXX11
+/// Defined when this header has the allocators over heaps.
+#define MI_HAS_HEAP_STL_ALLOCATOR 1
+#include <memory>
+
+// What `mi_new` is to `mi_malloc`, for functions of heaps that have no such form. Here and not in
+// the library, so that programs link with any library of this interface.
+struct _mi_heap_cxx_new {
+  static mi_heap_t* heap() {
+    mi_heap_t* result = mi_heap_new();
+    for (; result == nullptr; result = mi_heap_new()) find_memory();
+    return result;
+  }
+  static void* block(mi_heap_t* heap, std::size_t size, std::size_t alignment) {
+    void* result = mi_heap_malloc_aligned(heap, size, alignment);
+    for (; result == nullptr; result = mi_heap_malloc_aligned(heap, size, alignment)) {
+      // No handler can help, and one that returns would be called for ever.
+      if (alignment == 0 || (alignment & (alignment - 1)) != 0) _mi_cxx_throw(std::bad_alloc());
+      find_memory();
+    }
+    return result;
+  }
+
+private:
+  static void find_memory() {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) _mi_cxx_throw(std::bad_alloc());
+    handler();
+  }
+};
+
+template <class T, bool is_destroyed>
+struct _mi_heap_stl_allocator_common : public _mi_stl_allocator_common<T> {
+  using size_type = typename _mi_stl_allocator_common<T>::size_type;
+  using pointer = typename _mi_stl_allocator_common<T>::pointer;
+  using is_always_equal = std::false_type;
+
+  // Copies and no moves: a container that was moved from allocates again, from the same heap.
+  _mi_heap_stl_allocator_common(const _mi_heap_stl_allocator_common&) = default;
+  _mi_heap_stl_allocator_common& operator=(const _mi_heap_stl_allocator_common&) = default;
+
+  mi_decl_nodiscard pointer allocate(size_type count) {
+    this->check_length(count);
+    const size_type alignment = this->alignment();
+    return static_cast<pointer>(
+        alignment <= 16 ? mi_heap_alloc_new_n(heap.get(), count, sizeof(T))
+                        : _mi_heap_cxx_new::block(heap.get(), count * sizeof(T), alignment));
+  }
+  mi_decl_nodiscard pointer allocate(size_type count, const void*) { return allocate(count); }
+  void deallocate(pointer p, size_type) noexcept {
+    if (!is_destroyed) mi_free(p);
+  }
+
+  // As `mi_heap_collect`.
+  void collect(bool force) noexcept { mi_heap_collect(heap.get(), force); }
+  template <class U, bool D>
+  bool is_equal(const _mi_heap_stl_allocator_common<U, D>& x) const noexcept {
+    return heap == x.heap;
+  }
+
+protected:
+  _mi_heap_stl_allocator_common()
+      : heap(_mi_heap_cxx_new::heap(), is_destroyed ? &mi_heap_destroy : &mi_heap_delete,
+             mi_stl_allocator<char>()) {}
+  // Shares the ownership of nothing.
+  _mi_heap_stl_allocator_common(mi_heap_t* hp) noexcept
+      : heap(std::shared_ptr<void>(), hp != nullptr ? hp : mi_heap_main()) {}
+  template <class U>
+  _mi_heap_stl_allocator_common(const _mi_heap_stl_allocator_common<U, is_destroyed>& x) noexcept
+      : heap(x.heap) {}
+
+private:
+  template <class U, bool D> friend struct _mi_heap_stl_allocator_common;
+  std::shared_ptr<mi_heap_t> heap;
+};
+
+/// An allocator for containers over a heap, `std::list<T, mi_heap_stl_allocator<T>>`. Of a
+/// default-constructed one that is a fresh heap; all copies share it, those for other types and
+/// those inside containers included, and it ends by `mi_heap_delete()` with the last of them, on
+/// whatever thread. One that is constructed from a heap uses that heap, which must outlive all
+/// copies. Allocators are equal when they have the same heap. A fresh heap and blocks that cannot
+/// be had: as #mi_stl_allocator.
+/// @ingroup cxxnew
+template <class T> struct mi_heap_stl_allocator : public _mi_heap_stl_allocator_common<T, false> {
+  /// @cond what the C++ standard requires of an allocator
+  template <class U> struct rebind { typedef mi_heap_stl_allocator<U> other; };
+
+  mi_heap_stl_allocator() {}
+  mi_heap_stl_allocator(mi_heap_t* hp) noexcept : _mi_heap_stl_allocator_common<T, false>(hp) {}
+  template <class U>
+  mi_heap_stl_allocator(const mi_heap_stl_allocator<U>& x) noexcept
+      : _mi_heap_stl_allocator_common<T, false>(x) {}
+  mi_heap_stl_allocator select_on_container_copy_construction() const { return *this; }
+  /// @endcond
+};
+
+template <class T, class U>
+bool operator==(const mi_heap_stl_allocator<T>& x, const mi_heap_stl_allocator<U>& y) noexcept {
+  return x.is_equal(y);
+}
+template <class T, class U>
+bool operator!=(const mi_heap_stl_allocator<T>& x, const mi_heap_stl_allocator<U>& y) noexcept {
+  return !x.is_equal(y);
+}
+
+/// As #mi_heap_stl_allocator, but deallocates nothing: its heap ends by `mi_heap_destroy()`, and
+/// all memory goes at once.
+/// @ingroup cxxnew
+template <class T>
+struct mi_heap_destroy_stl_allocator : public _mi_heap_stl_allocator_common<T, true> {
+  /// @cond what the C++ standard requires of an allocator
+  template <class U> struct rebind { typedef mi_heap_destroy_stl_allocator<U> other; };
+
+  mi_heap_destroy_stl_allocator() {}
+  mi_heap_destroy_stl_allocator(mi_heap_t* hp) noexcept
+      : _mi_heap_stl_allocator_common<T, true>(hp) {}
+  template <class U>
+  mi_heap_destroy_stl_allocator(const mi_heap_destroy_stl_allocator<U>& x) noexcept
+      : _mi_heap_stl_allocator_common<T, true>(x) {}
+  mi_heap_destroy_stl_allocator select_on_container_copy_construction() const { return *this; }
+  /// @endcond
+};
+
+template <class T, class U>
+bool operator==(const mi_heap_destroy_stl_allocator<T>& x,
+                const mi_heap_destroy_stl_allocator<U>& y) noexcept {
+  return x.is_equal(y);
+}
+template <class T, class U>
+bool operator!=(const mi_heap_destroy_stl_allocator<T>& x,
+                const mi_heap_destroy_stl_allocator<U>& y) noexcept {
+  return !x.is_equal(y);
+}
+#endif // MI_HAS_CXX11
 #endif // __cplusplus
 
 #endif

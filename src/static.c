@@ -43,6 +43,7 @@
 #include "core/subproc.c"
 #include "core/fork.c"
 #include "core/init.c"
+#include "core/unload.c"
 
 // api: the public functions, options, messages, statistics.
 #include "api/output.c"

@@ -26,6 +26,10 @@ int mi_posix_memalign(void** p, size_t alignment, size_t size) {
   return 0;
 }
 
+int mi__posix_memalign(void** p, size_t alignment, size_t size) {
+  return mi_posix_memalign(p, alignment, size);
+}
+
 void* mi_memalign(size_t alignment, size_t size) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("memalign", alignment);
   return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);

@@ -49,8 +49,8 @@ static struct mi_output_s {
 static char mi_output_keep[MI_OUTPUT_KEEP_MAX] mi_attr_sparse; // under the lock
 
 // This thread is printing, or in the user's error function.
-static __thread bool mi_output_is_busy mi_attr_initial_exec;
-static __thread bool mi_output_is_in_error mi_attr_initial_exec;
+static __thread bool mi_output_is_busy mi_attr_tls;
+static __thread bool mi_output_is_in_error mi_attr_tls;
 
 // -- Where text goes --
 

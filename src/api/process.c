@@ -2,8 +2,9 @@
 // process.c - start and end of the process and of threads, collection, and the deferred-free
 // callback.
 //
-//   loader -> constructor -> mi_process_init -> core set-up, messages start, verbose report
-//   exit   -> destructor  -> mi_process_done -> counts of errors, statistics
+//   loader  -> constructor -> mi_process_init -> core set-up, messages start, verbose report
+//   exit    -> destructor  -> mi_process_done -> counts of errors, statistics
+//   dlclose -> destructor  -> mi_process_done, mi_unload -> all memory goes back
 //
 // P1  all of it may happen late, never, or twice: malloc sets the process up by itself, and works
 //     after the end.
@@ -18,9 +19,9 @@ static mi_atomic(uint32_t) mi_process_is_started;
 static mi_atomic(uint32_t) mi_process_is_ended;
 
 static mi_callback_t mi_process_deferred_free;
-static __thread bool mi_process_is_in_deferred mi_attr_initial_exec;
+static __thread bool mi_process_is_in_deferred mi_attr_tls;
 // What this thread's last call was given: the next is given more, whoever calls.
-static __thread uint64_t mi_process_heartbeat mi_attr_initial_exec;
+static __thread uint64_t mi_process_heartbeat mi_attr_tls;
 
 // True for exactly one caller.
 static bool mi_process_once(mi_atomic(uint32_t) * flag) {
@@ -51,6 +52,7 @@ void mi_process_done(void) mi_attr_noexcept {
 // Unit tests bring their own operating system and start by hand.
 #if !defined(MI_UNIT_TEST)
 static void __attribute__((constructor)) mi_process_on_load(void) {
+  mi_os_unload_watch();
   if (mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {
@@ -60,11 +62,16 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
   }
 }
 
-static void __attribute__((destructor)) mi_process_on_exit(void) {
+// The priority makes it the last of the library, behind destructors of C++ objects: a program or a
+// library that contains us may free in these.
+static void __attribute__((destructor(101))) mi_process_on_exit(void) {
+  const bool is_unloaded = mi_os_is_unloaded();
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) return; // was never set up
   mi_process_done();
-  // If the library is about to be unloaded, threads must not call into it when they end.
+  // Threads that end from now on must not call into a library that may be gone.
   mi_os_thread_key_done();
+  // Not at the end of the process, where others still use their blocks.
+  if (is_unloaded) mi_unload();
 }
 #endif
 

@@ -23,7 +23,13 @@
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // Large and hardly touched: behind everything else, so that what each process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))
-#define mi_attr_initial_exec __attribute__((tls_model("initial-exec")))
+// How thread-local variables are reached. initial-exec: one load, no call, no allocation, but room
+// in the thread's static block, of which little is left for libraries that are loaded late.
+#if defined(MI_LOCAL_DYNAMIC_TLS) && MI_LOCAL_DYNAMIC_TLS
+#define mi_attr_tls __attribute__((tls_model("local-dynamic")))
+#else
+#define mi_attr_tls __attribute__((tls_model("initial-exec")))
+#endif
 
 // Cross-file functions and objects. In the single-translation-unit build they are static, so that
 // the compiler sees every use; in the unit-test build every file is compiled alone.

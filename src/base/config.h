@@ -3,6 +3,8 @@
 //
 //   MI_DEBUG   0 release; 1 cheap assertions; 2 more; 3 whole-structure walks.
 //   MI_TINY    small constants, so that every rare path runs in a short test.
+//   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
+//              find (compiler.h).
 //   MI_PREFIX  what public names start with instead of `mi_` (mimalloc-prefix.h), and the
 //              environment variables instead of `MIMALLOC_`; in whatever case.
 //

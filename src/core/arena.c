@@ -8,8 +8,9 @@
 // A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
 //     is working on it.
 // A2  `dirty` clear means that the slice reads as zero.
-// A3  the list of arenas of a sub-process only grows; an arena is never unmapped. The arenas of a
-//     sub-process that has ended are clean and free, and serve the next one that grows.
+// A3  the list of arenas of a sub-process only grows; an arena is unmapped with the library only
+//     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
+//     that grows.
 // A4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it, all
 //     others to all heaps of the sub-process, those on the node that the heap prefers first.
 //

@@ -56,6 +56,9 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena);
 MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap);
 MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap);
 
+// Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
+MI_INTERNAL void mi_unload(void);
+
 // Bytes in blocks that are in use, and bytes in the pages that hold them, for mallinfo and
 // statistics. Exact when no other thread is running; otherwise close (counters of others are read
 // while they change). Of a heap, or with NULL of all heaps of a sub-process.

@@ -6,6 +6,7 @@
 // Z2  what was freed waits in a list of its exact size: there are few sizes, each used again and
 //     again. What is more than half an OS page has whole ones, and a list entry outside of itself:
 //     then its contents can go back to the system (mi_meta_purge).
+// Z3  the entry of a mapping in their list lies in a mapping whose entry is older, or is itself.
 // All state is under the arena lock. Deliberately absent: joining what is free. Heaps and arenas,
 // whose structures are found by stale pointers, have lists of their own (T2 in types.h).
 #include "meta.h"
@@ -33,6 +34,15 @@ typedef struct mi_meta_free_s {
 } mi_meta_free_t;
 
 static mi_meta_free_t* mi_meta_free_list;
+
+// A mapping; in a small piece.
+typedef struct mi_meta_map_s {
+  struct mi_meta_map_s* next; // an older one
+  void* start;
+  size_t size;
+} mi_meta_map_t;
+
+static mi_meta_map_t* mi_meta_maps;
 
 static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
@@ -67,24 +77,54 @@ static void* mi_meta_take_free(size_t size) {
   return is_zero ? piece : memset(piece, 0, size);
 }
 
+static void* mi_meta_take(size_t size);
+
+// Room for `size` bytes in a region.
+static bool mi_meta_map(mi_meta_region_t* region, size_t size) {
+  const size_t wanted = mi_bits_max(size, MI_META_MAP_SIZE);
+  const size_t map_size = mi_bits_align_up(wanted, mi_state.os.page_size);
+  uint8_t* const start =
+      (uint8_t*)mi_os_map(NULL, map_size, mi_state.os.page_size, MI_OS_READ_WRITE);
+  mi_count_add(&mi_state.main.count.mmap_calls, 1);
+  if (start == NULL) return false;
+  const mi_meta_region_t before = *region;
+  *region = (mi_meta_region_t){.start = start, .size = map_size};
+  mi_meta_map_t* const map = (mi_meta_map_t*)mi_meta_take(mi_meta_round(sizeof(mi_meta_map_t)));
+  if (map == NULL) {
+    *region = before;
+    mi_os_unmap(start, map_size);
+    return false;
+  }
+  *map = (mi_meta_map_t){.next = mi_meta_maps, .start = start, .size = map_size};
+  mi_meta_maps = map;
+  return true;
+}
+
+static void* mi_meta_take(size_t size) {
+  void* const again = mi_meta_take_free(size);
+  if (again != NULL) return again;
+  mi_meta_region_t* const region = &mi_meta_region[mi_meta_has_pages(size) ? 1 : 0];
+  if (region->size - region->used < size && !mi_meta_map(region, size)) return NULL;
+  void* const p = region->start + region->used;
+  region->used += size;
+  return p;
+}
+
 MI_INTERNAL void* mi_meta_alloc(size_t size) {
   size = mi_meta_round(size);
-  void* p = mi_meta_take_free(size);
-  mi_meta_region_t* const region = &mi_meta_region[mi_meta_has_pages(size) ? 1 : 0];
-  if (p == NULL && region->size - region->used < size) {
-    const size_t wanted = mi_bits_max(size, MI_META_MAP_SIZE);
-    const size_t map_size = mi_bits_align_up(wanted, mi_state.os.page_size);
-    void* const map = mi_os_map(NULL, map_size, mi_state.os.page_size, MI_OS_READ_WRITE);
-    mi_count_add(&mi_state.main.count.mmap_calls, 1);
-    if (map == NULL) return NULL;
-    *region = (mi_meta_region_t){.start = (uint8_t*)map, .size = map_size};
-  }
-  if (p == NULL) {
-    p = region->start + region->used;
-    region->used += size;
-  }
-  mi_count_add(&mi_state.main.count.meta, (int64_t)size);
+  void* const p = mi_meta_take(size);
+  if (p != NULL) mi_count_add(&mi_state.main.count.meta, (int64_t)size);
   return p;
+}
+
+MI_INTERNAL void mi_meta_clear(void) {
+  while (mi_meta_maps != NULL) {
+    const mi_meta_map_t map = *mi_meta_maps; // newest first: Z3
+    mi_os_unmap(map.start, map.size);
+    mi_meta_maps = map.next;
+  }
+  mi_meta_free_list = NULL;
+  mi_meta_region[0] = mi_meta_region[1] = (mi_meta_region_t){0};
 }
 
 MI_INTERNAL void mi_meta_free(void* p, size_t size) {

@@ -8,7 +8,7 @@
 // address needs a test: what is not ours finds owner MI_OWNER_NONE, equal to no thread.
 //
 // M1  `none` is never written.
-// M2  a window entry changes once, from 0; its table is never unmapped.
+// M2  a window entry changes once, from 0; its table is unmapped with the library only (unload.c).
 // M3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
 #ifndef MI_CORE_PAGEMAP_H
 #define MI_CORE_PAGEMAP_H
@@ -53,5 +53,8 @@ static inline mi_page_t* mi_pagemap_find(const void* p) {
 // Make descriptors for all slices of the range. Caller holds the arena lock. False when out of
 // memory.
 MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size);
+
+// Unmap all tables.
+MI_INTERNAL void mi_pagemap_done(void);
 
 #endif

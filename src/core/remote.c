@@ -231,7 +231,7 @@ static void mi_remote_deliver(mi_page_t* page, mi_block_t* first, mi_block_t* la
 
 // -- parcels --
 
-static __thread mi_parcel_t mi_parcel mi_attr_initial_exec;
+static __thread mi_parcel_t mi_parcel mi_attr_tls;
 
 MI_INTERNAL void mi_remote_flush(void) {
   mi_page_t* const page = mi_parcel.page;

@@ -32,8 +32,8 @@ MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .home = &mi_theap_empty,
     .heap = MI_HEAP_GONE,
 };
-MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec = &mi_theap_empty;
-MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_recent_tls mi_attr_initial_exec = &mi_theap_empty;
+MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_tls mi_attr_tls = &mi_theap_empty;
+MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_recent_tls mi_attr_tls = &mi_theap_empty;
 
 MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {

@@ -12,9 +12,9 @@ MI_INTERNAL_DATA_DECL mi_theap_t mi_theap_empty;
 
 // What malloc of this thread allocates from: its home, unless the program set another default.
 // Never NULL.
-MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_tls mi_attr_initial_exec;
+MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_tls mi_attr_tls;
 // The theap that this thread used last by naming a heap; never NULL.
-MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_recent_tls mi_attr_initial_exec;
+MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_recent_tls mi_attr_tls;
 
 static mi_attr_inline mi_theap_t* mi_theap_self(void) { return mi_theap_tls; }
 

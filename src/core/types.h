@@ -7,8 +7,8 @@
 //
 // Rules that hold for all of them:
 // T1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
-// T2  descriptors, heaps, sub-processes and arenas are never unmapped, and their memory is only
-//     used again for the same kind: a stale pointer to one reads a valid one.
+// T2  descriptors, heaps, sub-processes and arenas are unmapped with the library only (unload.c),
+//     and their memory is only used again for the same kind: a stale pointer reads a valid one.
 // T3  a field that more than one thread touches is atomic and lists who, which order, and why.
 // T4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H

@@ -112,6 +112,12 @@ MI_INTERNAL bool mi_os_thread_watch(void* value);
 // Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
+// Whether the library is about to be unloaded by dlclose, in a process that goes on. Its
+// destructor runs then, but also at the end of the process. The constructor calls `watch`, the
+// destructor `is_unloaded`, once. False also when that cannot be told.
+MI_INTERNAL void mi_os_unload_watch(void);
+MI_INTERNAL bool mi_os_is_unloaded(void);
+
 typedef struct mi_os_usage_s {
   size_t elapsed_ms, user_ms, system_ms; // since the process started
   size_t rss, rss_peak; // bytes

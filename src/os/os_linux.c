@@ -9,6 +9,7 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -285,6 +286,67 @@ MI_INTERNAL void mi_os_thread_key_done(void) {
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
   return pthread_atfork(prepare, parent, child);
 }
+
+// Destructors run at dlclose and at exit. A function registered for the exit tells them apart: what
+// was registered last runs first, and the run of all destructors is registered when the program
+// starts. So this holds for a library that is loaded later. One that is loaded before (linked,
+// preloaded, or opened by a constructor) is never taken for unloaded; nor is one in a namespace
+// with a libc of its own (dlmopen), which is not told of the exit, or with musl, whose dlclose does
+// nothing.
+#if defined(__GLIBC__)
+extern int __cxa_atexit(void (*fun)(void*), void* arg, void* library) mi_attr_weak;
+extern void __cxa_finalize(void* library) mi_attr_weak;
+extern void __pthread_register_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
+extern void __pthread_unregister_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
+
+// Registered under a library of its own, so that it can be taken back alone.
+static char mi_os_exit_library;
+// 0 not watched, 1 watched, 2 the process ends. Relaxed: written at start and at exit.
+static mi_atomic(uint32_t) mi_os_exit_stage;
+
+static void mi_os_on_exit(void* arg) {
+  (void)arg;
+  mi_atomic_store_relaxed(&mi_os_exit_stage, 2);
+}
+
+// Each frame that is to be unwound when a thread is cancelled knows the one before. The outermost
+// is that of the function that calls main, or the function of a thread.
+static bool mi_os_is_program_started(void) {
+  if (__pthread_register_cancel == NULL || __pthread_unregister_cancel == NULL) return false;
+  __pthread_unwind_buf_t buffer;
+  __pthread_register_cancel(&buffer);
+  const bool has_outer = buffer.__pad[0] != NULL;
+  __pthread_unregister_cancel(&buffer);
+  return has_outer;
+}
+
+// The library is among the objects of the program's own namespace. In a program that is linked
+// statically there is no list. Called while the loader holds its lock.
+#pragma weak _DYNAMIC
+#pragma weak _r_debug
+static bool mi_os_is_in_main_namespace(void) {
+  if (&_r_debug == NULL || _DYNAMIC == NULL) return false;
+  const struct link_map* object = _r_debug.r_map;
+  while (object != NULL && object->l_ld != _DYNAMIC) object = object->l_next;
+  return object != NULL;
+}
+
+MI_INTERNAL void mi_os_unload_watch(void) {
+  if (__cxa_atexit == NULL || __cxa_finalize == NULL) return;
+  if (!mi_os_is_program_started() || !mi_os_is_in_main_namespace()) return;
+  if (__cxa_atexit(&mi_os_on_exit, NULL, &mi_os_exit_library) != 0) return;
+  mi_atomic_store_relaxed(&mi_os_exit_stage, 1);
+}
+
+MI_INTERNAL bool mi_os_is_unloaded(void) {
+  if (mi_atomic_load_relaxed(&mi_os_exit_stage) != 1) return false;
+  __cxa_finalize(&mi_os_exit_library);
+  return true;
+}
+#else
+MI_INTERNAL void mi_os_unload_watch(void) {}
+MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
+#endif
 
 static size_t mi_os_timeval_ms(struct timeval t) {
   return (size_t)t.tv_sec * 1000 + (size_t)t.tv_usec / 1000;

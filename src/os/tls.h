@@ -7,6 +7,7 @@
 // that is harmless).
 //
 // The pointer uses the initial-exec model: no call, no allocation, valid before any constructor.
+// (With MI_LOCAL_DYNAMIC_TLS the dynamic loader is called, which may call the malloc of libc.)
 #ifndef MI_OS_TLS_H
 #define MI_OS_TLS_H
 

@@ -165,6 +165,51 @@ def test_stl_allocator_without_exceptions(compiled, tmp_path):
     assert attempt(tmp_path / "main").returncode == -6, "the program asks for too much and must not go on"
 
 
+# The classes over heaps: the flags that every program with heaps.h is linked with, and the programs.
+HEAPS = ["-Wl,--wrap=mi_heap_new", "-pthread"]
+HEAP_PROGRAMS = [("heap_stl.cpp", 11), ("heap_stl.cpp", 14), ("heap_stl.cpp", 17), ("heap_stl.cpp", 20),
+                 ("memory_resource.cpp", 17), ("memory_resource.cpp", 20)]
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("source, version", HEAP_PROGRAMS)
+def test_heap_classes(compiler, source, version, compiled, tmp_path):
+    run(find(compiler), f"-std=c++{version}", *WARNINGS, f"-I{INCLUDE}", SOURCES / source, compiled["by-name"], *HEAPS,
+        "-o", tmp_path / "main")
+    execute(tmp_path / "main")
+
+
+def test_heap_classes_without_types(compiled, tmp_path):
+    run("c++", "-std=c++17", "-fno-rtti", *WARNINGS, f"-I{INCLUDE}", SOURCES / "memory_resource.cpp", compiled["by-name"],
+        *HEAPS, "-o", tmp_path / "main")
+    execute(tmp_path / "main")
+
+
+@pytest.mark.parametrize("source", ["heap_stl.cpp", "memory_resource.cpp"])
+def test_heap_classes_without_exceptions(source, compiled, tmp_path):
+    run("c++", "-std=c++17", "-fno-exceptions", *WARNINGS, f"-I{INCLUDE}", SOURCES / source, compiled["by-name"], *HEAPS,
+        "-o", tmp_path / "main")
+    result = attempt(tmp_path / "main")
+    assert result.returncode == -6 and not result.stdout, "the program has no memory and must not go on"
+
+
+@pytest.mark.parametrize("source", ["heap_stl.cpp", "memory_resource.cpp"])
+def test_heap_classes_with_prefix(source, tmp_path):
+    run("c++", "-std=c++17", "-DMI_PREFIX=one_", f"-I{INCLUDE}", "-c", SOURCES / source, "-o", tmp_path / "main.o")
+    names = run("nm", tmp_path / "main.o")
+    classes = re.findall(r"#define (\w+)", (INCLUDE / "mimalloc-prefix.h").read_text().split("// C++ classes")[1])
+    assert "one_heap" in names and len(classes) > 5
+    mangled = {f"{len(name)}{name}" for name in classes}
+    assert not [name for name in mangled if name in names], "classes of two copies have the same name"
+
+
+@pytest.mark.parametrize("version", [98, 14])
+def test_memory_resource_needs_cxx17(version, tmp_path):
+    (tmp_path / "main.cpp").write_text("#include <mimalloc-memory-resource.h>\n")
+    result = attempt("c++", f"-std=c++{version}", f"-I{INCLUDE}", "-fsyntax-only", tmp_path / "main.cpp")
+    assert result.returncode != 0 and "is for C++17 and later" in result.stdout
+
+
 @pytest.mark.parametrize("standard", ["c99", "c11", "c17", "gnu17"])
 def test_headers_in_c(standard, tmp_path):
     for header in INCLUDE.glob("*.h"):
@@ -190,6 +235,7 @@ def test_layout(installed, lib):
                  "lib*/**/mimalloc-3.4/mimalloc.o", "include/mimalloc-3.4/mimalloc.h", "lib*/**/pkgconfig/mimalloc.pc",
                  "include/mimalloc-3.4/mimalloc-override.h", "include/mimalloc-3.4/mimalloc-new-delete.h",
                  "include/mimalloc-3.4/mimalloc-prefix.h", "include/mimalloc-3.4/mimalloc-stats.h",
+                 "include/mimalloc-3.4/mimalloc-memory-resource.h",
                  "lib*/**/cmake/mimalloc-3.4/mimalloc-config.cmake"):
         assert list(installed.glob(name)), f"{name} is not installed"
     assert "[libmimalloc.so.3]" in run("readelf", "-d", lib / "libmimalloc.so.3.4")
@@ -298,8 +344,9 @@ def test_every_declared_function_is_defined():
     """Whoever calls what a header declares can link."""
     headers = "".join((INCLUDE / name).read_text() for name in ("mimalloc.h", "mimalloc-stats.h"))
     text = re.sub(r"//.*|^#.*|^static inline .*", "", headers, flags=re.M)
-    declared = set(re.findall(r"\b(mi_\w+)\(", text)) - {"mi_stl_allocator", "mi_stats_header_init", "mi_stats_init"}
-    assert {name for name in declared if not name.startswith(("mi_attr_", "mi_decl_"))} == symbols("always")
+    inline = {*re.findall(r"\bstruct (\w+)", text), "mi_stats_header_init", "mi_stats_init"}
+    declared = set(re.findall(r"\b(mi_\w+)\(", text)) - inline
+    assert {name for name in declared if not name.startswith(("mi_attr_", "mi_cxx_", "mi_decl_"))} == symbols("always")
 
 
 @pytest.mark.parametrize("folder, flags, name", [
