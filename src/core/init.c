@@ -35,6 +35,9 @@ MI_INTERNAL void mi_process_setup(void) {
     mi_os_wake(&mi_state.stage); // the next one that sleeps
     return;
   }
+  mi_state.thread_lock.rank = MI_RANK_THREAD;
+  mi_state.arena_lock.rank = MI_RANK_ARENA;
+  mi_state.purge_lock.rank = MI_RANK_PURGE;
   mi_os_init(&mi_state.os);
   mi_hook_load_options();
   mi_init_main_heap(&mi_state.main);

@@ -4,13 +4,8 @@
 // Nothing else in the core is a mutable global but the page map (pagemap.h) and the thread's own
 // pointer.
 //
-// Locks and their ranks: a thread may enter a lock only while it holds none of the same or a higher
-// rank.
-//   1  thread   theaps: start, exit, orphans; lists of heaps and sub-processes (thread.c, heap.c)
-//   2  arena    growth of arenas, windows, and memory for our own structures (arena.c, pagemap.c,
-//   meta.c)
-//   3  purge    one purger at a time; only tried, never waited for          (purge.c)
-// No lock is held while a hook (hooks.h) is called. fork takes all of them in this order (fork.c).
+// No lock is held while a hook (hooks.h) is called, but for reports of corrupted memory. fork takes
+// all of them in the order of their ranks (fork.c).
 #ifndef MI_CORE_STATE_H
 #define MI_CORE_STATE_H
 
@@ -61,6 +56,13 @@ struct mi_subproc_s {
   size_t sequence; // for reports
   bool is_deleted; // ends when no block is left, under the thread lock
 };
+
+// Of the locks below (os/lock.h).
+typedef enum mi_lock_rank_e {
+  MI_RANK_THREAD = 1, // theaps: start, exit, orphans; lists of heaps and sub-processes
+  MI_RANK_ARENA, // growth of arenas, windows, and memory for our own structures
+  MI_RANK_PURGE, // one purger at a time; only tried, but at the end of a sub-process
+} mi_lock_rank_t;
 
 typedef enum mi_process_stage_e {
   MI_STAGE_NONE = 0, // nothing is set up
