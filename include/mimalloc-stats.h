@@ -11,9 +11,21 @@
 /// mi_free(text);
 /// @endcode
 ///
-/// The figures are of this moment; those of other threads are read while they run, so they are
-/// exact only when nobody else allocates. What is not counted is 0, and so says the list of fields:
-/// the fast paths of the allocator count nothing.
+/// The figures are of this moment and of all threads: there is nothing to merge or to reset. The
+/// fast paths of the allocator count nothing; what is not counted is 0, and so says the list of
+/// fields. How exact they are:
+/// - what happened (pages made, calls of the system, ...) is counted as it happens. Two figures
+///   that change together may be read one before and one after the change.
+/// - what is in use now (`malloc_normal`, `malloc_bins`, `page_bins`, `page_committed`,
+///   `pages_abandoned`) is found by a walk over all pages. It is exact when no other thread has
+///   allocated, or all that did have ended. A thread that is there takes blocks from a list, which
+///   count as in use until it has given them out: at most a page of blocks for each size and
+///   thread. So do blocks that others freed for it, until it looks.
+/// - the sum over all heaps of a sub-process, and of what is of no heap, is what the sub-process
+///   has: fields are of heaps (pages, blocks, bins) or of none (memory of the system, threads,
+///   heaps, arenas), and are 0 elsewhere. That holds for amounts now and for totals, not for peaks.
+/// - a heap that is deleted hands its blocks and its totals to the main heap; one that is destroyed
+///   its totals. The totals of a sub-process that ends become those of the main one.
 #pragma once
 #ifndef MIMALLOC_STATS_H
 #define MIMALLOC_STATS_H
@@ -45,13 +57,13 @@ typedef struct mi_stat_counter_s {
 /// MI_STAT_COUNT(field) for those of type `mi_stat_count_t` and MI_STAT_COUNTER(field) for the
 /// others.
 #define MI_STAT_FIELDS()                                                                           \
-  MI_STAT_COUNT(pages) /**< runs of blocks of one size */                                          \
+  MI_STAT_COUNT(pages) /**< runs of memory that blocks of one size share */                        \
   MI_STAT_COUNT(reserved) /**< bytes of address space in arenas */                                 \
   MI_STAT_COUNT(committed) /**< bytes in use or not yet given back */                              \
-  MI_STAT_COUNTER(reset) /**< bytes that the system may take; not counted: 0 */                    \
+  MI_STAT_COUNTER(reset) /**< bytes that the system may take when it needs them */                 \
   MI_STAT_COUNTER(purged) /**< bytes given back */                                                 \
-  MI_STAT_COUNT(page_committed) /**< bytes of pages that were handed out at least once */          \
-  MI_STAT_COUNT(pages_abandoned) /**< without a thread, with room for others */                    \
+  MI_STAT_COUNT(page_committed) /**< bytes of these pages that were handed out at least once */    \
+  MI_STAT_COUNT(pages_abandoned) /**< pages without a thread, with room for others */              \
   MI_STAT_COUNT(threads) /**< threads there are */                                                 \
   MI_STAT_COUNT(malloc_normal) /**< bytes of blocks in use that share a page */                    \
   MI_STAT_COUNT(malloc_huge) /**< bytes of blocks in use with a page of their own */               \
@@ -62,9 +74,9 @@ typedef struct mi_stat_counter_s {
   MI_STAT_COUNTER(purge_calls) /**< calls that gave memory back */                                 \
   MI_STAT_COUNTER(arena_count) /**< arenas made */                                                 \
   MI_STAT_COUNTER(malloc_normal_count) /**< not counted: 0 */                                      \
-  MI_STAT_COUNTER(malloc_huge_count) /**< not counted: 0 */                                        \
+  MI_STAT_COUNTER(malloc_huge_count) /**< blocks with a page of their own, ever made */            \
   MI_STAT_COUNTER(malloc_guarded_count) /**< not counted: 0 */                                     \
-  MI_STAT_COUNTER(arena_rollback_count) /**< not counted: 0 */                                     \
+  MI_STAT_COUNTER(arena_rollback_count) /**< memory that was reserved, but the system refused */   \
   MI_STAT_COUNTER(arena_purges) /**< as purge_calls */                                             \
   MI_STAT_COUNTER(pages_extended) /**< not counted: 0 */                                           \
   MI_STAT_COUNTER(pages_retire) /**< not counted: 0 */                                             \
@@ -75,12 +87,12 @@ typedef struct mi_stat_counter_s {
   MI_STAT_COUNT(segments_cache) /**< of older versions: 0 */                                       \
   MI_STAT_COUNT(_segments_reserved) /**< of older versions: 0 */                                   \
   MI_STAT_COUNT(heaps) /**< heaps there are */                                                     \
-  MI_STAT_COUNT(theaps) /**< parts of heaps that belong to threads */                              \
+  MI_STAT_COUNT(theaps) /**< parts of heaps that belong to threads; `peak` is at most that */      \
   MI_STAT_COUNTER(pages_reclaim_on_alloc) /**< pages taken over by an allocation */                \
-  MI_STAT_COUNTER(pages_reclaim_on_free) /**< not counted: 0 */                                    \
-  MI_STAT_COUNTER(pages_reabandon_full) /**< not counted: 0 */                                     \
-  MI_STAT_COUNTER(pages_unabandon_busy_wait) /**< not counted: 0 */                                \
-  MI_STAT_COUNTER(heaps_delete_wait) /**< not counted: 0 */
+  MI_STAT_COUNTER(pages_reclaim_on_free) /**< pages taken over by a free */                        \
+  MI_STAT_COUNTER(pages_reabandon_full) /**< pages that became full while they had no thread */    \
+  MI_STAT_COUNTER(pages_unabandon_busy_wait) /**< nobody waits for a page: 0 */                    \
+  MI_STAT_COUNTER(heaps_delete_wait) /**< nobody waits for a heap: 0 */
 
 /// Kinds of chunks of arenas by what is in them. Not counted.
 typedef enum mi_chunkbin_e {
@@ -110,8 +122,8 @@ typedef struct mi_stats_s {
   MI_STAT_FIELDS()
   mi_stat_count_t _stat_reserved[4]; ///< 0
   mi_stat_counter_t _stat_counter_reserved[4]; ///< 0
-  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks in use, of each size
-  mi_stat_count_t page_bins[MI_BIN_COUNT]; ///< pages of blocks of each size
+  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; in the last bin with `total`
+  mi_stat_count_t page_bins[MI_BIN_COUNT]; ///< pages of these blocks, likewise
   mi_stat_count_t chunk_bins[MI_CBIN_COUNT]; ///< not counted: 0
 } mi_stats_t;
 
@@ -150,27 +162,29 @@ mi_decl_export bool mi_stats_get(mi_stats_t* stats) mi_attr_noexcept;
 /// As `mi_stats_get()`, of one sub-process with all its heaps.
 /// @param subproc the sub-process
 /// @param[in,out] stats prepared as there
-/// @return success
+/// @return false as there, and when there is no sub-process (an id of NULL)
 mi_decl_export bool mi_subproc_stats_get(mi_subproc_id_t subproc,
                                          mi_stats_t* stats) mi_attr_noexcept;
 
-/// As `mi_stats_get()`, of what belongs to no heap of a sub-process.
+/// As `mi_subproc_stats_get()`, of what belongs to no heap of a sub-process.
 /// @param subproc the sub-process
 /// @param[in,out] stats prepared as there
-/// @return success
+/// @return as there
 mi_decl_export bool mi_subproc_stats_get_exclusive(mi_subproc_id_t subproc,
                                                    mi_stats_t* stats) mi_attr_noexcept;
 
 /// As `mi_stats_get()`, of one heap.
-/// @param heap the heap
+/// @param heap the heap; NULL: the main heap
 /// @param[in,out] stats prepared as there
-/// @return success
+/// @return as there
 mi_decl_export bool mi_heap_stats_get(mi_heap_t* heap, mi_stats_t* stats) mi_attr_noexcept;
 
 /// @name Statistics as JSON
 /// One object (RFC 8259), zero-terminated; its keys are the names of the fields. It is in the
 /// buffer of the caller, or in a block that the caller gives to `mi_free()`. NULL when it does not
-/// fit (32 KiB are enough), or when there is no memory.
+/// fit (32 KiB are enough), or when there is no memory. Its object `process` is of the process,
+/// whatever the rest is of: `commit_current` is the sum of all sub-processes, and `commit_peak` at
+/// most that.
 /// @{
 
 /// What `mi_stats_get()` gives, as JSON.
@@ -188,7 +202,7 @@ mi_decl_export char* mi_subproc_stats_get_json(mi_subproc_id_t subproc, size_t b
                                                char* buf) mi_attr_noexcept;
 
 /// What `mi_heap_stats_get()` gives, as JSON.
-/// @param heap the heap
+/// @param heap the heap; NULL: the main heap
 /// @param buf_size bytes of the buffer; 0: a block
 /// @param[out] buf the buffer; NULL: a block
 /// @return the text, or NULL

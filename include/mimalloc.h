@@ -1723,12 +1723,12 @@ mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
 /// @{
 // ------------------------------------------------------------------------------------------------
 
-/// Print statistics of the process.
+/// Print statistics of the sub-process of the calling thread, and what the process used.
 /// @param out NULL: the registered output
 /// @param arg passed to it
 mi_decl_export void mi_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept;
 
-/// Print statistics of the calling thread.
+/// As `mi_stats_print_out()`: a thread has no figures of its own.
 /// @param out NULL: the registered output
 /// @param arg passed to it
 mi_decl_export void mi_thread_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept;
@@ -1748,7 +1748,7 @@ mi_decl_export void mi_subproc_heap_stats_print_out(mi_subproc_id_t subproc, mi_
                                                     void* arg) mi_attr_noexcept;
 
 /// Print statistics of a heap.
-/// @param heap the heap
+/// @param heap the heap; NULL: the main heap
 /// @param out NULL: the registered output
 /// @param arg passed to it
 mi_decl_export void mi_heap_stats_print_out(mi_heap_t* heap, mi_output_fun* out,

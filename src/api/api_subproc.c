@@ -64,11 +64,9 @@ bool mi_subproc_visit_heaps(mi_subproc_id_t id, mi_heap_visit_fun* visitor,
                             void* arg) mi_attr_noexcept {
   mi_subproc_t* const subproc = mi_api_subproc(id);
   if (subproc == NULL || visitor == NULL) return false;
-  if (!visitor(&subproc->heap_main, arg)) return false;
-  // The lock is not held while the visitor runs, which may allocate: it needs the lock when it does
-  // so for the first time. Heaps do not come or go, that is its duty.
-  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
-    if (!visitor(heap, arg)) return false;
+  mi_heap_cursor_t cursor = {0};
+  while (mi_heap_next(subproc, &cursor)) {
+    if (!visitor(cursor.heap, arg)) return false;
   }
   return true;
 }

@@ -1,217 +1,205 @@
 // SPDX-License-Identifier: MIT
-// stats.c - statistics as text for people, and what the process used.
+// stats.c - collects statistics: of a heap, of a sub-process, of the process.
 //
-// The figures are kept by the slow paths of the core (`mi_counters_t` in core/state.h) and by the
-// kernel, or measured by a walk when they are asked for (`mi_usage_measure`): the fast paths
-// count nothing. All are for the whole process, so there is nothing to merge or to reset per
-// thread.
+//   counters of the core, a walk over its pages -> mi_stats_t -> text, JSON
 //
-// S1  lines have at most 255 bytes: a label of 12 columns, then amounts of 12 columns, in the
-//     order of the heading.
-// S2  a figure nobody counts is left blank, never shown as 0. Deliberately absent: the structure
-//     and JSON forms (stats_get.c).
-#include "api.h"
+// The figures are kept by the slow paths of the core (`mi_counters_t` of a sub-process,
+// `mi_tally_t` of a heap) and by the kernel, or measured by a walk when they are asked for
+// (`mi_usage_measure`): the fast paths count nothing. So there is nothing to merge or to reset.
+//
+// G1  a field is of heaps (pages, blocks) or of the sub-process (memory from the system, threads).
+//     A sub-process has all fields, "exclusive" leaves out those of heaps, a heap has only those.
+#include "stats.h"
 
-// One amount as text: bytes in binary units, counts in decimal ones.
-#define MI_STATS_CELL_MAX 24
-#define MI_STATS_BLANK INT64_MIN
+#include "../core/sizeclass.h"
+#include "../core/subproc.h"
 
-typedef enum mi_stats_unit_e { MI_STATS_BYTES, MI_STATS_COUNT } mi_stats_unit_t;
+// -- Bins --
 
-// -- Formatting --
+static size_t mi_stats_bin_of_class(size_t size_class) {
+  if (size_class < MI_BIN_OWN) return size_class + 1;
+  return MI_BIN_OWN + 1 + (size_class - MI_BIN_OWN) / 2;
+}
+mi_static_assert(MI_BIN_OWN + 1 + (MI_CLASS_COUNT - 1 - MI_BIN_OWN) / 2 < MI_BIN_LAST,
+                 "the last bin is for blocks without a class");
 
-static void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount, mi_stats_unit_t unit) {
-  static const char* const bytes[] = {"KiB", "MiB", "GiB", "TiB"};
-  static const char* const counts[] = {"K", "M", "G", "T"};
-  const bool is_bytes = (unit == MI_STATS_BYTES);
-  const uint64_t base = is_bytes ? 1024 : 1000;
-  const char* const sign = amount < 0 ? "-" : "";
-  uint64_t x = amount < 0 ? 0 - (uint64_t)amount : (uint64_t)amount;
-  if (x < base) {
-    mi_text_format(cell, MI_STATS_CELL_MAX, "%s%zu%s", sign, (size_t)x, is_bytes ? " B" : "");
-    return;
+mi_static_assert((MI_CLASS_COUNT - MI_BIN_OWN) % 2 == 0, "every pair has two classes");
+
+// The largest class of a bin, or MI_CLASS_COUNT.
+static size_t mi_stats_bin_class(size_t bin) {
+  const size_t c = bin <= MI_BIN_OWN ? bin - 1 : MI_BIN_OWN + (bin - MI_BIN_OWN - 1) * 2 + 1;
+  return mi_bits_min(c, MI_CLASS_COUNT);
+}
+
+size_t mi_stats_get_bin_size(size_t bin) mi_attr_noexcept {
+  if (bin == 0) return mi_class_size(0); // no block is there
+  if (bin == MI_BIN_LAST) return MI_CLASS_MAX + sizeof(void*); // and larger
+  const size_t c = bin < MI_BIN_LAST ? mi_stats_bin_class(bin) : MI_CLASS_COUNT;
+  return c == MI_CLASS_COUNT ? 0 : mi_class_size(c);
+}
+
+MI_INTERNAL size_t mi_stats_page_size(size_t bin) {
+  if (bin == 0 || bin == MI_BIN_LAST) return 0;
+  const size_t c = mi_stats_bin_class(bin);
+  return c == MI_CLASS_COUNT ? 0 : mi_class_slices(c) * MI_SLICE_SIZE;
+}
+
+// -- The structure --
+
+// A peak is at least what is there now: both are read while they change.
+static mi_stat_count_t mi_stats_count(int64_t total, int64_t peak, int64_t current) {
+  const int64_t least = peak > current ? peak : current;
+  return (mi_stat_count_t){
+      .total = total > least ? total : least, .peak = least, .current = current};
+}
+
+static mi_stat_count_t mi_stats_now(int64_t current) { return mi_stats_count(0, 0, current); }
+
+static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage, int64_t large_total) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const size_t bin = mi_stats_bin_of_class(c);
+    stats->malloc_bins[bin].current += (int64_t)usage->class_blocks[c];
+    stats->page_bins[bin].current += (int64_t)usage->class_pages[c];
   }
-  size_t step = 0;
-  while (x / base >= base && step < 3) {
-    x /= base;
-    step++;
+  for (size_t bin = 0; bin < MI_BIN_LAST; bin++) {
+    stats->malloc_bins[bin] = mi_stats_now(stats->malloc_bins[bin].current);
+    stats->page_bins[bin] = mi_stats_now(stats->page_bins[bin].current);
   }
-  mi_text_format(cell, MI_STATS_CELL_MAX, "%s%zu.%zu %s", sign, (size_t)(x / base),
-                 (size_t)(x % base * 10 / base), is_bytes ? bytes[step] : counts[step]);
+  const mi_stat_count_t large = mi_stats_count(large_total, 0, (int64_t)usage->large_blocks);
+  stats->malloc_bins[MI_BIN_LAST] = stats->page_bins[MI_BIN_LAST] = large;
 }
 
-static void mi_stats_heading(mi_sink_t sink, const char* name) {
-  mi_output_print(sink, " %-10s%12s%12s%12s%12s%12s\n", name, "peak", "total", "current", "block",
-                  "total#");
-}
-
-// One line; `amounts` are peak, total and current.
-static void mi_stats_line(mi_sink_t sink, const char* label, mi_stats_unit_t unit,
-                          const int64_t amounts[3], int64_t count) {
-  char line[MI_OUTPUT_LINE_MAX];
-  char cell[MI_STATS_CELL_MAX];
-  size_t used = mi_text_format(line, sizeof(line), "  %-10s:", label);
-  for (size_t i = 0; i < 3; i++) {
-    cell[0] = 0;
-    if (amounts[i] != MI_STATS_BLANK) mi_stats_format(cell, amounts[i], unit);
-    used += mi_text_format(line + used, sizeof(line) - used, "%12s", cell);
+// What is of heaps: of one, or with NULL of all of the sub-process.
+static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_heap_t* heap) {
+  mi_usage_t usage;
+  mi_tally_t tally;
+  mi_usage_measure(subproc, heap, &usage);
+  mi_heap_sum_tally(subproc, heap, &tally);
+#define OF(index) mi_atomic_load_relaxed(&tally.amount[MI_TALLY_##index])
+  int64_t pages_peak = mi_atomic_load_relaxed(&tally.peak[MI_TALLY_PAGES]);
+  int64_t large_peak = mi_atomic_load_relaxed(&tally.peak[MI_TALLY_LARGE]);
+  if (heap == NULL) {
+    pages_peak = mi_atomic_load_relaxed(&subproc->count.pages_peak);
+    large_peak = mi_atomic_load_relaxed(&subproc->count.large_peak);
   }
-  if (count != MI_STATS_BLANK) {
-    mi_stats_format(cell, count, MI_STATS_COUNT);
-    used += mi_text_format(line + used, sizeof(line) - used, "%12s%12s", "", cell);
-  }
-  while (line[used - 1] == ' ') used--;
-  line[used] = 0;
-  mi_output_print(sink, "%s\n", line);
+  stats->pages = mi_stats_count(OF(PAGES_TOTAL), pages_peak, OF(PAGES));
+  stats->page_committed = mi_stats_now((int64_t)usage.in_pages);
+  stats->pages_abandoned = mi_stats_count(OF(POOLED), 0, (int64_t)usage.pooled_pages);
+  stats->malloc_normal = mi_stats_now((int64_t)usage.in_use);
+  stats->malloc_huge = mi_stats_count(OF(LARGE_TOTAL), large_peak, OF(LARGE));
+  stats->malloc_huge_count.total = OF(LARGE_COUNT);
+  stats->pages_reclaim_on_alloc.total = OF(ADOPTED);
+  stats->pages_reclaim_on_free.total = OF(GUESTS);
+  stats->pages_reabandon_full.total = OF(FULL);
+  mi_stats_fill_bins(stats, &usage, OF(LARGE_COUNT));
+#undef OF
 }
 
-static void mi_stats_line3(mi_sink_t sink, const char* label, mi_stats_unit_t unit, int64_t peak,
-                           int64_t total, int64_t current) {
-  const int64_t amounts[3] = {peak, total, current};
-  mi_stats_line(sink, label, unit, amounts, MI_STATS_BLANK);
+// What is of no heap.
+static void mi_stats_fill_exclusive(mi_stats_t* stats, mi_subproc_t* subproc) {
+  mi_counters_t* const count = &subproc->count;
+#define NOW(name) mi_atomic_load_relaxed(&count->name)
+  stats->reserved = mi_stats_count(0, NOW(reserved_peak), NOW(reserved));
+  stats->committed =
+      mi_stats_count(NOW(committed) + NOW(purged), NOW(committed_peak), NOW(committed));
+  stats->reset.total = NOW(reset);
+  stats->purged.total = NOW(purged);
+  stats->threads = mi_stats_count(NOW(threads_total), NOW(threads_peak), NOW(threads));
+  stats->heaps = mi_stats_count(NOW(heaps_total), NOW(heaps_peak), NOW(heaps));
+  // Each thread has one of the main heap, and is not counted there.
+  stats->theaps = mi_stats_count(NOW(threads_total) + NOW(theaps_total),
+                                 NOW(threads_peak) + NOW(theaps_peak), NOW(threads) + NOW(theaps));
+  stats->mmap_calls.total = NOW(mmap_calls);
+  stats->commit_calls.total = NOW(commit_calls);
+  stats->reset_calls.total = NOW(reset_calls);
+  stats->purge_calls.total = NOW(purge_calls);
+  stats->arena_purges.total = NOW(purge_calls);
+  stats->arena_count.total = NOW(arenas);
+  stats->arena_rollback_count.total = NOW(rollbacks);
+#undef NOW
 }
 
-// A number of events: the total only.
-static void mi_stats_line1(mi_sink_t sink, const char* label, mi_stats_unit_t unit, int64_t total) {
-  mi_stats_line3(sink, label, unit, MI_STATS_BLANK, total, MI_STATS_BLANK);
+MI_INTERNAL void mi_stats_collect(mi_subproc_t* subproc, mi_stats_t* stats) {
+  mi_stats_init(stats);
+  mi_stats_fill_exclusive(stats, subproc);
+  mi_stats_fill_heaps(stats, subproc, NULL);
 }
 
-// -- Sections --
-
-static int64_t mi_stats_load(mi_atomic(int64_t) * counter) {
-  return mi_atomic_load_relaxed(counter);
+MI_INTERNAL void mi_stats_collect_heap(mi_heap_t* heap, mi_stats_t* stats) {
+  mi_stats_init(stats);
+  mi_stats_fill_heaps(stats, heap->subproc, heap);
 }
 
-static void mi_stats_print_blocks(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.main.count;
-  mi_snapshot_t now;
-  mi_stats_snapshot(&now);
-  const int64_t blank = MI_STATS_BLANK;
-  mi_stats_heading(sink, "blocks");
-  const int64_t binned[3] = {blank, blank, (int64_t)now.in_use};
-  mi_stats_line(sink, "binned", MI_STATS_BYTES, binned, (int64_t)now.in_use_blocks);
-  const int64_t huge[3] = {(int64_t)now.large_peak, mi_stats_load(&count->large_total),
-                           (int64_t)now.large};
-  mi_stats_line(sink, "huge", MI_STATS_BYTES, huge, (int64_t)now.large_blocks);
-  const int64_t total[3] = {blank, blank, (int64_t)(now.in_use + now.large)};
-  mi_stats_line(sink, "total", MI_STATS_BYTES, total,
-                (int64_t)(now.in_use_blocks + now.large_blocks));
-  mi_stats_line3(sink, "in pages", MI_STATS_BYTES, blank, blank, (int64_t)now.in_pages);
-  mi_output_print(sink, "\n");
+MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats) {
+  return stats != NULL && stats->size == sizeof(*stats) && stats->version == MI_STAT_VERSION;
 }
 
-static void mi_stats_print_pages(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.main.count;
-  mi_stats_heading(sink, "pages");
-  mi_stats_line3(sink, "pages", MI_STATS_COUNT, mi_stats_load(&count->pages_peak),
-                 mi_stats_load(&count->pages_total), mi_stats_load(&count->pages));
-  mi_stats_line3(sink, "abandoned", MI_STATS_COUNT, MI_STATS_BLANK,
-                 mi_stats_load(&count->abandoned_total), mi_stats_load(&count->abandoned));
-  mi_stats_line1(sink, "reclaima", MI_STATS_COUNT, mi_stats_load(&count->adopted));
-  mi_output_print(sink, "\n");
+bool mi_stats_get(mi_stats_t* stats) mi_attr_noexcept {
+  return mi_subproc_stats_get(mi_subproc_current(), stats);
 }
 
-static void mi_stats_print_arenas(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.main.count;
-  mi_stats_heading(sink, "arenas");
-  mi_stats_line3(sink, "reserved", MI_STATS_BYTES, mi_stats_load(&count->reserved_peak),
-                 MI_STATS_BLANK, mi_stats_load(&count->reserved));
-  mi_stats_line3(sink, "committed", MI_STATS_BYTES, mi_stats_load(&count->committed_peak),
-                 MI_STATS_BLANK, mi_stats_load(&count->committed));
-  mi_stats_line1(sink, "purged", MI_STATS_BYTES, mi_stats_load(&count->purged));
-  mi_stats_line3(sink, "metadata", MI_STATS_BYTES, MI_STATS_BLANK, MI_STATS_BLANK,
-                 mi_stats_load(&count->meta));
-  mi_stats_line1(sink, "arenas", MI_STATS_COUNT, mi_stats_load(&count->arenas));
-  mi_stats_line1(sink, "mmaps", MI_STATS_COUNT, mi_stats_load(&count->mmap_calls));
-  mi_stats_line1(sink, "commits", MI_STATS_COUNT, mi_stats_load(&count->commit_calls));
-  mi_stats_line1(sink, "resets", MI_STATS_COUNT, mi_stats_load(&count->reset_calls));
-  mi_stats_line1(sink, "purges", MI_STATS_COUNT, mi_stats_load(&count->purge_calls));
-  mi_output_print(sink, "\n");
+bool mi_subproc_stats_get(mi_subproc_id_t id, mi_stats_t* stats) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (subproc == NULL || !mi_stats_is_prepared(stats)) return false;
+  mi_stats_collect(subproc, stats);
+  return true;
 }
 
-// -- What the process used --
-
-static void mi_stats_format_ms(char cell[MI_STATS_CELL_MAX], size_t ms) {
-  mi_text_format(cell, MI_STATS_CELL_MAX, "%zu.%zu%zu%zu s", ms / 1000, ms / 100 % 10, ms / 10 % 10,
-                 ms % 10);
+bool mi_subproc_stats_get_exclusive(mi_subproc_id_t id, mi_stats_t* stats) mi_attr_noexcept {
+  mi_subproc_t* const subproc = mi_api_subproc(id);
+  if (subproc == NULL || !mi_stats_is_prepared(stats)) return false;
+  mi_stats_init(stats);
+  mi_stats_fill_exclusive(stats, subproc);
+  return true;
 }
 
-static void mi_stats_print_process(mi_sink_t sink) {
-  mi_os_usage_t usage;
-  mi_os_usage(&usage);
-  char user[MI_STATS_CELL_MAX];
-  char system[MI_STATS_CELL_MAX];
-  char rss[MI_STATS_CELL_MAX];
-  char commit[MI_STATS_CELL_MAX];
-  mi_stats_format_ms(user, usage.user_ms);
-  mi_stats_format_ms(system, usage.system_ms);
-  mi_stats_format(rss, (int64_t)usage.rss_peak, MI_STATS_BYTES);
-  mi_stats_format(commit, mi_stats_load(&mi_state.main.count.committed_peak), MI_STATS_BYTES);
-  mi_output_print(sink,
-                  "  %-10s: user: %s, system: %s, faults: %zu, peak rss: %s, peak commit: %s\n",
-                  "process", user, system, usage.page_faults, rss, commit);
+bool mi_heap_stats_get(mi_heap_t* heap, mi_stats_t* stats) mi_attr_noexcept {
+  if (!mi_stats_is_prepared(stats)) return false;
+  mi_stats_collect_heap(heap != NULL ? heap : mi_heap_main(), stats);
+  return true;
 }
 
-static void mi_stats_print_all(mi_sink_t sink) {
-  mi_counters_t* const count = &mi_state.main.count;
-  mi_output_print(sink, "subproc 0\n");
-  mi_stats_print_blocks(sink);
-  mi_stats_print_pages(sink);
-  mi_stats_print_arenas(sink);
-  mi_stats_heading(sink, "process");
-  mi_stats_line3(sink, "threads", MI_STATS_COUNT, mi_stats_load(&count->threads_peak),
-                 mi_stats_load(&count->threads_total), mi_stats_load(&count->threads));
-  mi_output_print(sink, "  %-10s:%12zu\n", "numa nodes", mi_os_numa_nodes());
-  mi_os_usage_t usage;
-  char elapsed[MI_STATS_CELL_MAX];
-  mi_os_usage(&usage);
-  mi_stats_format_ms(elapsed, usage.elapsed_ms);
-  mi_output_print(sink, "  %-10s:%12s\n", "elapsed", elapsed);
-  mi_stats_print_process(sink);
-}
+// -- Nothing to merge or to reset --
+
+void mi_stats_reset(void) mi_attr_noexcept {}
+void mi_stats_merge(void) mi_attr_noexcept {}
+void mi_heap_stats_merge_to_subproc(mi_heap_t* heap) mi_attr_noexcept { (void)heap; }
+void mi_heap_stats_merge_to_main(mi_heap_t* heap) mi_attr_noexcept { (void)heap; }
+
+// -- The process --
 
 MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot) {
   mi_process_setup();
-  mi_usage_t usage = {0};
-  mi_usage_measure(&mi_state.main, NULL, &usage);
-  mi_counters_t* const count = &mi_state.main.count;
-  snapshot->in_use = usage.in_use;
-  snapshot->in_use_blocks = usage.in_use_blocks;
-  snapshot->in_pages = usage.in_pages;
-  snapshot->large = (size_t)mi_stats_load(&count->large);
-  snapshot->large_peak = (size_t)mi_stats_load(&count->large_peak);
-  snapshot->large_blocks = (size_t)mi_stats_load(&count->large_count);
-  snapshot->committed = (size_t)mi_stats_load(&count->committed);
-  snapshot->committed_peak = (size_t)mi_stats_load(&count->committed_peak);
-  snapshot->reserved = (size_t)mi_stats_load(&count->reserved);
+  *snapshot = (mi_snapshot_t){0};
+  size_t sequence = SIZE_MAX;
+  mi_subproc_t* subproc;
+  while ((subproc = mi_subproc_before(&sequence)) != NULL) {
+    mi_counters_t* const count = &subproc->count;
+    mi_usage_t usage;
+    mi_usage_measure(subproc, NULL, &usage);
+    snapshot->in_use += usage.in_use;
+    snapshot->in_use_blocks += usage.in_use_blocks;
+    snapshot->in_pages += usage.in_pages;
+    snapshot->large += (size_t)mi_atomic_load_relaxed(&count->large);
+    snapshot->large_peak += (size_t)mi_atomic_load_relaxed(&count->large_peak);
+    snapshot->large_blocks += usage.large_blocks;
+    snapshot->committed += (size_t)mi_atomic_load_relaxed(&count->committed);
+    snapshot->committed_peak += (size_t)mi_atomic_load_relaxed(&count->committed_peak);
+    snapshot->reserved += (size_t)mi_atomic_load_relaxed(&count->reserved);
+  }
 }
 
-// -- Public functions --
-
-void mi_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
+MI_INTERNAL void mi_stats_collect_process(mi_stats_process_t* process) {
   mi_process_setup();
-  mi_stats_print_all(mi_output_sink(out, arg));
+  *process = (mi_stats_process_t){0};
+  mi_os_usage(&process->os);
+  size_t sequence = SIZE_MAX;
+  mi_subproc_t* subproc;
+  while ((subproc = mi_subproc_before(&sequence)) != NULL) {
+    process->commit += mi_atomic_load_relaxed(&subproc->count.committed);
+    process->commit_peak += mi_atomic_load_relaxed(&subproc->count.committed_peak);
+  }
 }
-
-void mi_thread_stats_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
-  mi_stats_print_out(out, arg);
-}
-
-void mi_stats_print(void* out) mi_attr_noexcept {
-  (void)out;
-  mi_stats_print_out(NULL, NULL);
-}
-
-void mi_stats_reset(void) mi_attr_noexcept {}
-
-void mi_stats_merge(void) mi_attr_noexcept {}
-
-void mi_process_info_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
-  mi_process_setup();
-  mi_stats_print_process(mi_output_sink(out, arg));
-}
-
-void mi_process_info_print(void) mi_attr_noexcept { mi_process_info_print_out(NULL, NULL); }
 
 static void mi_stats_put(size_t* result, size_t value) {
   if (result != NULL) *result = value;
@@ -220,15 +208,14 @@ static void mi_stats_put(size_t* result, size_t value) {
 void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_msecs,
                      size_t* current_rss, size_t* peak_rss, size_t* current_commit,
                      size_t* peak_commit, size_t* page_faults) mi_attr_noexcept {
-  mi_process_setup();
-  mi_os_usage_t usage;
-  mi_os_usage(&usage);
-  mi_stats_put(elapsed_msecs, usage.elapsed_ms);
-  mi_stats_put(user_msecs, usage.user_ms);
-  mi_stats_put(system_msecs, usage.system_ms);
-  mi_stats_put(current_rss, usage.rss);
-  mi_stats_put(peak_rss, usage.rss_peak);
-  mi_stats_put(current_commit, (size_t)mi_stats_load(&mi_state.main.count.committed));
-  mi_stats_put(peak_commit, (size_t)mi_stats_load(&mi_state.main.count.committed_peak));
-  mi_stats_put(page_faults, usage.page_faults);
+  mi_stats_process_t process;
+  mi_stats_collect_process(&process);
+  mi_stats_put(elapsed_msecs, process.os.elapsed_ms);
+  mi_stats_put(user_msecs, process.os.user_ms);
+  mi_stats_put(system_msecs, process.os.system_ms);
+  mi_stats_put(current_rss, process.os.rss);
+  mi_stats_put(peak_rss, process.os.rss_peak);
+  mi_stats_put(current_commit, (size_t)process.commit);
+  mi_stats_put(peak_commit, (size_t)process.commit_peak);
+  mi_stats_put(page_faults, process.os.page_faults);
 }

@@ -4,6 +4,12 @@
 // Every atomic access of the library goes through these names, so that `git grep` finds all of one
 // kind. There is no sequentially consistent operation: no protocol here needs a total order.
 // Deliberately absent: locks (os/lock.h) and double-word operations.
+//
+// One access is no atomic by the letter of C: `mi_atomic_peek` reads a plain field that its owner
+// may be writing, for reports (usage.c). The owner's side stays plain because free counts with one
+// instruction to memory, which no atomic access compiles to. An aligned field of at most a word is
+// read whole, some value that it had; the reader copes with any. The thread sanitizer is told by
+// mi_attr_racy.
 #ifndef MI_BASE_ATOMIC_H
 #define MI_BASE_ATOMIC_H
 
@@ -15,8 +21,10 @@
 
 #define mi_atomic_load_relaxed(p) atomic_load_explicit(p, memory_order_relaxed)
 #define mi_atomic_load_acquire(p) atomic_load_explicit(p, memory_order_acquire)
+#define mi_atomic_peek(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define mi_atomic_store_relaxed(p, x) atomic_store_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_store_release(p, x) atomic_store_explicit(p, x, memory_order_release)
+#define mi_atomic_swap_relaxed(p, x) atomic_exchange_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_swap_acquire(p, x) atomic_exchange_explicit(p, x, memory_order_acquire)
 #define mi_atomic_swap_release(p, x) atomic_exchange_explicit(p, x, memory_order_release)
 #define mi_atomic_swap_acq_rel(p, x) atomic_exchange_explicit(p, x, memory_order_acq_rel)

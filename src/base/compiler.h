@@ -20,6 +20,8 @@
 #define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
 #define mi_attr_weak __attribute__((weak))
 #define mi_attr_unused __attribute__((unused))
+// Reads plain fields that others write, on purpose; see `mi_atomic_peek`.
+#define mi_attr_racy __attribute__((no_sanitize_thread, noinline))
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // Large and hardly touched: behind everything else, so that what each process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))

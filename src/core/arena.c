@@ -67,6 +67,7 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
   mi_count_add(&arena->free_count, -(int64_t)count);
   if (!arena->is_committed && !mi_bitmap_is_all_set(arena->committed, index, count) &&
       !mi_arena_commit(arena, index, count)) {
+    mi_count_add(&subproc->count.rollbacks, 1);
     mi_count_add(&arena->free_count, (int64_t)count);
     mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
     return false;

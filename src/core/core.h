@@ -59,12 +59,25 @@ MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap);
 // Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
 MI_INTERNAL void mi_unload(void);
 
-// Bytes in blocks that are in use, and bytes in the pages that hold them, for mallinfo and
-// statistics. Exact when no other thread is running; otherwise close (counters of others are read
-// while they change). Of a heap, or with NULL of all heaps of a sub-process.
+// Go through the heaps of a sub-process: the main one, then the others from the newest on. A cursor
+// of zeros starts. False: that was the last. Heaps may come and go meanwhile: none that stays is
+// left out or seen twice.
+typedef struct mi_heap_cursor_s {
+  mi_heap_t* heap;
+  size_t sequence; // of the heap
+} mi_heap_cursor_t;
+MI_INTERNAL bool mi_heap_next(mi_subproc_t* subproc, mi_heap_cursor_t* cursor);
+
+// What was counted of a heap, or with NULL of all heaps of a sub-process (then without peaks).
+MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_tally_t* sum);
+
+// What is in use now, of a heap, or with NULL of all heaps of a sub-process. See usage.c for how
+// exact it is.
 typedef struct mi_usage_s {
-  size_t in_use, in_use_blocks, in_pages, large, large_blocks;
-  size_t page_bytes; // of address space
+  size_t in_use, in_use_blocks; // bytes and blocks that share pages
+  size_t in_pages; // bytes of those pages that were handed out at least once
+  size_t large, large_blocks; // the same for blocks with a page of their own
+  size_t pooled_pages;
   size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
 } mi_usage_t;
 MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage);

@@ -22,6 +22,9 @@
 // E4  pages of these heaps are in no parcel and are nobody's guests (remote.c): what a destroyed
 //     heap had is known to its theaps and its pools alone.
 // E5  theaps are told under the thread lock, and touched by their own thread only (H5 of theap.c).
+// E6  what an ended heap counted belongs to the main heap. It is moved at the end, and what a free
+//     inside counts after that when the structure is used again; until then the sum of the main
+//     heap includes it.
 //
 // A page that moves changes its `heap` by a CAS from the old one: it may be released and described
 // anew by a free at the same time.
@@ -36,15 +39,72 @@
 #include "theap.h"
 #include "thread.h"
 
+// -- figures --
+
+MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to) {
+  for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
+    const int64_t amount = mi_atomic_swap_relaxed(&from->tally.amount[i], 0);
+    if (amount != 0) mi_tally_add(&to->tally, (mi_tally_index_t)i, amount);
+  }
+  for (size_t i = 0; i < MI_TALLY_PEAKS; i++) mi_atomic_store_relaxed(&from->tally.peak[i], 0);
+}
+
+static void mi_heap_add_tally(mi_tally_t* sum, mi_heap_t* heap) {
+  for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
+    mi_count_add(&sum->amount[i], mi_atomic_load_relaxed(&heap->tally.amount[i]));
+  }
+}
+
+MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_tally_t* sum) {
+  *sum = (mi_tally_t){0};
+  const bool is_all = heap == NULL;
+  if (is_all) heap = &subproc->heap_main;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_add_tally(sum, heap);
+  mi_heap_t* const ended = heap->is_main ? subproc->ended : NULL; // E6
+  for (mi_heap_t* h = ended; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
+  mi_heap_t* const others = is_all ? subproc->heaps : NULL;
+  for (mi_heap_t* h = others; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
+  mi_lock_leave(&mi_state.thread_lock);
+  for (size_t i = 0; i < MI_TALLY_PEAKS; i++) {
+    mi_atomic_store_relaxed(&sum->peak[i], mi_atomic_load_relaxed(&heap->tally.peak[i]));
+  }
+}
+
+MI_INTERNAL bool mi_heap_next(mi_subproc_t* subproc, mi_heap_cursor_t* cursor) {
+  if (cursor->heap == NULL) {
+    *cursor = (mi_heap_cursor_t){&subproc->heap_main, 0};
+    return true;
+  }
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_t* heap = subproc->heaps;
+  if (!cursor->heap->is_main) {
+    const bool is_there = cursor->heap->link != NULL && cursor->heap->sequence == cursor->sequence;
+    if (is_there) heap = cursor->heap->next;
+    // The list is in the order of the numbers, highest first.
+    while (heap != NULL && heap->sequence >= cursor->sequence) heap = heap->next;
+  }
+  if (heap != NULL) *cursor = (mi_heap_cursor_t){heap, heap->sequence};
+  mi_lock_leave(&mi_state.thread_lock);
+  return heap != NULL;
+}
+
 // -- make --
+
+static void mi_heap_count(mi_heap_t* heap) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add_peak(&count->heaps, &count->heaps_peak, 1);
+  heap->sequence = (size_t)mi_count_add(&count->heaps_total, 1) - 1;
+}
 
 MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
   mi_heap_t* const heap = &subproc->heap_main;
-  heap->subproc = subproc;
-  heap->is_main = true;
-  heap->slot = mi_state.slot_count++;
-  mi_count_add_peak(&subproc->count.heaps, &subproc->count.heaps_peak, 1);
-  mi_count_add(&subproc->count.heaps_total, 1);
+  if (!heap->is_main) {
+    heap->subproc = subproc;
+    heap->is_main = true;
+    heap->slot = mi_state.slot_count++;
+  }
+  mi_heap_count(heap);
 }
 
 // A structure that nobody is inside any more, or a fresh one. Under the thread lock.
@@ -72,6 +132,7 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
     return NULL;
   }
   mi_pool_drain_all(heap); // E3
+  mi_heap_move_tally(heap, &subproc->heap_main);
   mi_book_clear(&heap->book);
   heap->arena = arena;
   mi_atomic_store_relaxed(&heap->numa_wish, 0);
@@ -79,9 +140,8 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
   if (heap->next != NULL) heap->next->link = &heap->next;
   subproc->heaps = heap;
   heap->link = &subproc->heaps;
+  mi_heap_count(heap);
   mi_lock_leave(&mi_state.thread_lock);
-  mi_count_add_peak(&subproc->count.heaps, &subproc->count.heaps_peak, 1);
-  mi_count_add(&subproc->count.heaps_total, 1);
   return heap;
 }
 
@@ -126,12 +186,14 @@ static void mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
   mi_lock_enter(&mi_state.thread_lock);
   *heap->link = heap->next;
   if (heap->next != NULL) heap->next->link = heap->link;
+  heap->link = NULL;
   mi_heap_end_theaps(heap, is_destroyed);
   mi_lock_leave(&mi_state.thread_lock);
   mi_count_add(&heap->subproc->count.heaps, -1);
 }
 
 static void mi_heap_recycle(mi_heap_t* heap) {
+  mi_heap_move_tally(heap, &heap->subproc->heap_main);
   mi_lock_enter(&mi_state.thread_lock);
   heap->next = heap->subproc->ended;
   heap->subproc->ended = heap;

@@ -24,7 +24,8 @@ static inline void mi_heap_leave(mi_heap_t* heap) {
   if (mi_unlikely(!heap->is_main)) mi_atomic_sub_release(&heap->inside, 1);
 }
 
-// Prepare the main heap of a sub-process; everything else of it is zero.
+// Prepare the main heap of a sub-process; everything else of it is zero, or as its last one left
+// it.
 MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc);
 
 // Under the thread lock: `theap` becomes one of the heap, or is one no more.
@@ -33,6 +34,9 @@ MI_INTERNAL void mi_heap_unlink_theap(mi_theap_t* theap);
 
 // Under the thread lock: all theaps of the heap learn that it has ended.
 MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed);
+
+// What a heap has counted becomes another one's.
+MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to);
 
 // Pages that were given up into heaps that have ended meanwhile go where they belong.
 MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc);

@@ -7,8 +7,7 @@
 // I2  nothing here allocates through the library, so set-up cannot be entered twice by one thread.
 //     Registering for fork may allocate and comes after READY.
 //
-// Also here: giving back everything that is unused (mi_collect_all), and the measure of what is in
-// use.
+// Also here: giving back everything that is unused (mi_collect_all).
 #include "core.h"
 #include "fork.h"
 #include "heap.h"
@@ -86,61 +85,4 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
   mi_purge_poll(&mi_state.main);
   return 0;
-}
-
-// -- what is in use --
-
-// Blocks of a list that are not in use although their page counts them.
-static size_t mi_usage_list_length(const mi_theap_t* theap, size_t c) {
-  size_t count = 0;
-  for (const mi_block_t* b = theap->free[c]; b != NULL; b = b->next) count++;
-  for (const mi_block_t* b = theap->current[c]->sample_rest; b != NULL; b = b->next) count++;
-  return count;
-}
-
-static void mi_usage_add_page(mi_usage_t* usage, mi_page_t* page) {
-  usage->page_bytes += page->slice_count * MI_SLICE_SIZE;
-  if (mi_page_is_single(page)) {
-    usage->large += page->block_size;
-    usage->large_blocks++;
-    return;
-  }
-  const size_t c = page->size_class;
-  if (c >= MI_CLASS_COUNT) return; // is being made anew
-  const size_t used = page->count.used - (page->place == MI_PLACE_CURRENT ? 1 : 0);
-  usage->in_use_blocks += used;
-  usage->in_use += used * page->block_size;
-  usage->in_pages += mi_page_capacity(page) * page->block_size;
-  usage->class_blocks[c] += used;
-  usage->class_pages[c]++;
-}
-
-static bool mi_usage_visit(mi_page_t* page, void* usage) {
-  mi_usage_add_page((mi_usage_t*)usage, page);
-  return true;
-}
-
-// The lists of this thread's theap are free; those of others cannot be walked while they run.
-static void mi_usage_subtract_lists(mi_usage_t* usage, const mi_theap_t* theap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    const size_t listed = mi_usage_list_length(theap, c);
-    usage->in_use_blocks -= listed;
-    usage->in_use -= listed * mi_class_size(c);
-    usage->class_blocks[c] -= listed;
-  }
-}
-
-MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage) {
-  *usage = (mi_usage_t){0};
-  mi_remote_flush();
-  mi_heap_visit_pages(subproc, heap, &mi_usage_visit, usage);
-  const mi_theap_t* const home = mi_theap_home();
-  if (home->thread_id == 0) return;
-  for (size_t i = 0; i <= home->others_count; i++) {
-    const mi_theap_t* const theap = i < home->others_count ? home->others[i] : home;
-    if (theap == NULL || mi_theap_heap(theap) == MI_HEAP_GONE) continue;
-    const bool is_wanted =
-        heap != NULL ? mi_theap_heap(theap) == heap : mi_theap_subproc(theap) == subproc;
-    if (is_wanted) mi_usage_subtract_lists(usage, theap);
-  }
 }

@@ -31,16 +31,15 @@
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
-static void mi_large_count(mi_heap_t* heap, int64_t bytes, int64_t blocks) {
+static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_counters_t* const count = &heap->subproc->count;
   mi_count_add_peak(&count->large, &count->large_peak, bytes);
-  mi_count_add(&count->large_count, blocks);
-  if (blocks > 0) mi_count_add(&count->large_total, bytes);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
 }
 
 // The page ends: its slices are nobody's. Inside the heap, in no book.
 static void mi_large_drop(mi_heap_t* heap, mi_page_t* page) {
-  mi_large_count(heap, -(int64_t)page->block_size, -1);
+  mi_large_count(heap, -(int64_t)page->block_size);
   uint8_t* const start = page->start;
   for (size_t i = 1; i < page->reserved; i++) {
     mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
@@ -73,7 +72,9 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SINGLE);
-  mi_large_count(heap, (int64_t)page->block_size, 1);
+  mi_large_count(heap, (int64_t)page->block_size);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
   if (mi_run_enlist(heap, page)) return page;
   mi_large_drop(heap, page);
   return NULL;
@@ -142,7 +143,7 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
                    page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count);
   }
   const size_t new_size = mi_large_round(size);
-  mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size, 0);
+  mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);
   page->block_size = new_size;
   return true;
 }

@@ -64,6 +64,12 @@ static void mi_page_clean_run(const mi_theap_t* theap, size_t size_class, mi_run
   }
 }
 
+static void mi_page_count(mi_heap_t* heap, int64_t pages) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add_peak(&count->pages, &count->pages_peak, pages);
+  mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
+}
+
 // The page ends: its slices are nobody's.
 static void mi_page_drop(mi_heap_t* heap, mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
@@ -78,7 +84,7 @@ static void mi_page_drop(mi_heap_t* heap, mi_page_t* page) {
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_atomic_store_relaxed(&page->thread_free, 0);
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-  mi_count_add(&heap->subproc->count.pages, -1);
+  mi_page_count(heap, -1);
   mi_run_release(heap, (mi_page_backing_t)page->backing, start, slice_count);
 }
 
@@ -105,9 +111,8 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
   mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
   mi_atomic_store_relaxed(&page->owner, theap->thread_id);
-  mi_counters_t* const count = &heap->subproc->count;
-  mi_count_add(&count->pages_total, 1);
-  mi_count_add_peak(&count->pages, &count->pages_peak, 1);
+  mi_page_count(heap, 1);
+  mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
   if (!mi_run_enlist(heap, page)) {
     mi_page_drop(heap, page);
     return NULL;
@@ -123,8 +128,6 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
-  const bool is_pooled = (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0;
-  if (is_pooled) mi_count_add(&heap->subproc->count.abandoned, -1);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->count = (mi_page_count_t){0};

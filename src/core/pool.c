@@ -37,9 +37,7 @@ static inline uint64_t mi_pool_word(mi_page_t* page, uint64_t tag) {
 }
 
 MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
-  mi_counters_t* const count = &heap->subproc->count;
-  mi_count_add(&count->abandoned_total, 1);
-  mi_count_add(&count->abandoned, 1);
+  mi_tally_add(&heap->tally, MI_TALLY_POOLED, 1);
   mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
@@ -57,7 +55,6 @@ static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
     // Sees `pool_next` of the new top page on failure; pairs with the release in `mi_pool_push`.
     if (mi_atomic_cas_weak_acq_rel(&pool->head, &head,
                                    mi_pool_word(next, head + MI_POOL_TAG_ONE))) {
-      mi_count_add(&heap->subproc->count.abandoned, -1);
       return page;
     }
   }
@@ -70,6 +67,7 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
     if (!mi_remote_claim_popped(page)) continue; // L3: its owner keeps it
     if (mi_page_has_free(page)) return page;
     // Became full in the hands of a guest: back to being parked.
+    mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
     mi_remote_give_up(page);
   }
   return NULL;
@@ -95,7 +93,6 @@ MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
   mi_page_t* page = mi_pool_take_all(heap, c);
   while (page != NULL) {
     mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
-    mi_count_add(&heap->subproc->count.abandoned, -1);
     if (mi_remote_claim_popped(page)) mi_remote_give_up(page);
     page = next;
   }

@@ -76,6 +76,7 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
     if (arena->is_foreign) mi_atomic_store_relaxed(&arena->is_unsure, true);
   } else {
     mi_count_add(&arena->subproc->count.reset_calls, 1);
+    mi_count_add(&arena->subproc->count.reset, (int64_t)size);
     mi_os_reset(start, size);
     return 0; // still resident, contents unknown
   }

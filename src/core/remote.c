@@ -159,7 +159,7 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   block->next = page->local_free;
   page->local_free = block;
   page->count.used--;
-  const mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
   // A thread without a theap never gets one by freeing; only main heaps have guests (R8).
   mi_theap_t* const theap = mi_theap_find(heap);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS;
@@ -178,6 +178,7 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
     theap->page_count++;
     mi_queue_append(&theap->queue[page->size_class], page);
   } else {
+    mi_tally_add(&heap->tally, MI_TALLY_GUESTS, 1);
     mi_theap_add_guest(theap, page);
   }
 }

@@ -18,20 +18,20 @@ typedef enum mi_option_index_e {
   MI_OPTION_COUNT
 } mi_option_index_t;
 
-// Counters of what the slow paths did, for statistics; relaxed add and subtract.
+// Counters of what the slow paths did, for statistics; relaxed add and subtract. What heaps have is
+// counted there (`mi_tally_t`); here are the sums that have a peak of their own.
 typedef struct mi_counters_s {
-  mi_atomic(int64_t) pages, pages_peak, pages_total; // pages in use
+  mi_atomic(int64_t) pages, pages_peak; // pages in use
   mi_atomic(int64_t) reserved, reserved_peak; // bytes of address space in arenas
   mi_atomic(int64_t) committed, committed_peak; // bytes in slices in use or not yet purged
-  mi_atomic(int64_t) large, large_peak, large_total; // bytes in single-block pages
-  mi_atomic(int64_t) large_count;
+  mi_atomic(int64_t) large, large_peak; // bytes in single-block pages
   mi_atomic(int64_t) threads, threads_peak, threads_total;
   mi_atomic(int64_t) heaps, heaps_peak, heaps_total; // with the main one
   mi_atomic(int64_t) theaps, theaps_peak, theaps_total;
-  mi_atomic(int64_t) abandoned, abandoned_total; // pages in pools
-  mi_atomic(int64_t) adopted; // pages taken from pools
   mi_atomic(int64_t) purged, purge_calls; // bytes, calls
-  mi_atomic(int64_t) mmap_calls, commit_calls, reset_calls;
+  mi_atomic(int64_t) reset, reset_calls; // bytes, calls
+  mi_atomic(int64_t) mmap_calls, commit_calls;
+  mi_atomic(int64_t) rollbacks; // claims of slices that the system refused to commit
   mi_atomic(int64_t) arenas;
   mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
 } mi_counters_t;
@@ -130,6 +130,14 @@ static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int
     return;
   }
   while (now > seen && !mi_atomic_cas_weak_relaxed(peak, &seen, now)) {
+  }
+}
+
+static inline void mi_tally_add(mi_tally_t* tally, mi_tally_index_t index, int64_t amount) {
+  if (index < MI_TALLY_PEAKS) {
+    mi_count_add_peak(&tally->amount[index], &tally->peak[index], amount);
+  } else {
+    mi_count_add(&tally->amount[index], amount);
   }
 }
 

@@ -30,14 +30,13 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
   mi_subproc_t* subproc = mi_state.ended;
   if (subproc != NULL) {
     mi_state.ended = subproc->next;
-    mi_count_add(&subproc->count.heaps, 1);
   } else {
     mi_lock_enter(&mi_state.arena_lock);
     subproc = (mi_subproc_t*)mi_meta_alloc(sizeof(mi_subproc_t));
     mi_lock_leave(&mi_state.arena_lock);
-    if (subproc != NULL) mi_init_main_heap(subproc);
   }
   if (subproc != NULL) {
+    mi_init_main_heap(subproc);
     subproc->sequence = ++mi_state.subproc_count;
     mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
     mi_atomic_store_relaxed(&subproc->heap_main.numa_wish, 0);
@@ -48,25 +47,27 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
   return subproc;
 }
 
-// Totals of what was: the process had it.
+// Totals of what was: the process had it. Nobody is inside a heap of the sub-process any more.
 static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   mi_counters_t* const from = &subproc->count;
   mi_counters_t* const to = &mi_state.main.count;
 #define MI_MERGE(field) mi_count_add(&to->field, mi_atomic_load_relaxed(&from->field))
-  MI_MERGE(pages_total);
-  MI_MERGE(large_total);
   MI_MERGE(threads_total);
   MI_MERGE(heaps_total);
   MI_MERGE(theaps_total);
-  MI_MERGE(abandoned_total);
-  MI_MERGE(adopted);
   MI_MERGE(purged);
   MI_MERGE(purge_calls);
   MI_MERGE(mmap_calls);
   MI_MERGE(commit_calls);
+  MI_MERGE(reset);
   MI_MERGE(reset_calls);
+  MI_MERGE(rollbacks);
 #undef MI_MERGE
   *from = (mi_counters_t){0};
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    mi_heap_move_tally(heap, &subproc->heap_main);
+  }
+  mi_heap_move_tally(&subproc->heap_main, &mi_state.main.heap_main);
 }
 
 // No list knows it, no thread is in it, no slice is in use.
@@ -119,6 +120,7 @@ MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
   mi_heap_t* heap;
   while ((heap = subproc->heaps) != NULL) {
     subproc->heaps = heap->next;
+    heap->link = NULL;
     mi_pool_clear_all(heap);
     mi_book_clear(&heap->book);
     heap->next = subproc->ended;
@@ -164,6 +166,20 @@ MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc) {
   mi_atomic_add_relaxed(&mi_state.deleted_count, 1);
   mi_subproc_sweep();
   return true;
+}
+
+// -- all of them --
+
+MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence) {
+  if (*sequence == 0) return NULL;
+  mi_lock_enter(&mi_state.thread_lock);
+  // Behind the main one the list is in the order of the numbers, highest first.
+  mi_subproc_t* subproc = mi_state.main.next;
+  while (subproc != NULL && subproc->sequence >= *sequence) subproc = subproc->next;
+  if (subproc == NULL) subproc = &mi_state.main;
+  *sequence = subproc->sequence;
+  mi_lock_leave(&mi_state.thread_lock);
+  return subproc;
 }
 
 // -- threads --

@@ -16,6 +16,10 @@ MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc);
 // End those that were deleted and have no block left.
 MI_INTERNAL void mi_subproc_sweep(void);
 
+// Go through all, from the newest to the main one, which has number 0: the last that was made
+// before number `*sequence`, which becomes its number. SIZE_MAX starts. NULL: that was the last.
+MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence);
+
 // That of the calling thread; and make it another one. False: it left the main one before, or there
 // is no memory.
 MI_INTERNAL mi_subproc_t* mi_subproc_of_thread(void);

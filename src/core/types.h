@@ -213,6 +213,27 @@ typedef struct mi_book_s {
   mi_atomic(uint32_t) vacant;
 } mi_book_t;
 
+// What a heap holds and what happened to it, for statistics: counted by the slow paths, relaxed, by
+// whoever allocates from the heap or is inside it (heap.h).
+typedef enum mi_tally_index_e {
+  MI_TALLY_PAGES = 0, // pages there are, of blocks that have a class
+  MI_TALLY_LARGE, // bytes in single-block pages
+  MI_TALLY_PEAKS, // those above have a peak, of the heap; their sum is in `mi_counters_t`
+  MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
+  MI_TALLY_LARGE_TOTAL, // bytes
+  MI_TALLY_LARGE_COUNT, // blocks ever made
+  MI_TALLY_POOLED, // pages put into pools
+  MI_TALLY_ADOPTED, // pages taken over by an allocation
+  MI_TALLY_GUESTS, // pages taken over by a free
+  MI_TALLY_FULL, // pages that became full while in a pool
+  MI_TALLY_COUNT
+} mi_tally_index_t;
+
+typedef struct mi_tally_s {
+  mi_atomic(int64_t) amount[MI_TALLY_COUNT];
+  mi_atomic(int64_t) peak[MI_TALLY_PEAKS];
+} mi_tally_t;
+
 #define MI_HEAP_POOL_WORDS ((MI_CLASS_COUNT + 63) / 64)
 
 // A set of pages that can be destroyed at once.
@@ -222,6 +243,7 @@ struct mi_heap_s {
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
+  size_t sequence; // number in the sub-process, for reports; 0 the main one (thread lock)
   bool is_main; // of its sub-process (const)
   // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
   mi_atomic(int) numa_wish;
@@ -233,7 +255,9 @@ struct mi_heap_s {
   mi_book_t book; // its pages in arenas
   mi_theap_t* theaps; // under the thread lock
   mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock
-  mi_heap_t** link; // what points to this one
+  mi_heap_t** link; // what points to this one; NULL when it has ended
+  // -- of all --
+  mi_tally_t tally; // at the end: written often, what is above is not
 };
 
 // As the public mi_commit_fun_t.

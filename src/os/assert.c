@@ -2,8 +2,8 @@
 // assert.c - what a failed assertion of base/check.h does: it says where, and ends the process.
 //
 // It lies in this folder because it must print and stop without anything above: no output
-// function of the user is called, nothing is allocated. Only debug builds have assertions. Also here:
-// what they need to know about locks.
+// function of the user is called, nothing is allocated. Only debug builds have assertions. Also
+// here: what they need to know about locks.
 #include "../base/text.h"
 #include "os.h"
 

@@ -32,6 +32,8 @@
 #include "os_fake.h"
 
 #define UNIT_HEAP (&mi_state.main.heap_main)
+// What that heap has counted.
+#define unit_tally(what) mi_atomic_load_relaxed(&UNIT_HEAP->tally.amount[MI_TALLY_##what])
 
 // Runs the body in a child: with the smallest page size, or with each that the build supports.
 void unit_run(void (*body)(void), size_t reserve_size);

@@ -277,6 +277,7 @@ UNIT_TEST_PAGE_SIZES(arena_survives_failed_commits) {
   check_equal(unit_free_slices(), free_slices);
   os_fake.commit_limit = os_fake.committed + 2 * MI_SLICE_SIZE;
   check(!mi_arena_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
+  check_equal(mi_state.main.count.rollbacks, 3);
   run = claim(2, MI_SLICE_SIZE);
   memset(run.start, 1, 2 * MI_SLICE_SIZE);
   release(&run);

@@ -34,7 +34,7 @@ UNIT_TEST_PAGE_SIZES(large_blocks_are_whole_os_pages) {
     check(mi_pagemap_find(p) == NULL);
   }
   check_equal(mi_state.main.count.large, 0);
-  check_equal(mi_state.main.count.large_count, 0);
+  check_equal(unit_tally(LARGE), 0);
   check_equal(hooks_fake.error_count, 0);
   unit_check_empty();
 }

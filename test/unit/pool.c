@@ -41,7 +41,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
     check_equal(mi_atomic_load_relaxed(&page[i]->owner), MI_OWNER_SHARED);
     check_equal(unit_pool_length(pool_of(SIZE)), i + 1);
   }
-  check_equal(mi_state.main.count.abandoned, 5);
+  check_equal(unit_tally(POOLED), 5);
   for (size_t i = 5; i-- > 0;) {
     mi_page_t* const popped = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
     check(popped == page[i]);
@@ -50,7 +50,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
     release(popped);
   }
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
-  check_equal(mi_state.main.count.abandoned, 0);
+  check_equal(unit_tally(POOLED), 5);
   unit_check_empty();
 }
 

@@ -103,7 +103,7 @@ UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
   mi_remote_give_up(pooled);
   mi_page_t* const guest = unit_make_page(CLASS, 3, &blocks[3]);
   mi_theap_add_guest(unit_theap(), guest);
-  const int64_t pages = mi_state.main.count.pages_total;
+  const int64_t pages = unit_tally(PAGES_TOTAL);
   static void* taken[UNIT_BLOCKS_MAX];
   size_t count = 0;
   do {
@@ -111,13 +111,13 @@ UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
   } while (unit_page_of(taken[count++]) == guest);
   check_equal(count - 1, guest->reserved - 3);
   check(unit_page_of(taken[count - 1]) == pooled);
-  check_equal(mi_state.main.count.pages_total, pages);
-  check_equal(mi_state.main.count.adopted, 2);
+  check_equal(unit_tally(PAGES_TOTAL), pages);
+  check_equal(unit_tally(ADOPTED), 2);
   do {
     taken[count] = mi_malloc(SIZE);
   } while (unit_page_of(taken[count++]) == pooled);
   check_equal(count - 1, guest->reserved + pooled->reserved - 6);
-  check_equal(mi_state.main.count.pages_total, pages + 1);
+  check_equal(unit_tally(PAGES_TOTAL), pages + 1);
 }
 
 static void make_garbage(void* arg) {
@@ -130,17 +130,17 @@ UNIT_TEST_PAGE_SIZES(refill_adopts_pages_of_ended_threads) {
   unit_on_thread(&make_garbage, blocks);
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 1);
   mi_page_t* const page = unit_page_of(blocks[0]);
-  const int64_t pages = mi_state.main.count.pages_total;
+  const int64_t pages = unit_tally(PAGES_TOTAL);
   // Not at once: another thread may start and take everything over.
   void* const early = mi_malloc(SIZE);
   check(unit_page_of(early) != page);
-  check_equal(mi_state.main.count.pages_total, pages + 1);
+  check_equal(unit_tally(PAGES_TOTAL), pages + 1);
   static void* rest[UNIT_BLOCKS_MAX];
   size_t count = unit_fill_page(CLASS, rest);
   os_fake_advance_ms(1000);
   rest[count] = mi_malloc(SIZE);
   check(unit_page_of(rest[count]) == page);
-  check_equal(mi_state.main.count.pages_total, pages + 1);
+  check_equal(unit_tally(PAGES_TOTAL), pages + 1);
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
 }
 

@@ -55,10 +55,10 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_an_empty_page) {
       int64_t pages = 0;
       for (size_t round = 0; round < 300; round++) {
         for (size_t i = 0; i < amplitude; i++) extra[i] = mi_malloc(size);
-        if (round == 2) pages = mi_state.main.count.pages_total;
+        if (round == 2) pages = unit_tally(PAGES_TOTAL);
         for (size_t i = 0; i < amplitude; i++) mi_free(extra[i]);
       }
-      check_equal(mi_state.main.count.pages_total, pages);
+      check_equal(unit_tally(PAGES_TOTAL), pages);
     }
     for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
   }
@@ -72,10 +72,10 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_two_pages_of_small_classes) {
     int64_t pages = 0;
     for (size_t round = 0; round < 10; round++) {
       for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(mi_class_size(c));
-      if (round == 3) pages = mi_state.main.count.pages_total;
+      if (round == 3) pages = unit_tally(PAGES_TOTAL);
       for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
     }
-    check_equal(mi_state.main.count.pages_total, pages);
+    check_equal(unit_tally(PAGES_TOTAL), pages);
   }
 }
 

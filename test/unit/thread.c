@@ -52,12 +52,12 @@ UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
   // Frees of others are pushed and nobody takes the page.
   mi_free(blocks[0]);
   check_equal(mi_atomic_load_relaxed(&page->thread_free), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
-  const int64_t pages = mi_state.main.count.pages_total;
+  const int64_t pages = unit_tally(PAGES_TOTAL);
   visit_t second = {1, NULL, 0};
   unit_on_thread(&visit, &second);
   check(second.theap == first.theap);
   check(unit_page_of(blocks[0]) == page);
-  check_equal(mi_state.main.count.pages_total, pages);
+  check_equal(unit_tally(PAGES_TOTAL), pages);
   check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
   check_equal(mi_state.main.count.threads, 1);
   check_equal(mi_state.main.count.threads_total, 3);

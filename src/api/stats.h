@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// stats.h - what the three files of statistics share: stats.c collects, stats_text.c and
+// stats_json.c print what was collected.
+#ifndef MI_API_STATS_H
+#define MI_API_STATS_H
+
+#include "api.h"
+#include "mimalloc-stats.h"
+
+// Figures of a sub-process with all its heaps; of a heap.
+MI_INTERNAL void mi_stats_collect(mi_subproc_t* subproc, mi_stats_t* stats);
+MI_INTERNAL void mi_stats_collect_heap(mi_heap_t* heap, mi_stats_t* stats);
+
+// True when the structure was prepared for the layout that we know.
+MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats);
+
+// A bin holds the blocks of one of our size classes; behind this one, of two: there are more
+// classes than bins.
+#define MI_BIN_OWN ((size_t)39)
+// The last bin: blocks with a page of their own.
+#define MI_BIN_LAST ((size_t)MI_BIN_COUNT - 1)
+// Bytes of the pages of a bin; 0 when they differ.
+MI_INTERNAL size_t mi_stats_page_size(size_t bin);
+
+// What the process used, whatever a report is about.
+typedef struct mi_stats_process_s {
+  mi_os_usage_t os;
+  int64_t commit, commit_peak; // of all sub-processes; the peak is at most that
+} mi_stats_process_t;
+MI_INTERNAL void mi_stats_collect_process(mi_stats_process_t* process);
+
+#endif
