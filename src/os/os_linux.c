@@ -246,41 +246,46 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   errno = saved_errno;
 }
 
-// The key is made under a lock and never by `free`. 0 none yet, 1 made.
-static pthread_key_t mi_os_key;
-static mi_atomic(uint32_t) mi_os_has_key;
-static mi_lock_t mi_os_key_lock;
-
-MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
-  // Pairs with the release below: sees the key.
-  if (mi_atomic_load_acquire(&mi_os_has_key) == 0) {
-    mi_lock_enter(&mi_os_key_lock);
-    const bool is_made =
-        mi_atomic_load_relaxed(&mi_os_has_key) != 0 || pthread_key_create(&mi_os_key, on_exit) == 0;
-    // Publishes the key to the acquire above.
-    if (is_made) mi_atomic_store_release(&mi_os_has_key, 1);
-    mi_lock_leave(&mi_os_key_lock);
-    if (!is_made) return false;
-  }
-  return pthread_setspecific(mi_os_key, value) == 0;
-}
+// The key of pthread_setspecific(3) plus 1; 0 none. Made by whoever needs it first, never by
+// `free`: without a lock, because the child of a fork would find it held for ever.
+//   write  any  CAS release    mi_os_key_make         (publishes the key)
+//   read   any  acquire        all                    (sees the key)
+static mi_atomic(uint32_t) mi_os_key_word;
 
 // glibc keeps the values of the first keys in the thread itself; for others it allocates.
 #define MI_OS_KEY_INLINE_MAX 32
 
+static bool mi_os_key_make(void (*on_exit)(void* value)) {
+  pthread_key_t key;
+  if (pthread_key_create(&key, on_exit) != 0) return false;
+  uint32_t expected = 0;
+  // Publishes the key; pairs with the acquires below.
+  if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
+    pthread_key_delete(key); // somebody was faster
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
+  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+  if (word == 0) {
+    if (!mi_os_key_make(on_exit)) return false;
+    word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+  }
+  return word != 0 && pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
+}
+
 MI_INTERNAL bool mi_os_thread_watch(void* value) {
-  if (mi_atomic_load_acquire(&mi_os_has_key) == 0) return false; // sees the key
-  if (pthread_getspecific(mi_os_key) != NULL) return true;
-  return mi_os_key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(mi_os_key, value) == 0;
+  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+  if (word == 0) return false;
+  const pthread_key_t key = (pthread_key_t)(word - 1);
+  if (pthread_getspecific(key) != NULL) return true;
+  return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
 }
 
 MI_INTERNAL void mi_os_thread_key_done(void) {
-  mi_lock_enter(&mi_os_key_lock);
-  if (mi_atomic_load_relaxed(&mi_os_has_key) != 0) {
-    mi_atomic_store_relaxed(&mi_os_has_key, 0);
-    pthread_key_delete(mi_os_key);
-  }
-  mi_lock_leave(&mi_os_key_lock);
+  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, 0); // sees the key
+  if (word != 0) pthread_key_delete((pthread_key_t)(word - 1));
 }
 
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
