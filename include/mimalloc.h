@@ -1786,6 +1786,10 @@ mi_decl_export void mi_thread_stats_print(mi_output_fun* out) mi_attr_noexcept;
 // ------------------------------------------------------------------------------------------------
 
 /// The numbers are part of the binary interface. Options that say deprecated do nothing.
+/// `mi_option_destroy_on_exit` is for tools that count what is left at the end: with 1 the end of
+/// the process, with 2 a call of `mi_process_done()` unmaps all memory. Blocks are gone then, and a
+/// free of one does nothing. Not where the library replaces malloc, and not while other threads use
+/// it.
 typedef enum mi_option_e {
   mi_option_show_errors = 0, ///< print errors and warnings
   mi_option_show_stats = 1, ///< print statistics at the end
@@ -1793,9 +1797,9 @@ typedef enum mi_option_e {
   mi_option_deprecated_eager_commit = 3, ///< no effect
   mi_option_arena_eager_commit = 4, ///< commit whole: 0 no, 1 yes, 2 if overcommitted
   mi_option_purge_decommits = 5, ///< unused memory: 1 goes back, 0 may be taken
-  mi_option_allow_large_os_pages = 6, ///< explicit 2 MiB pages
+  mi_option_allow_large_os_pages = 6, ///< explicit 2 MiB pages; that memory stays
   mi_option_reserve_huge_os_pages = 7, ///< number of 1 GiB pages to reserve at the start
-  mi_option_reserve_huge_os_pages_at = 8, ///< their NUMA node, -1 any
+  mi_option_reserve_huge_os_pages_at = 8, ///< their NUMA node, -1 evenly over all
   mi_option_reserve_os_memory = 9, ///< KiB to reserve at the start
   mi_option_deprecated_segment_cache = 10, ///< no effect
   mi_option_deprecated_page_reset = 11, ///< no effect
@@ -1805,30 +1809,30 @@ typedef enum mi_option_e {
   mi_option_purge_delay = 15, ///< ms until unused memory goes back; -1 never
   mi_option_use_numa_nodes = 16, ///< pretend to have so many nodes; 0 ask the system
   mi_option_disallow_os_alloc = 17, ///< use reserved memory only
-  mi_option_os_tag = 18, ///< for macOS: number of the tag of memory
+  mi_option_os_tag = 18, ///< macOS: tag of mappings
   mi_option_max_errors = 19, ///< print at most so many errors; -1 all
   mi_option_max_warnings = 20, ///< print at most so many warnings; -1 all
   mi_option_deprecated_max_segment_reclaim = 21, ///< no effect
-  mi_option_destroy_on_exit = 22, ///< give everything back at the end
+  mi_option_destroy_on_exit = 22, ///< unmap all at the end: 1 always, 2 when asked
   mi_option_arena_reserve = 23, ///< KiB of address space to reserve at a time
   mi_option_arena_purge_mult = 24, ///< purge delay of arenas, in multiples of `purge_delay`
   mi_option_deprecated_purge_extend_delay = 25, ///< no effect
   mi_option_disallow_arena_alloc = 26, ///< use no arenas
   mi_option_retry_on_oom = 27, ///< Windows: milliseconds to keep trying
-  mi_option_visit_abandoned = 28, ///< keep track of all abandoned memory, for visitors
+  mi_option_visit_abandoned = 28, ///< always on: visitors find all abandoned memory
   mi_option_guarded_min = 29, ///< smallest size of guarded blocks, bytes
   mi_option_guarded_max = 30, ///< largest size of guarded blocks, bytes
   mi_option_guarded_precise = 31, ///< guard to the byte, even if that breaks the alignment
   mi_option_guarded_sample_rate = 32, ///< guard one block in so many; 0 none
   mi_option_guarded_sample_seed = 33, ///< which block is the first; 0 any
   mi_option_generic_collect = 34, ///< collect after so many slow allocations
-  mi_option_page_reclaim_on_free = 35, ///< take over abandoned pages when freeing into them
-  mi_option_page_full_retain = 36, ///< full pages a thread keeps per size
-  mi_option_page_max_candidates = 37, ///< pages to look at for the best one
-  mi_option_max_vabits = 38, ///< bits of an address; 0 ask the system
-  mi_option_pagemap_commit = 39, ///< commit the whole page map at the start
-  mi_option_page_commit_on_demand = 40, ///< commit pages bit by bit
-  mi_option_page_max_reclaim = 41, ///< abandoned pages a thread takes over per size; -1 all
+  mi_option_page_reclaim_on_free = 35, ///< keep pages when freeing: -1 none, 0 own, 1 all
+  mi_option_page_full_retain = 36, ///< no effect: full pages belong to nobody
+  mi_option_page_max_candidates = 37, ///< no effect: the oldest page is taken
+  mi_option_max_vabits = 38, ///< no effect: all addresses are served
+  mi_option_pagemap_commit = 39, ///< fault the page map in as a whole
+  mi_option_page_commit_on_demand = 40, ///< no effect: pages are committed as a whole
+  mi_option_page_max_reclaim = 41, ///< limit of own pages kept so per size, -1 none
   mi_option_page_cross_thread_max_reclaim = 42, ///< the same for pages of other threads
   mi_option_allow_thp = 43, ///< huge pages: 0 never, 1 where they pay, 2 all
   mi_option_minimal_purge_size = 44, ///< KiB; smaller ranges are kept

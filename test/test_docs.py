@@ -31,7 +31,9 @@ MISTAKES = {
 }
 
 
-OPTIONS = dict(re.findall(r"^X\((\w+), ([\w-]+)", (conftest.ROOT / "src/core/options.def").read_text(), re.M))
+DEFAULTS = dict(re.findall(r"^#define (MI_DEFAULT_\w+) (\S+)", (conftest.ROOT / "src/base/defaults.h").read_text(), re.M))
+OPTIONS = {name: DEFAULTS.get(value, value) for name, value in
+           re.findall(r"^X\((\w+), ([\w-]+)", (conftest.ROOT / "src/core/options.def").read_text(), re.M)}
 
 
 def build(root, output):

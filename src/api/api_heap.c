@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "api.h"
+#include "../core/numa.h"
 #include "../core/subproc.h"
 #include "../core/thread.h"
 
@@ -83,8 +84,7 @@ bool mi_heap_check_owned(mi_heap_t* heap, const void* p) mi_attr_noexcept {
 void mi_heap_set_numa_affinity(mi_heap_t* heap, int numa_node) mi_attr_noexcept {
   mi_process_setup();
   if (heap == NULL) heap = mi_api_heap_main();
-  const int nodes = (int)mi_os_numa_nodes();
-  mi_atomic_store_relaxed(&heap->numa_wish, numa_node < 0 ? 0 : 1 + numa_node % nodes);
+  mi_atomic_store_relaxed(&heap->numa_wish, 1 + mi_numa_node(numa_node));
 }
 
 // -- Theaps --

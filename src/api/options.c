@@ -15,7 +15,26 @@
 #include "api.h"
 
 typedef enum mi_option_kind_e { MI_OPTION_KIND_NUMBER, MI_OPTION_KIND_SIZE } mi_option_kind_t;
-typedef enum mi_option_effect_e { MI_OPTION_EFFECT_NONE, MI_OPTION_EFFECT_LIVE } mi_option_effect_t;
+
+// Of options.def, and what is said of options without one.
+typedef enum mi_option_effect_e {
+  MI_OPTION_EFFECT_LIVE,
+  MI_OPTION_EFFECT_OLD,
+  MI_OPTION_EFFECT_WINDOWS,
+  MI_OPTION_EFFECT_MACOS,
+  MI_OPTION_EFFECT_ALWAYS,
+  MI_OPTION_EFFECT_ABSENT,
+  MI_OPTION_EFFECT_GUARDED,
+} mi_option_effect_t;
+static const char* const mi_option_reason[] = {
+    "",
+    "it is of earlier versions",
+    "it is about Windows",
+    "it is about macOS",
+    "it is always on",
+    "there is nothing it could set",
+    "this version has no guard pages",
+};
 
 static const struct mi_option_info_s {
   const char* name;
@@ -194,8 +213,9 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
                     "%s is deprecated, use " MI_ENVIRONMENT_PREFIX "%s instead.",
                     info->legacy, info->name);
   }
-  if (finding != MI_OPTION_ABSENT && info->effect == MI_OPTION_EFFECT_NONE) {
-    mi_hook_verbose("option '%s' is set but has no effect in this version", info->name);
+  if (finding != MI_OPTION_ABSENT && info->effect != MI_OPTION_EFFECT_LIVE) {
+    mi_hook_verbose("option '%s' is set but has no effect: %s", info->name,
+                    mi_option_reason[info->effect]);
   }
 }
 

@@ -5,6 +5,7 @@
 //   loader  -> constructor -> mi_process_init -> core set-up, messages start, verbose report
 //   exit    -> destructor  -> mi_process_done -> counts of errors, statistics
 //   dlclose -> destructor  -> mi_process_done, mi_unload -> all memory goes back
+//                             with option destroy_on_exit, mi_process_done does that
 //
 // P1  all of it may happen late, never, or twice: malloc sets the process up by itself, and works
 //     after the end.
@@ -40,6 +41,14 @@ void mi_process_init(void) mi_attr_noexcept {
   if (mi_output_is_verbose()) mi_options_print();
 }
 
+static void mi_process_destroy(void) {
+  if (MI_IS_OVERRIDE) {
+    mi_hook_verbose("destroy_on_exit: libc uses its memory until the end, nothing is given back\n");
+  } else if (!mi_unload_alone()) {
+    mi_hook_verbose("destroy_on_exit: other threads are running, nothing is given back\n");
+  }
+}
+
 void mi_process_done(void) mi_attr_noexcept {
   mi_process_init();
   if (!mi_process_once(&mi_process_is_ended)) return;
@@ -47,6 +56,7 @@ void mi_process_done(void) mi_attr_noexcept {
   if (MI_DEBUG >= 1) mi_collect(true);
   mi_output_summary();
   if (mi_option_value(show_stats) != 0 || mi_output_is_verbose()) mi_stats_print_out(NULL, NULL);
+  if (mi_option_value(destroy_on_exit) != 0) mi_process_destroy();
 }
 
 // Unit tests bring their own operating system and start by hand.
@@ -67,7 +77,7 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
 static void __attribute__((destructor(101))) mi_process_on_exit(void) {
   const bool is_unloaded = mi_os_is_unloaded();
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) return; // was never set up
-  mi_process_done();
+  if (mi_option_value(destroy_on_exit) < 2) mi_process_done(); // else the program calls it
   // Threads that end from now on must not call into a library that may be gone.
   mi_os_thread_key_done();
   // Not at the end of the process, where others still use their blocks.

@@ -8,6 +8,8 @@
 // S3  what is printed was collected before: nobody waits for a lock while text is printed.
 #include "stats.h"
 
+#include "../core/numa.h"
+
 // One amount as text: bytes in binary units, counts in decimal ones.
 #define MI_STATS_CELL_MAX 24
 #define MI_STATS_BLANK INT64_MIN
@@ -183,7 +185,7 @@ static void mi_stats_print_process(mi_sink_t sink, const mi_stats_t* stats) {
   // Our own structures serve all sub-processes.
   mi_stats_line3(sink, "metadata", MI_STATS_BYTES, blank, blank,
                  mi_atomic_load_relaxed(&mi_state.main.count.meta));
-  mi_output_print(sink, "  %-10s:%12zu\n", "numa nodes", mi_os_numa_nodes());
+  mi_output_print(sink, "  %-10s:%12zu\n", "numa nodes", mi_numa_count());
   char elapsed[MI_STATS_CELL_MAX];
   mi_stats_format_ms(elapsed, process.os.elapsed_ms);
   mi_output_print(sink, "  %-10s:%12s\n", "elapsed", elapsed);

@@ -24,6 +24,13 @@
 #define MI_IS_TINY 0
 #endif
 
+// Whether this build is the malloc of its process (`src/override`).
+#if defined(MI_MALLOC_OVERRIDE)
+#define MI_IS_OVERRIDE 1
+#else
+#define MI_IS_OVERRIDE 0
+#endif
+
 #if defined(MI_PREFIX)
 #define MI_QUOTE_WORD(word) #word
 #define MI_QUOTE(macro) MI_QUOTE_WORD(macro)
@@ -41,13 +48,13 @@
 #if MI_IS_TINY
 #define MI_SLICE_SHIFT 12
 #define MI_WINDOW_SHIFT 24
-#define MI_ARENA_RESERVE_DEFAULT_KIB 1024
+#define MI_ARENA_RESERVE_KIB 1024
 #define MI_ARENA_MIN_SIZE (256 * MI_KIB)
 #define MI_CARVE_MAX_BYTES ((size_t)512)
 #else
 #define MI_SLICE_SHIFT 16
 #define MI_WINDOW_SHIFT 30
-#define MI_ARENA_RESERVE_DEFAULT_KIB (1024 * 1024)
+#define MI_ARENA_RESERVE_KIB (1024 * 1024)
 #define MI_ARENA_MIN_SIZE (4 * MI_MIB)
 #define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
 #endif

@@ -12,7 +12,11 @@
 //     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
 //     that grows.
 // A4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it, all
-//     others to all heaps of the sub-process, those on the node that the heap prefers first.
+//     others to all heaps of the sub-process. A heap that prefers a node gets memory there, grown
+//     if need be, and memory elsewhere when there is no more.
+// A5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it may
+//     be a file, or shared.
+// A6  explicit huge OS pages stay: arenas of them are pinned.
 //
 // Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
 // searches again before growing. Runs are taken at the lowest address that fits, so that memory in
@@ -24,6 +28,7 @@
 #include "bitmap.h"
 #include "huge.h"
 #include "meta.h"
+#include "numa.h"
 #include "pagemap.h"
 #include "purge.h"
 
@@ -44,20 +49,38 @@ MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
   return NULL;
 }
 
-// Make slices usable that were not, all of them. False when that is refused.
-static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count) {
+// Make a range usable that is not. Returns whether it reads as zero in `*is_zero`.
+static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
   mi_count_add(&arena->subproc->count.commit_calls, 1);
-  bool is_zero = true;
-  if (arena->commit_fun == NULL) {
-    if (mi_os_commit(start, size) != 0) return false;
+  *is_zero = arena->commit_fun == NULL;
+  if (arena->commit_fun != NULL) {
+    if (!arena->commit_fun(true, start, size, is_zero, arena->commit_arg)) return false;
   } else {
-    is_zero = false;
-    if (!arena->commit_fun(true, start, size, &is_zero, arena->commit_arg)) return false;
+    if (mi_os_commit(start, size) != 0) return false;
+    if (arena->numa_node >= 0 && !arena->is_foreign) {
+      mi_os_prefer_node(start, size, (size_t)arena->numa_node); // may be mapped afresh: decommit
+    }
   }
-  if (!is_zero) mi_atomic_store_relaxed(&arena->is_unsure, true);
   mi_bitmap_set(arena->committed, index, count);
+  return true;
+}
+
+// Make claimed slices usable that are not. What is usable already is not committed again: a
+// function of the program may count.
+static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
+  const size_t end = index + count;
+  for (size_t i = index; i < end;) {
+    size_t next = i + 1;
+    if (mi_bitmap_is_all_clear(arena->committed, i, 1)) {
+      while (next < end && mi_bitmap_is_all_clear(arena->committed, next, 1)) next++;
+      bool is_range_zero;
+      if (!mi_arena_commit_range(arena, i, next - i, &is_range_zero)) return false;
+      *is_zero = *is_zero && is_range_zero;
+    }
+    i = next;
+  }
   return true;
 }
 
@@ -65,19 +88,19 @@ static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count) {
 static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
   mi_subproc_t* const subproc = arena->subproc;
   mi_count_add(&arena->free_count, -(int64_t)count);
-  if (!arena->is_committed && !mi_bitmap_is_all_set(arena->committed, index, count) &&
-      !mi_arena_commit(arena, index, count)) {
+  bool is_zero = !mi_atomic_load_relaxed(&arena->is_unsure);
+  if (!arena->is_committed && !mi_arena_commit(arena, index, count, &is_zero)) {
     mi_count_add(&subproc->count.rollbacks, 1);
     mi_count_add(&arena->free_count, (int64_t)count);
     mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
     return false;
   }
   mi_huge_prepare(run->heap, arena, index, count);
-  if (run->touched_count > 0 && mi_arena_is_ours(arena))
+  if (run->touched_count > 0 && mi_arena_is_movable(arena))
     mi_purge_reuse(arena, index, run->touched_count);
   const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
   const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
-  run->is_zero = (fresh == count) && !mi_atomic_load_relaxed(&arena->is_unsure);
+  run->is_zero = is_zero && fresh == count;
   run->is_resident = is_remembered || fresh < count;
   if (fresh > 0) {
     mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
@@ -143,33 +166,44 @@ static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alig
   run->start = arena->start + index * MI_SLICE_SIZE;
   run->slice_index = index;
   run->slice_count = count;
-  return mi_arena_take(arena, index, count, run) ? MI_CLAIM_DONE : MI_CLAIM_REFUSED;
+  if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
+  // What the program refuses for its own memory says nothing of other memory.
+  return arena->is_foreign ? MI_CLAIM_NONE : MI_CLAIM_REFUSED;
 }
 
-// Of the arenas that are for the heap (A4).
-static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, size_t count, size_t alignment,
-                                          mi_run_t* run) {
+// Which arenas a heap takes memory from.
+typedef enum mi_claim_where_e {
+  MI_CLAIM_NEAR, // on the node that it prefers; any if it prefers none
+  MI_CLAIM_FAR, // all others
+} mi_claim_where_t;
+
+// Of the arenas that are for the heap (A4), whose node is `node`.
+static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_where_t where,
+                                          size_t count, size_t alignment, mi_run_t* run) {
   if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, count, alignment, run);
-  const int wish = mi_atomic_load_relaxed(&heap->numa_wish) - 1;
-  // Without a wish the first round takes them all.
-  for (int round = wish < 0 ? 1 : 0; round < 2; round++) {
-    MI_FOR_EACH_ARENA(heap->subproc, arena) {
-      if (arena->is_exclusive) continue;
-      const bool is_wanted = arena->numa_node < 0 || arena->numa_node == wish;
-      if (wish >= 0 && is_wanted != (round == 0)) continue;
-      const mi_claim_t claim = mi_arena_claim_in(arena, count, alignment, run);
-      if (claim != MI_CLAIM_NONE) return claim;
-    }
+  MI_FOR_EACH_ARENA(heap->subproc, arena) {
+    const bool is_near = node < 0 || arena->numa_node == node;
+    if (arena->is_exclusive || is_near != (where == MI_CLAIM_NEAR)) continue;
+    const mi_claim_t claim = mi_arena_claim_in(arena, count, alignment, run);
+    if (claim != MI_CLAIM_NONE) return claim;
   }
   return MI_CLAIM_NONE;
 }
 
-// Where the next arena should go: arenas next to each other share one mapping.
-static void* mi_arena_hint(const mi_subproc_t* subproc) {
+// Arenas next to each other share one mapping.
+static uint8_t* mi_arena_hint_locked(const mi_subproc_t* subproc) {
   const mi_arena_t* const last = subproc->arena_last;
   if (last != NULL && !last->is_foreign) return last->start + last->slice_count * MI_SLICE_SIZE;
+  const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
   const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
-  return (void*)mi_bits_align_down(MI_ARENA_HINT_BASE + offset, MI_WINDOW_SIZE);
+  return (uint8_t*)mi_bits_align_down(base + offset, MI_WINDOW_SIZE);
+}
+
+MI_INTERNAL uint8_t* mi_arena_hint(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.arena_lock);
+  uint8_t* const hint = mi_arena_hint_locked(subproc);
+  mi_lock_leave(&mi_state.arena_lock);
+  return hint;
 }
 
 // Append to the list of a sub-process. Under the arena lock.
@@ -188,15 +222,26 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   subproc->arena_count++;
 }
 
+// What of an arena that comes counts as committed. A fresh one has nothing.
+static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
+  const size_t dirty = mi_bitmap_count(arena->dirty, arena->word_count);
+  mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
+                    (int64_t)(dirty * MI_SLICE_SIZE));
+}
+
 // The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_count, MI_WORD_BITS);
   enum { MAP_COUNT = 7 };
+  const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
-  mi_bitmap_word_t* const maps =
-      (mi_bitmap_word_t*)mi_meta_alloc(MAP_COUNT * word_count * sizeof(mi_bitmap_word_t));
-  if (arena == NULL || maps == NULL || !mi_pagemap_cover(plan->start, plan->size)) return NULL;
+  mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
+  if (arena == NULL || maps == NULL || !mi_pagemap_cover(plan->start, plan->size)) {
+    if (arena != NULL) mi_meta_free(arena, sizeof(mi_arena_t));
+    if (maps != NULL) mi_meta_free(maps, maps_size);
+    return NULL;
+  }
   arena->start = plan->start;
   arena->slice_count = slice_count;
   arena->word_count = word_count;
@@ -218,29 +263,52 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_bitmap_set(arena->free, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
   mi_atomic_store_relaxed(&arena->free_count, (int64_t)slice_count);
-  if (plan->is_dirty) mi_bitmap_set(arena->dirty, 0, slice_count);
+  if (plan->is_dirty && plan->is_committed) mi_bitmap_set(arena->dirty, 0, slice_count);
+  mi_atomic_store_relaxed(&arena->is_unsure, plan->is_dirty && !plan->is_committed);
   return arena;
+}
+
+static bool mi_arena_overlaps(const mi_arena_t* arena, const mi_arena_plan_t* plan) {
+  return plan->start < arena->start + arena->slice_count * MI_SLICE_SIZE &&
+         arena->start < plan->start + plan->size;
+}
+
+// Whether some of it is in an arena already, or in a page. Under the thread and the arena lock.
+static bool mi_arena_is_known(const mi_arena_plan_t* plan) {
+  for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
+    MI_FOR_EACH_ARENA(subproc, arena) {
+      if (mi_arena_overlaps(arena, plan)) return true;
+    }
+  }
+  for (size_t i = 0; i < plan->size / MI_SLICE_SIZE; i++) {
+    const mi_page_t* const page = mi_pagemap_slice(plan->start + i * MI_SLICE_SIZE);
+    if (mi_atomic_load_relaxed(&page->owner) != MI_OWNER_NONE) return true;
+  }
+  return false;
 }
 
 MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_plan_t* plan) {
+  mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
-  mi_arena_t* const arena = mi_arena_make(plan);
+  mi_arena_t* const arena = mi_arena_is_known(plan) ? NULL : mi_arena_make(plan);
   if (arena != NULL) {
     mi_arena_publish(subproc, arena);
-    if (plan->is_dirty) {
-      mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
-                        (int64_t)plan->size);
-    }
+    mi_arena_count_dirty(subproc, arena);
   }
   mi_lock_leave(&mi_state.arena_lock);
+  mi_lock_leave(&mi_state.thread_lock);
   return arena;
 }
 
+static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
+  return arena->slice_count * MI_SLICE_SIZE >= needed && (node < 0 || arena->numa_node == node);
+}
+
 // Use an arena of an ended sub-process. Under the arena lock. False: none is large enough.
-static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed) {
+static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
   mi_arena_t* before = NULL;
   mi_arena_t* arena = mi_state.arenas_free;
-  while (arena != NULL && arena->slice_count * MI_SLICE_SIZE < needed) {
+  while (arena != NULL && !mi_arena_serves(arena, needed, node)) {
     before = arena;
     arena = mi_atomic_load_relaxed(&arena->next);
   }
@@ -253,6 +321,7 @@ static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed) {
   }
   mi_atomic_store_relaxed(&arena->next, NULL);
   mi_arena_publish(subproc, arena);
+  mi_arena_count_dirty(subproc, arena); // what is pinned was not purged
   return true;
 }
 
@@ -264,8 +333,9 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   subproc->arena_count = 0;
   while (arena != NULL) {
     mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
-    // What the user brought or set apart was for that sub-process alone.
-    if (!arena->is_foreign && !arena->is_exclusive) {
+    // What the program brought was for that sub-process alone.
+    if (!arena->is_foreign) {
+      arena->is_exclusive = false;
       mi_atomic_store_relaxed(&arena->next, mi_state.arenas_free);
       mi_state.arenas_free = arena;
     }
@@ -274,74 +344,106 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.arena_lock);
 }
 
+// Map a planned arena and publish it. Under the arena lock.
+static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
+                                           mi_arena_kind_t kind) {
+  const size_t alignment = mi_bits_max(MI_CHUNK_SLICES * MI_SLICE_SIZE, mi_state.os.page_size);
+  uint8_t* const hint = mi_arena_hint_locked(subproc);
+  const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
+  plan->is_committed = kind != MI_ARENA_RESERVED;
+  plan->is_pinned = kind == MI_ARENA_LARGE;
+  mi_count_add(&subproc->count.mmap_calls, 1);
+  plan->start = (uint8_t*)(kind == MI_ARENA_LARGE
+                               ? mi_os_map_large(hint, plan->size, mi_state.os.huge_page_size)
+                               : mi_os_map(hint, plan->size, alignment, access));
+  if (plan->start == NULL) return NULL;
+  if (kind == MI_ARENA_COMMITTED) mi_huge_advise(plan->start, plan->size);
+  if (plan->numa_node >= 0) {
+    mi_os_prefer_node(plan->start, plan->size, (size_t)plan->numa_node);
+  }
+  mi_arena_t* const arena = mi_arena_make(plan);
+  if (arena == NULL) {
+    mi_os_unmap(plan->start, plan->size);
+  } else {
+    mi_arena_publish(subproc, arena);
+  }
+  return arena;
+}
+
+MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t* plan,
+                                         mi_arena_kind_t kind) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_arena_t* const arena = mi_arena_reserve_locked(subproc, plan, kind);
+  mi_lock_leave(&mi_state.arena_lock);
+  return arena;
+}
+
+// One more arena of `wanted` bytes, or less in steps, down to what is needed. Under the arena lock.
+static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t wanted, size_t needed, int node,
+                             mi_arena_kind_t kind) {
+  const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : MI_SLICE_SIZE;
+  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
+  size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
+  mi_arena_plan_t plan = {.size = size, .numa_node = node};
+  while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
+    if (size == minimum || plan.start != NULL) return false;
+    // Not below a useful size unless that fails too.
+    const size_t half = mi_bits_align_down(size / 2, unit);
+    size = (half < MI_ARENA_MIN_SIZE || half < minimum) ? minimum : half;
+    plan.size = size;
+  }
+  return true;
+}
+
 // Reserve memory for one more arena of at least `needed` bytes. Under the arena lock.
-static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed) {
-  if (mi_arena_adopt(subproc, needed)) return true;
+static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
+  if (mi_arena_adopt(subproc, needed, node)) return true;
   size_t wanted = (size_t)mi_option_value(arena_reserve) * MI_KIB;
   wanted <<= mi_bits_min(subproc->arena_count / 8, 16);
   if (mi_state.os.has_address_limit) {
     // Leave room for others: stacks, files, the program itself.
     wanted = mi_bits_min(wanted, mi_state.os.address_limit / 8);
   }
-  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, MI_SLICE_SIZE), MI_SLICE_SIZE);
-  wanted = mi_bits_max(mi_bits_align_down(wanted, MI_SLICE_SIZE), minimum);
+  if (mi_option_value(allow_large_os_pages) != 0 &&
+      mi_arena_grow_by(subproc, wanted, needed, node, MI_ARENA_LARGE)) {
+    return true;
+  }
   const long eager = mi_option_value(arena_eager_commit);
   const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
-  const mi_os_access_t access = is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
-  const size_t alignment = mi_bits_max(MI_CHUNK_SLICES * MI_SLICE_SIZE, mi_state.os.page_size);
-  for (size_t size = wanted; size >= minimum;) {
-    mi_count_add(&subproc->count.mmap_calls, 1);
-    uint8_t* const p = (uint8_t*)mi_os_map(mi_arena_hint(subproc), size, alignment, access);
-    if (p != NULL) {
-      // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
-      if (is_committed) mi_os_huge_pages(p, size, false);
-      mi_arena_t* const arena = mi_arena_make(&(mi_arena_plan_t){
-          .start = p, .size = size, .is_committed = is_committed, .numa_node = -1});
-      if (arena != NULL) {
-        mi_arena_publish(subproc, arena);
-        return true;
-      }
-      mi_os_unmap(p, size);
-      return false;
-    }
-    if (size == minimum) break;
-    // Smaller steps: down to what is needed, but not below a useful size unless that fails too.
-    const size_t half = mi_bits_align_down(size / 2, MI_SLICE_SIZE);
-    size = (half < MI_ARENA_MIN_SIZE || half < minimum) ? minimum : half;
-  }
-  return false;
+  return mi_arena_grow_by(subproc, wanted, needed, node,
+                          is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
 }
 
-MI_INTERNAL bool mi_arena_reserve(mi_subproc_t* subproc, size_t size) {
+// Some arenas came after the caller looked at them the last time, when there were `*seen`; or one
+// comes now.
+static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t* seen) {
+  if (mi_option_value(disallow_os_alloc) != 0) return false;
   mi_lock_enter(&mi_state.arena_lock);
-  const bool is_done = mi_arena_grow_locked(subproc, size);
+  const bool is_grown =
+      subproc->arena_count != *seen || mi_arena_grow_locked(subproc, needed, node);
+  *seen = subproc->arena_count;
   mi_lock_leave(&mi_state.arena_lock);
-  return is_done;
+  return is_grown;
 }
 
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                 size_t touched_count, mi_run_t* run) {
   mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
-  mi_subproc_t* const subproc = heap->subproc;
   run->heap = heap;
   run->touched_count = touched_count;
   // Room for the alignment; an arena starts at a chunk.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
+  const int node = mi_numa_node_for(heap);
   size_t seen = 0;
-  for (size_t round = 0;; round++) {
-    const mi_claim_t claim = mi_arena_claim_existing(heap, slice_count, alignment, run);
-    if (claim != MI_CLAIM_NONE) return claim == MI_CLAIM_DONE;
-    if (heap->arena != NULL || mi_option_value(disallow_os_alloc) != 0) return false;
-    mi_lock_enter(&mi_state.arena_lock);
-    // Whoever waited here may find that another thread has grown the arenas: search once more
-    // first.
-    const bool is_unchanged = subproc->arena_count == seen;
-    const bool is_grown = (round == 0 && seen == 0 && subproc->arena_count > 0) || !is_unchanged ||
-                          mi_arena_grow_locked(subproc, needed);
-    seen = subproc->arena_count;
-    mi_lock_leave(&mi_state.arena_lock);
-    if (!is_grown) return false;
+  mi_claim_t claim;
+  do {
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+  } while (claim == MI_CLAIM_NONE && heap->arena == NULL &&
+           mi_arena_grow(heap->subproc, needed, node, &seen));
+  if (claim == MI_CLAIM_NONE && node >= 0 && heap->arena == NULL) {
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_FAR, slice_count, alignment, run);
   }
+  return claim == MI_CLAIM_DONE;
 }
 
 MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,

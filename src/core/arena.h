@@ -37,9 +37,14 @@ MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size
 // How many ranges may be moved and not yet renewed.
 #define MI_ARENA_MOVED_MAX 256
 
-// Anonymous memory that we mapped and may remap, readable and writable at any time.
+// Anonymous memory that we mapped, readable and writable at any time.
 static inline bool mi_arena_is_ours(const mi_arena_t* arena) {
   return arena->is_committed && !arena->is_pinned && !arena->is_foreign;
+}
+
+// That may be remapped too: a fresh mapping knows no node.
+static inline bool mi_arena_is_movable(const mi_arena_t* arena) {
+  return mi_arena_is_ours(arena) && arena->numa_node < 0;
 }
 
 static inline bool mi_arena_may_move(void) {
@@ -56,7 +61,7 @@ static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
 // Largest run worth looking for in an arena; larger blocks get a mapping of their own.
 MI_INTERNAL size_t mi_arena_object_max(void);
 
-// What an arena of memory that is there already is like.
+// What an arena is going to be like.
 typedef struct mi_arena_plan_s {
   uint8_t* start; // slice aligned
   size_t size; // whole slices
@@ -67,11 +72,23 @@ typedef struct mi_arena_plan_s {
   void* commit_arg;
 } mi_arena_plan_t;
 
-// Map an arena of at least `size` bytes now (option reserve_os_memory). False when refused.
-MI_INTERNAL bool mi_arena_reserve(mi_subproc_t* subproc, size_t size);
-
-// Make an arena of it. NULL when there is no memory for our structures.
+// Make an arena of memory that is there. NULL: some of it is ours already, it has addresses that no
+// window covers, or there is no memory for our structures.
 MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_plan_t* plan);
+
+// How fresh memory is mapped.
+typedef enum mi_arena_kind_e {
+  MI_ARENA_RESERVED, // addresses only; committed slice by slice
+  MI_ARENA_COMMITTED,
+  MI_ARENA_LARGE, // in explicit huge OS pages: the size is a multiple of them
+} mi_arena_kind_t;
+
+// Map a planned arena, whose `start` this sets. NULL: the system refuses.
+MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t* plan,
+                                         mi_arena_kind_t kind);
+
+// Where the next arena of a sub-process should go.
+MI_INTERNAL uint8_t* mi_arena_hint(mi_subproc_t* subproc);
 
 // The arenas of a sub-process that has ended: their slices are all free. What can be used again is,
 // by the next sub-process that needs one.

@@ -95,6 +95,12 @@ static bool mi_bitmap_is_all(mi_bitmap_word_t* map, size_t index, size_t count, 
   return true;
 }
 
+MI_INTERNAL size_t mi_bitmap_count(mi_bitmap_word_t* map, size_t word_count) {
+  size_t count = 0;
+  for (size_t w = 0; w < word_count; w++) count += mi_bits_count(mi_atomic_load_relaxed(&map[w]));
+  return count;
+}
+
 MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, size_t count) {
   return mi_bitmap_is_all(map, index, count, 0);
 }

@@ -30,6 +30,9 @@ MI_INTERNAL size_t mi_bitmap_set(mi_bitmap_word_t* map, size_t index, size_t cou
 // Clear a range whose order does not matter; returns how many bits were set before.
 MI_INTERNAL size_t mi_bitmap_clear(mi_bitmap_word_t* map, size_t index, size_t count);
 
+// Set bits in the first words.
+MI_INTERNAL size_t mi_bitmap_count(mi_bitmap_word_t* map, size_t word_count);
+
 MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, size_t count);
 
 // One bit, and what was done before it was set.

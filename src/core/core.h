@@ -57,7 +57,10 @@ MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap);
 MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap);
 
 // Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
+// The second: unless other threads have some; then it only ends the calling thread's part, and
+// returns false.
 MI_INTERNAL void mi_unload(void);
+MI_INTERNAL bool mi_unload_alone(void);
 
 // Go through the heaps of a sub-process: the main one, then the others from the newest on. A cursor
 // of zeros starts. False: that was the last. Heaps may come and go meanwhile: none that stays is

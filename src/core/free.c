@@ -56,7 +56,8 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
     return;
   }
   if (owner == MI_OWNER_NONE) {
-    if (p != NULL) mi_hook_error(MI_ERROR_INVALID_POINTER, "free", p, 0);
+    // Of what went with all memory nobody needs to hear (U2 of unload.c).
+    if (p != NULL && !mi_state.is_unloaded) mi_hook_error(MI_ERROR_INVALID_POINTER, "free", p, 0);
     return;
   }
   if (owner == MI_OWNER_SINGLE) {

@@ -44,8 +44,13 @@ static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
   const int64_t threads = mi_atomic_load_relaxed(&arena->subproc->count.threads);
   const int64_t heap_min = MI_HUGE_HEAP_MIN * (threads > 1 ? threads : 1);
   return mi_atomic_load_relaxed(&arena->subproc->count.committed) >= heap_min &&
-         mi_option_value(allow_thp) != 0 && mi_arena_is_ours(arena) &&
+         mi_option_value(allow_thp) == 1 && mi_arena_is_ours(arena) &&
          mi_state.os.huge_page_size == MI_CHUNK_SIZE;
+}
+
+MI_INTERNAL void mi_huge_advise(uint8_t* start, size_t size) {
+  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
+  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2);
 }
 
 MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_t slice_index,

@@ -15,6 +15,7 @@
 #include "pool.h"
 #include "purge.h"
 #include "remote.h"
+#include "reserve.h"
 #include "theap.h"
 #include "thread.h"
 
@@ -34,22 +35,20 @@ MI_INTERNAL void mi_process_setup(void) {
     mi_os_wake(&mi_state.stage); // the next one that sleeps
     return;
   }
+  const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
   mi_state.thread_lock.rank = MI_RANK_THREAD;
   mi_state.arena_lock.rank = MI_RANK_ARENA;
   mi_state.purge_lock.rank = MI_RANK_PURGE;
   mi_os_init(&mi_state.os);
-  mi_hook_load_options();
+  if (is_first) mi_hook_load_options();
   mi_init_main_heap(&mi_state.main);
   // Publishes the state; pairs with the acquires above.
   const bool is_awaited =
       mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY) == MI_STAGE_AWAITED;
   if (is_awaited) mi_os_wake(&mi_state.stage);
+  if (!is_first) return;
   mi_fork_register();
-  const long reserve_kib = mi_option_value(reserve_os_memory);
-  if (reserve_kib > 0 && !mi_arena_reserve(&mi_state.main, (size_t)reserve_kib * MI_KIB)) {
-    mi_hook_warning("unable to reserve %ld KiB at start (MIMALLOC_RESERVE_OS_MEMORY)\n",
-                    reserve_kib);
-  }
+  mi_reserve_at_start();
 }
 
 // Nothing of a sub-process is kept but what is in use.

@@ -160,7 +160,7 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
 static bool mi_large_is_ours(mi_page_t* page) {
   if (page->backing == MI_BACKING_DIRECT) return true;
   mi_heap_t* const heap = mi_heap_enter(page);
-  const bool is_ours = mi_arena_is_ours(mi_arena_of(heap->subproc, page->start));
+  const bool is_ours = mi_arena_is_movable(mi_arena_of(heap->subproc, page->start));
   mi_heap_leave(heap);
   return is_ours;
 }

@@ -17,7 +17,7 @@ MI_INTERNAL void mi_meta_free(void* p, size_t size);
 // Give the contents of what is free back to the system. The caller holds the arena lock.
 MI_INTERNAL void mi_meta_purge(void);
 
-// Unmap all of it: no structure is in use, and no other thread (destroy.c).
+// Unmap all of it: no structure is in use, and no other thread (unload.c).
 MI_INTERNAL void mi_meta_clear(void);
 
 #endif

@@ -27,6 +27,7 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     mi_count_add(&mi_state.main.count.mmap_calls, 1);
     if (table == NULL) return false;
     mi_os_huge_pages(table, table_size, false);
+    if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size, false);
     // Publishes the table; readers follow from an address that was handed out after this.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);
   }

@@ -28,6 +28,7 @@
 
 #include "arena.h"
 #include "bitmap.h"
+#include "huge.h"
 
 #define MI_PURGE_WAITING_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_PURGE_WAITING_PART 2
@@ -38,6 +39,14 @@ static long mi_purge_delay_ms(void) {
   const long factor = mi_option_value(arena_purge_mult);
   if (delay < 0 || factor < 0) return -1;
   return delay * factor;
+}
+
+// Slices that are free next to each other but fewer than this stay (option minimal_purge_size; with
+// allow_thp 2 the smallest is a chunk, so that no huge page is cut).
+static size_t mi_purge_minimum(void) {
+  const size_t size = (size_t)mi_option_value(minimal_purge_size) * MI_KIB;
+  if (size == 0 && mi_option_value(allow_thp) >= 2) return MI_CHUNK_SLICES;
+  return mi_bits_divide_up(size, MI_SLICE_SIZE);
 }
 
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
@@ -62,13 +71,13 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
   if (mi_bitmap_clear(arena->moved, index, count) > 0) {
     err = mi_os_remap(start, size); // joins the mapping with its neighbours again
     // Only with the same advice as theirs.
-    if (err == 0 && arena->is_committed) mi_os_huge_pages(start, size, false);
+    if (err == 0 && arena->is_committed) mi_huge_advise(start, size);
     mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
   } else if (arena->commit_fun != NULL) {
-    bool is_zero = false; // known when it is committed again
+    bool is_zero = false; // said when it is committed again
     if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
     mi_bitmap_clear(arena->committed, index, count);
-  } else if (!arena->is_committed) {
+  } else if (!arena->is_committed && !arena->is_foreign) {
     err = mi_os_decommit(start, size);
     if (err == 0) mi_bitmap_clear(arena->committed, index, count);
   } else if (mi_option_value(purge_decommits) != 0) {
@@ -97,8 +106,9 @@ static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* 
   return true;
 }
 
-// Purge the runs of `map` that are still free, in one arena, each with one system call.
-static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
+// Purge the runs of `map` that are still free and not too short, in one arena, each with one system
+// call.
+static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum) {
   size_t bytes = 0;
   size_t index = 0;
   while (index < arena->slice_count) {
@@ -111,7 +121,12 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
            mi_bitmap_is_all_set(arena->free, index + count, 1)) {
       count++;
     }
-    if (!mi_purge_try(arena, index, count, &bytes)) {
+    const bool is_free = mi_bitmap_is_all_set(arena->free, index, 1);
+    if (is_free && count < minimum) {
+      index += count; // its marks stay: more may become free beside it
+      continue;
+    }
+    if (!is_free || !mi_purge_try(arena, index, count, &bytes)) {
       mi_purge_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
     }
@@ -122,9 +137,10 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map) {
 
 // End of a period, under the purge lock: old ones go, young ones become old.
 static size_t mi_purge_step(mi_subproc_t* subproc) {
+  const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
   MI_FOR_EACH_ARENA(subproc, arena) {
-    bytes += mi_purge_map(arena, arena->purge_old);
+    bytes += mi_purge_map(arena, arena->purge_old, minimum);
     for (size_t w = 0; w < arena->word_count; w++) {
       if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0) continue;
       const uint64_t young = mi_atomic_and_relaxed(&arena->purge_young[w], 0);
@@ -176,12 +192,14 @@ static mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size
 static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
   mi_arena_t* const next = mi_atomic_load_acquire(&arena->next); // sees its fields
   if (next != NULL) excess = mi_purge_from_top(next, excess);
+  const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
   size_t end = arena->slice_count;
   while (excess > 0) {
-    const size_t start = mi_purge_top_run(arena, &end, (size_t)excess / MI_SLICE_SIZE + 1);
+    const size_t longest = mi_bits_max((size_t)excess / MI_SLICE_SIZE + 1, minimum);
+    const size_t start = mi_purge_top_run(arena, &end, longest);
     if (end == 0) break;
-    if (mi_purge_try(arena, start, end - start, &bytes)) {
+    if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
     }
     end = start;
@@ -258,13 +276,14 @@ MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc) {
 }
 
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
+  const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
   mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (arena->is_pinned) continue;
-    bytes += mi_purge_map(arena, arena->purge_old);
-    bytes += mi_purge_map(arena, arena->purge_young);
+    bytes += mi_purge_map(arena, arena->purge_old, minimum);
+    bytes += mi_purge_map(arena, arena->purge_young, minimum);
   }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes;
@@ -273,7 +292,7 @@ MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty);
+    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);
     mi_purge_forget(arena, 0, arena->slice_count);
   }
   mi_lock_leave(&mi_state.purge_lock);

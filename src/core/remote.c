@@ -154,26 +154,61 @@ MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
   mi_heap_leave(heap);
 }
 
+// What becomes of a page that the calling thread claimed by a free, if it is not empty.
+typedef enum mi_reclaim_e {
+  MI_RECLAIM_NONE, // it goes on to the pool
+  MI_RECLAIM_GUEST, // it is kept for a while
+  MI_RECLAIM_OWN, // it waits in the queue of its class
+} mi_reclaim_t;
+
+// Whether the queue has fewer pages than the option says; negative is no limit.
+static bool mi_remote_is_short(const mi_page_queue_t* queue, long limit) {
+  const mi_page_t* page = queue->first;
+  for (; limit > 0 && page != NULL; limit--) page = page->next;
+  return limit != 0;
+}
+
+static bool mi_remote_is_parked_by(mi_page_t* page, const mi_theap_t* theap) {
+  return (mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS) == theap->thread_id;
+}
+
+// What the options say; a page that the thread parked comes back to it, others are its guests.
+static mi_reclaim_t mi_remote_reclaim(const mi_theap_t* theap, const mi_heap_t* heap,
+                                      mi_page_t* page) {
+  const long reclaim = mi_option_value(page_reclaim_on_free);
+  const size_t c = page->size_class;
+  // A thread without a theap never gets one by freeing.
+  if (theap == NULL || reclaim < 0 || mi_theap_is_shared_class(theap, c)) return MI_RECLAIM_NONE;
+  const bool is_parked_here = mi_remote_is_parked_by(page, theap);
+  const bool is_crowd = heap->is_main && mi_theap_is_crowd(heap->subproc);
+  const bool is_of_pool = theap->home->is_in_threadpool;
+  const long limit = is_parked_here && !is_of_pool ? mi_option_value(page_max_reclaim)
+                                                   : mi_option_value(page_cross_thread_max_reclaim);
+  if ((is_parked_here || reclaim > 0) && !is_crowd) {
+    return mi_remote_is_short(&theap->queue[c], limit) ? MI_RECLAIM_OWN : MI_RECLAIM_NONE;
+  }
+  return heap->is_main ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // R8
+}
+
 // The calling thread just claimed the page by freeing `block`.
 static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
   block->next = page->local_free;
   page->local_free = block;
   page->count.used--;
   mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
-  // A thread without a theap never gets one by freeing; only main heaps have guests (R8).
   mi_theap_t* const theap = mi_theap_find(heap);
-  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS;
-  const bool is_parked_here = theap != NULL && owner == theap->thread_id;
+  const mi_reclaim_t reclaim = mi_remote_reclaim(theap, heap, page);
   const bool is_empty = page->count.used == 0;
-  if (theap == NULL || !(heap->is_main || is_parked_here) ||
-      mi_theap_is_shared_class(theap, page->size_class) ||
-      (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page)))) {
+  // An empty page stays only where it was.
+  if (reclaim == MI_RECLAIM_NONE ||
+      (is_empty && !(reclaim == MI_RECLAIM_OWN && mi_remote_is_parked_by(page, theap) &&
+                     mi_theap_keep_idle(theap, page)))) {
     mi_remote_give_up(page);
     return;
   }
   page->theap = theap;
   mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
-  if (is_parked_here && !(heap->is_main && mi_theap_is_crowd(heap->subproc))) {
+  if (reclaim == MI_RECLAIM_OWN) {
     // It waits its turn again. Being last it ages, and more of it is free when it serves.
     theap->page_count++;
     mi_queue_append(&theap->queue[page->size_class], page);

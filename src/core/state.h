@@ -100,6 +100,9 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
   mi_atomic(size_t) moved_count;
+  // numa_count - NUMA nodes of the machine, 0 not known yet (relaxed: all find the same).
+  mi_atomic(size_t) numa_count;
+  bool is_unloaded; // all memory was given back once: unload.c; changes while nobody is here
 } mi_state_t;
 
 MI_INTERNAL_DATA_DECL mi_state_t mi_state;

@@ -279,12 +279,13 @@ struct mi_arena_s {
   bool is_pinned; // never purged
   bool is_exclusive; // only for heaps that ask for it
   bool is_foreign; // memory of the user: never mapped by us
-  int numa_node; // where the memory is, -1 unknown or anywhere
+  int numa_node; // where the memory is, -1 unknown or anywhere: numa.h
   mi_subproc_t* subproc; // whose it is; changes under the arena lock, when nobody uses it
   mi_arena_commit_fun_t* commit_fun; // instead of mprotect, with its argument; NULL none
   void* commit_arg;
-  // is_unsure - foreign memory that was given back once: what it holds then is not known. Written
-  // by a purger, read by who claims its slices later (relaxed: the claim orders it).
+  // is_unsure - foreign memory that nobody knows to be zero, where `dirty` does not say so: it was
+  // given back once, or is made usable by mprotect. Written by a purger, read by who claims its
+  // slices later (relaxed: the claim orders it).
   mi_atomic(bool) is_unsure;
   // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
   mi_atomic(int64_t) free_count;

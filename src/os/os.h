@@ -40,6 +40,11 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info);
 // NULL when the system refuses. `size` is a multiple of the page size.
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access);
 
+// The same in explicit OS pages of `os_page_size` bytes, aligned to that; `size` is a multiple of
+// it. All of it is there when it is touched: it is never given back but by `mi_os_unmap`. NULL when
+// the system has not that many such pages.
+MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size);
+
 // Give back a mapping or part of one. Returns 0 or an errno value (a split may need a new map
 // entry).
 MI_INTERNAL int mi_os_unmap(void* start, size_t size);
@@ -127,8 +132,13 @@ typedef struct mi_os_usage_s {
 // What the kernel says about this process.
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
 
-// Number of NUMA nodes, at least 1.
+// Number of NUMA nodes, at least 1, and the one that the calling thread runs on.
 MI_INTERNAL size_t mi_os_numa_nodes(void);
+MI_INTERNAL size_t mi_os_numa_node(void);
+
+// Memory of the range that is not there yet comes from `node` if that has any. A hint; failure has
+// no effect.
+MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node);
 
 // The end of the process, with `text` on the standard error stream.
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text);

@@ -36,6 +36,14 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MREMAP_DONTUNMAP 4
 #endif
 
+#if !defined(MAP_HUGE_SHIFT)
+#define MAP_HUGE_SHIFT 26
+#endif
+
+// Of linux/mempolicy.h, which musl-gcc does not find; libnuma is not everywhere.
+#define MI_MPOL_PREFERRED 1
+#define MI_NODE_MAX ((size_t)1024)
+
 // Of linux/futex.h, which musl-gcc does not find.
 #define MI_FUTEX_WAIT_PRIVATE 128
 #define MI_FUTEX_WAKE_PRIVATE 129
@@ -99,6 +107,17 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   }
   errno = saved_errno;
   return p;
+}
+
+MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
+  const int saved_errno = errno;
+  // The logarithm of the page size is part of the flags. Without MAP_NORESERVE the pages are set
+  // aside now, so that no touch fails later.
+  const int kind = (int)(mi_bits_log2(os_page_size) << MAP_HUGE_SHIFT);
+  void* const p = mmap(hint, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kind, -1, 0);
+  errno = saved_errno;
+  return p == MAP_FAILED ? NULL : p;
 }
 
 // The result of a system call as an errno value, with errno put back.
@@ -414,6 +433,25 @@ MI_INTERNAL size_t mi_os_numa_nodes(void) {
     }
   }
   return last + 1;
+}
+
+MI_INTERNAL size_t mi_os_numa_node(void) {
+  const int saved_errno = errno;
+  unsigned cpu = 0;
+  unsigned node = 0;
+  syscall(SYS_getcpu, &cpu, &node, NULL);
+  errno = saved_errno;
+  return node;
+}
+
+MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
+  if (node >= MI_NODE_MAX) return EINVAL;
+  const int saved_errno = errno;
+  const size_t word_bits = 8 * sizeof(unsigned long);
+  unsigned long mask[MI_NODE_MAX / (8 * sizeof(unsigned long))] = {0};
+  mask[node / word_bits] = 1UL << node % word_bits;
+  const long rc = syscall(SYS_mbind, start, size, MI_MPOL_PREFERRED, mask, MI_NODE_MAX + 1, 0);
+  return mi_os_result((int)rc, saved_errno);
 }
 
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {

@@ -30,7 +30,37 @@ static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
   sink += force ? 1 : (size_t)heartbeat;
 }
 
+static bool on_block(const mi_heap_t* heap, const mi_heap_area_t* area, void* block, size_t size,
+                     void* arg) {
+  (void)arg;
+  use(heap);
+  use(block == NULL ? area->blocks : block);
+  sink += size;
+  return true;
+}
+
+static bool on_heap(mi_heap_t* heap, void* arg) {
+  (void)arg;
+  use(heap);
+  return true;
+}
+
+static bool on_commit(bool commit, void* start, size_t size, bool* is_zero, void* arg) {
+  (void)arg;
+  use(start);
+  sink += size;
+  if (is_zero != NULL) *is_zero = false;
+  return commit; // the memory stays
+}
+
 static int local_object;
+static char memory[48 * 1024 * 1024]; // for arenas
+static const mi_subproc_id_t no_subproc;
+
+static bool manage_memory(void) {
+  return mi_manage_memory(memory, sizeof(memory), false, false, true, -1, false, &on_commit, NULL,
+                          NULL);
+}
 
 #define CALL(name, expression)                                                                     \
   static void call_##name(void) { expression; }
@@ -146,6 +176,125 @@ CALL(option_set_enabled, mi_option_set_enabled(mi_option_verbose, false))
 CALL(option_set_enabled_default, mi_option_set_enabled_default(mi_option_verbose, false))
 CALL(options_print, mi_options_print())
 CALL(options_print_out, mi_options_print_out(&on_output, NULL))
+CALL(_posix_memalign, void* p; sink += (size_t)mi__posix_memalign(&p, 64, 100))
+CALL(heap_new, use(mi_heap_new()))
+CALL(heap_new_in_arena, use(mi_heap_new_in_arena(NULL)))
+CALL(heap_new_ex, use(mi_heap_new_ex(1, true, NULL)))
+CALL(heap_delete, mi_heap_delete(NULL))
+CALL(heap_delete_main, mi_heap_delete(mi_heap_main()))
+CALL(heap_destroy, mi_heap_destroy(NULL))
+CALL(heap_destroy_new, mi_heap_destroy(mi_heap_new()))
+CALL(heap_main, use(mi_heap_main()))
+CALL(heap_of, use(mi_heap_of(&local_object)))
+CALL(heap_contains, sink += mi_heap_contains(NULL, &local_object))
+CALL(any_heap_contains, sink += mi_any_heap_contains(&local_object))
+CALL(is_in_heap_region, sink += mi_is_in_heap_region(&local_object))
+CALL(check_owned, sink += mi_check_owned(&local_object))
+CALL(heap_set_numa_affinity, mi_heap_set_numa_affinity(NULL, 0))
+CALL(heap_collect, mi_heap_collect(NULL, true))
+CALL(heap_malloc, use(mi_heap_malloc(NULL, 100)))
+CALL(heap_malloc_new, use(mi_heap_malloc(mi_heap_new(), 100)))
+CALL(heap_zalloc, use(mi_heap_zalloc(NULL, 100)))
+CALL(heap_calloc, use(mi_heap_calloc(NULL, 10, 10)))
+CALL(heap_mallocn, use(mi_heap_mallocn(NULL, 10, 10)))
+CALL(heap_malloc_small, use(mi_heap_malloc_small(NULL, 100)))
+CALL(heap_zalloc_small, use(mi_heap_zalloc_small(NULL, 100)))
+CALL(heap_realloc, use(mi_heap_realloc(NULL, NULL, 100)))
+CALL(heap_reallocn, use(mi_heap_reallocn(NULL, NULL, 10, 10)))
+CALL(heap_reallocf, use(mi_heap_reallocf(NULL, NULL, 100)))
+CALL(heap_rezalloc, use(mi_heap_rezalloc(NULL, NULL, 100)))
+CALL(heap_recalloc, use(mi_heap_recalloc(NULL, NULL, 10, 10)))
+CALL(heap_strdup, use(mi_heap_strdup(NULL, "text")))
+CALL(heap_strndup, use(mi_heap_strndup(NULL, "text", 2)))
+CALL(heap_realpath, use(mi_heap_realpath(NULL, "/", NULL)))
+CALL(heap_malloc_aligned, use(mi_heap_malloc_aligned(NULL, 100, 64)))
+CALL(heap_malloc_aligned_at, use(mi_heap_malloc_aligned_at(NULL, 100, 64, 8)))
+CALL(heap_zalloc_aligned, use(mi_heap_zalloc_aligned(NULL, 100, 64)))
+CALL(heap_zalloc_aligned_at, use(mi_heap_zalloc_aligned_at(NULL, 100, 64, 8)))
+CALL(heap_calloc_aligned, use(mi_heap_calloc_aligned(NULL, 10, 10, 64)))
+CALL(heap_calloc_aligned_at, use(mi_heap_calloc_aligned_at(NULL, 10, 10, 64, 8)))
+CALL(heap_realloc_aligned, use(mi_heap_realloc_aligned(NULL, NULL, 100, 64)))
+CALL(heap_realloc_aligned_at, use(mi_heap_realloc_aligned_at(NULL, NULL, 100, 64, 8)))
+CALL(heap_rezalloc_aligned, use(mi_heap_rezalloc_aligned(NULL, NULL, 100, 64)))
+CALL(heap_rezalloc_aligned_at, use(mi_heap_rezalloc_aligned_at(NULL, NULL, 100, 64, 8)))
+CALL(heap_recalloc_aligned, use(mi_heap_recalloc_aligned(NULL, NULL, 10, 10, 64)))
+CALL(heap_recalloc_aligned_at, use(mi_heap_recalloc_aligned_at(NULL, NULL, 10, 10, 64, 8)))
+CALL(heap_alloc_new, use(mi_heap_alloc_new(NULL, 100)))
+CALL(heap_alloc_new_n, use(mi_heap_alloc_new_n(NULL, 10, 10)))
+CALL(heap_get_default, use(mi_heap_get_default()))
+CALL(heap_set_default, use(mi_heap_set_default(NULL)))
+CALL(heap_set_default_new, use(mi_heap_set_default(mi_heap_new())))
+CALL(heap_get_backing, use(mi_heap_get_backing()))
+CALL(heap_contains_block, sink += mi_heap_contains_block(NULL, &local_object))
+CALL(heap_check_owned, sink += mi_heap_check_owned(NULL, &local_object))
+CALL(heap_theap, use(mi_heap_theap(NULL)))
+CALL(theap_get_default, use(mi_theap_get_default()))
+CALL(theap_set_default, use(mi_theap_set_default(NULL)))
+CALL(theap_collect, mi_theap_collect(NULL, true))
+CALL(theap_malloc, use(mi_theap_malloc(NULL, 100)))
+CALL(theap_malloc_default, use(mi_theap_malloc(mi_theap_get_default(), 100)))
+CALL(theap_zalloc, use(mi_theap_zalloc(NULL, 100)))
+CALL(theap_calloc, use(mi_theap_calloc(NULL, 10, 10)))
+CALL(theap_malloc_small, use(mi_theap_malloc_small(NULL, 100)))
+CALL(theap_zalloc_small, use(mi_theap_zalloc_small(NULL, 100)))
+CALL(theap_malloc_aligned, use(mi_theap_malloc_aligned(NULL, 100, 64)))
+CALL(theap_realloc, use(mi_theap_realloc(NULL, NULL, 100)))
+CALL(theap_guarded_set_sample_rate, mi_theap_guarded_set_sample_rate(NULL, 1, 1))
+CALL(theap_guarded_set_size_bound, mi_theap_guarded_set_size_bound(NULL, 1, 2))
+CALL(heap_guarded_set_sample_rate, mi_heap_guarded_set_sample_rate(NULL, 1, 1))
+CALL(heap_guarded_set_size_bound, mi_heap_guarded_set_size_bound(NULL, 1, 2))
+CALL(subproc_main, use(mi_subproc_main()._mi_subproc_id))
+CALL(subproc_current, use(mi_subproc_current()._mi_subproc_id))
+CALL(subproc_new, use(mi_subproc_new()._mi_subproc_id))
+CALL(subproc_destroy, mi_subproc_destroy(no_subproc))
+CALL(subproc_destroy_new, mi_subproc_destroy(mi_subproc_new()))
+CALL(subproc_delete, mi_subproc_delete(no_subproc))
+CALL(subproc_add_current_thread, mi_subproc_add_current_thread(no_subproc))
+CALL(subproc_add_to_new, mi_subproc_add_current_thread(mi_subproc_new()))
+CALL(subproc_visit_heaps, sink += mi_subproc_visit_heaps(mi_subproc_main(), &on_heap, NULL))
+CALL(reserve_os_memory, sink += (size_t)mi_reserve_os_memory(1, false, false))
+CALL(reserve_os_memory_ex, sink += (size_t)mi_reserve_os_memory_ex(1, true, false, true, NULL))
+CALL(manage_os_memory, sink += mi_manage_os_memory(memory, sizeof(memory), true, true, true, -1))
+CALL(manage_os_memory_ex,
+     sink += mi_manage_os_memory_ex(memory, 10, true, true, true, -1, true, NULL))
+CALL(manage_memory, sink += manage_memory())
+CALL(reserve_huge_os_pages_interleave, sink += (size_t)mi_reserve_huge_os_pages_interleave(1, 0, 1))
+CALL(reserve_huge_os_pages_at, sink += (size_t)mi_reserve_huge_os_pages_at(1, -1, 1))
+CALL(reserve_huge_os_pages_at_ex,
+     sink += (size_t)mi_reserve_huge_os_pages_at_ex(1, 0, 1, true, NULL))
+CALL(reserve_huge_os_pages, sink += (size_t)mi_reserve_huge_os_pages(1, 0.001, NULL))
+CALL(arena_min_alignment, sink += mi_arena_min_alignment())
+CALL(arena_min_size, sink += mi_arena_min_size())
+CALL(arena_area, use(mi_arena_area(NULL, &sink)))
+CALL(arena_contains, sink += mi_arena_contains(NULL, &local_object))
+CALL(arenas_print, mi_arenas_print())
+CALL(debug_show_arenas, mi_debug_show_arenas())
+CALL(is_redirected, sink += mi_is_redirected())
+CALL(arena_unload, sink += mi_arena_unload(NULL, NULL, NULL, NULL))
+CALL(arena_reload, sink += mi_arena_reload(NULL, 0, NULL))
+CALL(heap_unload, sink += mi_heap_unload(NULL))
+CALL(heap_reload, sink += mi_heap_reload(NULL, NULL))
+CALL(heap_visit_blocks, sink += mi_heap_visit_blocks(NULL, true, &on_block, NULL))
+CALL(heap_visit_abandoned_blocks,
+     sink += mi_heap_visit_abandoned_blocks(NULL, true, &on_block, NULL))
+CALL(abandoned_visit_blocks,
+     sink += mi_abandoned_visit_blocks(mi_subproc_main(), 0, true, &on_block, NULL))
+CALL(theap_visit_blocks, sink += mi_theap_visit_blocks(NULL, true, &on_block, NULL))
+CALL(unsafe_heap_page_is_under_utilized,
+     sink += mi_unsafe_heap_page_is_under_utilized(NULL, NULL, 50))
+CALL(subproc_stats_print_out, mi_subproc_stats_print_out(no_subproc, &on_output, NULL))
+CALL(subproc_stats_print_out_main, mi_subproc_stats_print_out(mi_subproc_main(), &on_output, NULL))
+CALL(subproc_heap_stats_print_out, mi_subproc_heap_stats_print_out(no_subproc, &on_output, NULL))
+CALL(heap_stats_print_out, mi_heap_stats_print_out(NULL, &on_output, NULL))
+CALL(thread_stats_print, mi_thread_stats_print(&on_output))
+CALL(subproc_stats_get, mi_stats_t_decl(stats); sink += mi_subproc_stats_get(no_subproc, &stats))
+CALL(subproc_stats_get_exclusive, mi_stats_t_decl(stats);
+     sink += mi_subproc_stats_get_exclusive(mi_subproc_main(), &stats))
+CALL(heap_stats_get, mi_stats_t_decl(stats); sink += mi_heap_stats_get(NULL, &stats))
+CALL(subproc_stats_get_json, mi_free(mi_subproc_stats_get_json(mi_subproc_main(), 0, NULL)))
+CALL(heap_stats_get_json, mi_free(mi_heap_stats_get_json(NULL, 0, NULL)))
+CALL(heap_stats_merge_to_subproc, mi_heap_stats_merge_to_subproc(NULL))
+CALL(heap_stats_merge_to_main, mi_heap_stats_merge_to_main(NULL))
 
 #define ENTRY(name)                                                                                \
   { #name, &call_##name }
@@ -264,6 +413,119 @@ static const struct {
     ENTRY(option_set_enabled_default),
     ENTRY(options_print),
     ENTRY(options_print_out),
+    ENTRY(_posix_memalign),
+    ENTRY(heap_new),
+    ENTRY(heap_new_in_arena),
+    ENTRY(heap_new_ex),
+    ENTRY(heap_delete),
+    ENTRY(heap_delete_main),
+    ENTRY(heap_destroy),
+    ENTRY(heap_destroy_new),
+    ENTRY(heap_main),
+    ENTRY(heap_of),
+    ENTRY(heap_contains),
+    ENTRY(any_heap_contains),
+    ENTRY(is_in_heap_region),
+    ENTRY(check_owned),
+    ENTRY(heap_set_numa_affinity),
+    ENTRY(heap_collect),
+    ENTRY(heap_malloc),
+    ENTRY(heap_malloc_new),
+    ENTRY(heap_zalloc),
+    ENTRY(heap_calloc),
+    ENTRY(heap_mallocn),
+    ENTRY(heap_malloc_small),
+    ENTRY(heap_zalloc_small),
+    ENTRY(heap_realloc),
+    ENTRY(heap_reallocn),
+    ENTRY(heap_reallocf),
+    ENTRY(heap_rezalloc),
+    ENTRY(heap_recalloc),
+    ENTRY(heap_strdup),
+    ENTRY(heap_strndup),
+    ENTRY(heap_realpath),
+    ENTRY(heap_malloc_aligned),
+    ENTRY(heap_malloc_aligned_at),
+    ENTRY(heap_zalloc_aligned),
+    ENTRY(heap_zalloc_aligned_at),
+    ENTRY(heap_calloc_aligned),
+    ENTRY(heap_calloc_aligned_at),
+    ENTRY(heap_realloc_aligned),
+    ENTRY(heap_realloc_aligned_at),
+    ENTRY(heap_rezalloc_aligned),
+    ENTRY(heap_rezalloc_aligned_at),
+    ENTRY(heap_recalloc_aligned),
+    ENTRY(heap_recalloc_aligned_at),
+    ENTRY(heap_alloc_new),
+    ENTRY(heap_alloc_new_n),
+    ENTRY(heap_get_default),
+    ENTRY(heap_set_default),
+    ENTRY(heap_set_default_new),
+    ENTRY(heap_get_backing),
+    ENTRY(heap_contains_block),
+    ENTRY(heap_check_owned),
+    ENTRY(heap_theap),
+    ENTRY(theap_get_default),
+    ENTRY(theap_set_default),
+    ENTRY(theap_collect),
+    ENTRY(theap_malloc),
+    ENTRY(theap_malloc_default),
+    ENTRY(theap_zalloc),
+    ENTRY(theap_calloc),
+    ENTRY(theap_malloc_small),
+    ENTRY(theap_zalloc_small),
+    ENTRY(theap_malloc_aligned),
+    ENTRY(theap_realloc),
+    ENTRY(theap_guarded_set_sample_rate),
+    ENTRY(theap_guarded_set_size_bound),
+    ENTRY(heap_guarded_set_sample_rate),
+    ENTRY(heap_guarded_set_size_bound),
+    ENTRY(subproc_main),
+    ENTRY(subproc_current),
+    ENTRY(subproc_new),
+    ENTRY(subproc_destroy),
+    ENTRY(subproc_destroy_new),
+    ENTRY(subproc_delete),
+    ENTRY(subproc_add_current_thread),
+    ENTRY(subproc_add_to_new),
+    ENTRY(subproc_visit_heaps),
+    ENTRY(reserve_os_memory),
+    ENTRY(reserve_os_memory_ex),
+    ENTRY(manage_os_memory),
+    ENTRY(manage_os_memory_ex),
+    ENTRY(manage_memory),
+    ENTRY(reserve_huge_os_pages_interleave),
+    ENTRY(reserve_huge_os_pages_at),
+    ENTRY(reserve_huge_os_pages_at_ex),
+    ENTRY(reserve_huge_os_pages),
+    ENTRY(arena_min_alignment),
+    ENTRY(arena_min_size),
+    ENTRY(arena_area),
+    ENTRY(arena_contains),
+    ENTRY(arenas_print),
+    ENTRY(debug_show_arenas),
+    ENTRY(is_redirected),
+    ENTRY(arena_unload),
+    ENTRY(arena_reload),
+    ENTRY(heap_unload),
+    ENTRY(heap_reload),
+    ENTRY(heap_visit_blocks),
+    ENTRY(heap_visit_abandoned_blocks),
+    ENTRY(abandoned_visit_blocks),
+    ENTRY(theap_visit_blocks),
+    ENTRY(unsafe_heap_page_is_under_utilized),
+    ENTRY(subproc_stats_print_out),
+    ENTRY(subproc_stats_print_out_main),
+    ENTRY(subproc_heap_stats_print_out),
+    ENTRY(heap_stats_print_out),
+    ENTRY(thread_stats_print),
+    ENTRY(subproc_stats_get),
+    ENTRY(subproc_stats_get_exclusive),
+    ENTRY(heap_stats_get),
+    ENTRY(subproc_stats_get_json),
+    ENTRY(heap_stats_get_json),
+    ENTRY(heap_stats_merge_to_subproc),
+    ENTRY(heap_stats_merge_to_main),
 };
 #define CALL_COUNT (sizeof(calls) / sizeof(calls[0]))
 

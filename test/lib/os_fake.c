@@ -33,6 +33,7 @@
 
 #define RANGE_MAX 65536
 #define RANGE_ORIGIN_MAPPED 0
+#define RANGE_ORIGIN_LARGE 1 // explicit large pages
 
 typedef enum range_advice_e { ADVICE_NONE, ADVICE_HUGE, ADVICE_SMALL } range_advice_t;
 
@@ -41,14 +42,14 @@ typedef struct range_s {
   uint8_t* end;
   os_fake_state_t state;
   range_advice_t advice;
-  size_t origin;  // moved mappings differ from all others and do not merge
+  size_t origin; // moved mappings differ from all others and do not merge
 } range_t;
 
 os_fake_t os_fake;
 
 static range_t ranges[RANGE_MAX];
 static size_t range_count;
-static size_t next_origin = RANGE_ORIGIN_MAPPED + 1;
+static size_t next_origin = RANGE_ORIGIN_LARGE + 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t exit_key;
 static bool has_exit_key;
@@ -228,6 +229,17 @@ static void check_range(const char* what, const void* start, size_t size,
   if (range_bytes(lowest_state, p, p + size) != size) misuse(what, start, size);
 }
 
+static bool is_large(const void* start) {
+  return ranges[range_find((const uint8_t*)start)].origin == RANGE_ORIGIN_LARGE;
+}
+
+// As `check_range`, for calls that must not be made for explicit large pages.
+static void check_normal_range(const char* what, const void* start, size_t size,
+                               os_fake_state_t lowest_state) {
+  check_range(what, start, size, lowest_state);
+  if (is_large(start)) misuse("explicit large pages stay", start, size);
+}
+
 static void real_protect(void* start, size_t size, int protection) {
   if (mprotect(start, size, protection) != 0) misuse("the machine refuses access", start, size);
 }
@@ -237,8 +249,7 @@ static void real_discard(void* start, size_t size) {
 }
 
 static bool is_over_limit(size_t size, bool is_read_write) {
-  if (is_read_write && !os_fake.has_overcommit &&
-      os_fake.committed + size > os_fake.commit_limit) {
+  if (is_read_write && !os_fake.has_overcommit && os_fake.committed + size > os_fake.commit_limit) {
     return true;
   }
   return false;
@@ -260,7 +271,7 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
   void* const p = mmap((void*)RESERVE_HINT, size, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) misuse("no address space", NULL, size);
-  madvise(p, size, MADV_NOHUGEPAGE);  // so that what is resident was touched
+  madvise(p, size, MADV_NOHUGEPAGE); // so that what is resident was touched
   os_fake.reserve = (uint8_t*)mi_bits_align_up((uintptr_t)p, MI_WINDOW_SIZE);
 }
 
@@ -299,6 +310,24 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   return p;
 }
 
+MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
+  pthread_mutex_lock(&lock);
+  if (size % os_page_size != 0 || size == 0) misuse("map: size not in large pages", hint, size);
+  uint8_t* p = NULL;
+  size_t* const is_free =
+      os_page_size == os_fake.huge_page_size ? &os_fake.large_free : &os_fake.giant_free;
+  if (!enter_call(OS_FAKE_MAP_LARGE, hint, size) && size / os_page_size <= *is_free) {
+    p = range_place((uint8_t*)hint, size, os_page_size);
+  }
+  if (p != NULL) {
+    *is_free -= size / os_page_size;
+    range_set((range_t){p, p + size, OS_FAKE_COMMITTED, ADVICE_NONE, RANGE_ORIGIN_LARGE});
+    real_protect(p, size, PROT_READ | PROT_WRITE);
+  }
+  pthread_mutex_unlock(&lock);
+  return p;
+}
+
 MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
   check_range("unmap of what is not mapped", start, size, OS_FAKE_RESERVED);
@@ -328,7 +357,7 @@ MI_INTERNAL int mi_os_commit(void* start, size_t size) {
 
 MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("decommit of what is not mapped", start, size, OS_FAKE_RESERVED);
+  check_normal_range("decommit of what is not mapped", start, size, OS_FAKE_RESERVED);
   const bool is_failed = enter_call(OS_FAKE_DECOMMIT, start, size);
   if (!is_failed) {
     range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_RESERVED, ADVICE_NONE,
@@ -343,7 +372,7 @@ MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
 MI_INTERNAL int mi_os_purge(void* start, size_t size) {
   if (os_fake.on_purge != NULL) os_fake.on_purge();
   pthread_mutex_lock(&lock);
-  check_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
+  check_normal_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
   const bool is_failed = enter_call(OS_FAKE_PURGE, start, size);
   if (!is_failed) real_discard(start, size);
   pthread_mutex_unlock(&lock);
@@ -353,7 +382,7 @@ MI_INTERNAL int mi_os_purge(void* start, size_t size) {
 // The system takes every other page at once: the worst it may do.
 MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("reset of what is not usable", start, size, OS_FAKE_COMMITTED);
+  check_normal_range("reset of what is not usable", start, size, OS_FAKE_COMMITTED);
   const bool is_failed = enter_call(OS_FAKE_RESET, start, size);
   for (size_t i = 0; !is_failed && i < size; i += 2 * os_fake.page_size) {
     real_discard((uint8_t*)start + i, os_fake.page_size);
@@ -371,7 +400,10 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
     range_change((uint8_t*)start, size, -1, ADVICE_SMALL);
     os_fake.now_us += os_fake.huge_us;
   }
-  for (size_t i = 0; !is_failed && i < size; i += 4096) {
+  // Of a large page one write tells that it is there: a test has less memory than it pretends.
+  if (is_large(start)) os_fake.now_us += os_fake.giant_us;
+  const size_t step = is_large(start) ? size : 4096;
+  for (size_t i = 0; !is_failed && i < size; i += step) {
     // A write that changes nothing, also while another thread writes there.
     __atomic_fetch_or((uint8_t*)start + i, 0, __ATOMIC_RELAXED);
   }
@@ -392,8 +424,8 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
 // two mappings is refused.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
-  check_range("move to what is not usable", to, size, OS_FAKE_COMMITTED);
+  check_normal_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
+  check_normal_range("move to what is not usable", to, size, OS_FAKE_COMMITTED);
   const bool is_cut = ranges[range_find((uint8_t*)from)].end < (uint8_t*)from + size;
   const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || !os_fake.has_move || is_cut;
   if (!is_failed) {
@@ -415,7 +447,7 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
 
 MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("remap of what is not mapped", start, size, OS_FAKE_RESERVED);
+  check_normal_range("remap of what is not mapped", start, size, OS_FAKE_RESERVED);
   const bool is_failed = enter_call(OS_FAKE_REMAP, start, size);
   if (!is_failed) {
     range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_COMMITTED, ADVICE_NONE,
@@ -505,7 +537,19 @@ MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
   usage->rss = os_fake_resident_all();
 }
 
-MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
+MI_INTERNAL size_t mi_os_numa_nodes(void) { return mi_bits_max(os_fake.numa_nodes, 1); }
+
+MI_INTERNAL size_t mi_os_numa_node(void) { return os_fake.numa_node; }
+
+MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
+  pthread_mutex_lock(&lock);
+  check_range("a node for what is not mapped", start, size, OS_FAKE_RESERVED);
+  if (node >= mi_os_numa_nodes()) misuse("no such node", start, node);
+  const bool is_failed = enter_call(OS_FAKE_PREFER_NODE, start, size);
+  os_fake.preferred_node = node;
+  pthread_mutex_unlock(&lock);
+  return is_failed ? ENOMEM : 0;
+}
 
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
   fputs(text, stderr);
@@ -580,4 +624,9 @@ bool os_fake_is_one_mapping(const void* start, size_t size) {
   const size_t i = range_find((const uint8_t*)start);
   return i < range_count && ranges[i].start <= (const uint8_t*)start &&
          ranges[i].end >= (const uint8_t*)start + size;
+}
+
+bool os_fake_has_huge_advice(const void* p) {
+  const size_t i = range_find((const uint8_t*)p);
+  return i < range_count && ranges[i].start <= (const uint8_t*)p && ranges[i].advice == ADVICE_HUGE;
 }

@@ -16,6 +16,7 @@
 // Calls that are counted.
 typedef enum os_fake_call_e {
   OS_FAKE_MAP,
+  OS_FAKE_MAP_LARGE,
   OS_FAKE_UNMAP,
   OS_FAKE_COMMIT,
   OS_FAKE_DECOMMIT,
@@ -26,9 +27,10 @@ typedef enum os_fake_call_e {
   OS_FAKE_HUGE_PAGES,
   OS_FAKE_MOVE,
   OS_FAKE_REMAP,
+  OS_FAKE_PREFER_NODE,
   OS_FAKE_THREAD_KEY,
   OS_FAKE_AT_FORK,
-  OS_FAKE_FALLIBLE,  // number of the above, which can fail; as an index: all of them together
+  OS_FAKE_FALLIBLE, // number of the above, which can fail; as an index: all of them together
   OS_FAKE_CLOCK,
   OS_FAKE_CALL_COUNT,
 } os_fake_call_t;
@@ -47,32 +49,38 @@ typedef struct os_fake_s {
   // -- what a test sets --
   size_t page_size;
   bool has_overcommit;
-  bool has_move;             // moving mappings is supported
-  bool has_thread_watch;     // the end of a thread can be watched without a theap: parcels
+  bool has_move; // moving mappings is supported
+  bool has_thread_watch; // the end of a thread can be watched without a theap: parcels
   bool is_single_threaded;
   bool is_setuid;
   bool has_address_limit;
-  size_t address_limit;      // bytes that may be mapped, when limited
-  size_t commit_limit;       // bytes that may be read-write without overcommit
-  size_t map_limit;          // larger mappings are refused; 0: no limit
-  size_t fail_at[OS_FAKE_CALL_COUNT];  // 1: the next such call fails, 2: the one after; 0: none
-  bool is_failing_on;        // what reached its count fails from then on
+  size_t address_limit; // bytes that may be mapped, when limited
+  size_t commit_limit; // bytes that may be read-write without overcommit
+  size_t map_limit; // larger mappings are refused; 0: no limit
+  size_t fail_at[OS_FAKE_CALL_COUNT]; // 1: the next such call fails, 2: the one after; 0: none
+  bool is_failing_on; // what reached its count fails from then on
   uint64_t now_us;
-  uint64_t huge_us;          // what populating with huge pages takes
+  uint64_t huge_us; // what populating with huge pages takes
   size_t huge_page_size;
+  size_t large_free; // explicit OS pages of `huge_page_size` there are
+  size_t giant_free; // and of any other size
+  uint64_t giant_us; // what populating one of those takes
+  size_t numa_nodes; // 0 is 1
+  size_t numa_node; // that every thread runs on
   uint64_t random;
   const char* (*environment)(const char* name);
-  void (*on_purge)(void);    // runs in the middle of a purge, as another thread would
+  void (*on_purge)(void); // runs in the middle of a purge, as another thread would
   // -- what a test reads --
   size_t count[OS_FAKE_CALL_COUNT];
-  size_t fallible_count;     // of all calls that can fail
-  size_t hint_missed;        // mappings that went elsewhere than their hint said
-  size_t mapped;             // bytes
-  size_t committed;          // bytes that are read-write
-  uint8_t* reserve;          // start of the address range all memory comes from
+  size_t fallible_count; // of all calls that can fail
+  size_t hint_missed; // mappings that went elsewhere than their hint said
+  size_t mapped; // bytes
+  size_t committed; // bytes that are read-write
+  size_t preferred_node; // of the last call
+  uint8_t* reserve; // start of the address range all memory comes from
   size_t reserve_size;
   os_fake_entry_t log[OS_FAKE_LOG_SIZE];
-  size_t log_count;          // entries ever made; the log keeps the last ones
+  size_t log_count; // entries ever made; the log keeps the last ones
   void (*fork_prepare)(void);
   void (*fork_parent)(void);
   void (*fork_child)(void);
@@ -105,5 +113,8 @@ os_fake_state_t os_fake_state(const void* p);
 
 // Whether the range lies in one mapping.
 bool os_fake_is_one_mapping(const void* start, size_t size);
+
+// Whether the last advice for the address was to have huge pages.
+bool os_fake_has_huge_advice(const void* p);
 
 #endif

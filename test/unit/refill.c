@@ -149,7 +149,8 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   // All memory there is, in pages of one class.
   unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
   mi_process_setup();
-  check(mi_arena_reserve(&mi_state.main, MI_ARENA_MIN_SIZE));
+  mi_arena_plan_t plan = {.size = MI_ARENA_MIN_SIZE, .numa_node = -1};
+  check(mi_arena_reserve(&mi_state.main, &plan, MI_ARENA_COMMITTED) != NULL);
   unit_option(disallow_os_alloc, 1);
   // A block may be as large as the arena.
   unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);

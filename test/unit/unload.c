@@ -2,6 +2,8 @@
 // unload.c - tests of src/core/unload.c: the library leaves a process that goes on.
 #include "unit.h"
 
+#include "core/reserve.h"
+#include "core/subproc.h"
 #include "core/theap.h"
 #include "core/thread.h"
 
@@ -51,10 +53,122 @@ UNIT_TEST(unload_is_as_before_the_first_call) {
   mi_free(p);
 }
 
+static void* blocks[200];
+
+// Memory of every kind: small and large blocks, in arenas and not, heaps, a thread that has ended,
+// a sub-process that lives and one that has ended.
+static void use(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < 200; i++) {
+    blocks[i] = mi_malloc(i % 20 == 0 ? MI_CLASS_MAX * 2 : 10 * i);
+    check(blocks[i] != NULL);
+  }
+}
+
+static void use_everything(void) {
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_on_thread(&use, NULL);
+  use(NULL);
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+  check(mi_heap_malloc(heap, 100) != NULL);
+  unit_option(disallow_arena_alloc, 1);
+  check(mi_malloc(MI_CLASS_MAX * 3) != NULL);
+  unit_option(disallow_arena_alloc, 0);
+  mi_arena_plan_t plan = {.size = 1, .numa_node = -1, .is_exclusive = true};
+  mi_subproc_t* const ended = mi_subproc_make();
+  check(mi_reserve_memory(ended, &plan, MI_ARENA_RESERVED) != NULL);
+  check(mi_subproc_end_by_destroy(ended));
+  mi_subproc_t* const subproc = mi_subproc_make();
+  check(mi_malloc(1) != NULL && subproc != NULL);
+  os_fake.giant_free = 1;
+  check(mi_reserve_giant_pages(subproc, &plan, 1, 0) != NULL);
+}
+
+// If this fails, a library that is loaded and unloaded again and again leaks all it ever used.
+UNIT_TEST_PAGE_SIZES(unload_unmaps_every_kind) {
+  use_everything();
+  check(os_fake.mapped > 0);
+  check(mi_unload_alone());
+  check_equal(os_fake.mapped, 0);
+  check_equal(os_fake_mapping_count(), 0);
+}
+
+// If this fails, a free after the end of everything crashes, or complains.
+UNIT_TEST_PAGE_SIZES(unload_makes_free_do_nothing) {
+  use_everything();
+  check(mi_unload_alone());
+  for (size_t i = 0; i < 200; i++) {
+    mi_free(blocks[i]);
+    check_equal(mi_usable_size(blocks[i]), 0);
+  }
+  check_equal(hooks_fake.error_count, 0);
+  check_equal(os_fake.mapped, 0);
+}
+
+// If this fails, a destructor that runs late gets no memory, or gets a block that somebody frees by
+// its old address.
+UNIT_TEST_PAGE_SIZES(unload_lets_the_library_start_anew) {
+  mi_process_setup();
+  const uint64_t random = os_fake.random;
+  const uint8_t* const hint = mi_arena_hint(&mi_state.main);
+  use_everything();
+  unit_option(reserve_os_memory, 1);
+  check(mi_unload_alone());
+  const size_t forks = os_fake_calls(OS_FAKE_AT_FORK);
+  os_fake.random = random; // of a process it stays the same
+  mi_process_setup();
+  check(mi_arena_hint(&mi_state.main) != hint);
+  use(NULL);
+  check_equal(mi_state.main.arena_last->slice_count * MI_SLICE_SIZE, MI_ARENA_MIN_SIZE);
+  check_equal(os_fake_calls(OS_FAKE_AT_FORK), forks); // a second handler would wait for itself
+  unit_check_valid();
+  for (size_t i = 0; i < 200; i++) memset(blocks[i], 1, 10 * i);
+  for (size_t i = 0; i < 200; i++) mi_free(blocks[i]);
+  unit_on_thread(&use, NULL);
+}
+
+// If this fails, memory of the program is unmapped that it will use.
+UNIT_TEST_PAGE_SIZES(unload_leaves_memory_of_the_program) {
+  mi_process_setup();
+  uint8_t* const p = (uint8_t*)mi_os_map(NULL, MI_RESERVE_UNIT, MI_RESERVE_UNIT, MI_OS_READ_WRITE);
+  const mi_arena_plan_t plan = {.start = p,
+                                .size = MI_RESERVE_UNIT,
+                                .is_committed = true,
+                                .is_foreign = true,
+                                .numa_node = -1};
+  check(mi_arena_manage(&mi_state.main, &plan) != NULL);
+  memset(mi_malloc(1000), 1, 1000);
+  check(mi_unload_alone());
+  check_equal(os_fake.mapped, MI_RESERVE_UNIT);
+  check(os_fake_state(p) == OS_FAKE_COMMITTED);
+}
+
+// If this fails, a thread that still runs when the process ends crashes it.
+UNIT_TEST_PAGE_SIZES(unload_leaves_other_threads_alone) {
+  static unit_puppet_t other;
+  unit_puppet_start(&other);
+  use_everything();
+  uint8_t* const p = (uint8_t*)unit_puppet_malloc(&other, 1000);
+  memset(p, 1, 1000);
+  const size_t mapped = os_fake.mapped;
+  check(!mi_unload_alone());
+  check_equal(os_fake.mapped, mapped);
+  unit_puppet_free(&other, p);
+  check(mi_malloc(1) != NULL); // this thread starts again
+  unit_puppet_end(&other);
+  check(mi_unload_alone());
+  check_equal(os_fake.mapped, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unload_leaves_nothing_mapped),
       cmocka_unit_test(unload_is_as_before_the_first_call),
+      cmocka_unit_test(unload_unmaps_every_kind),
+      cmocka_unit_test(unload_makes_free_do_nothing),
+      cmocka_unit_test(unload_lets_the_library_start_anew),
+      cmocka_unit_test(unload_leaves_memory_of_the_program),
+      cmocka_unit_test(unload_leaves_other_threads_alone),
   };
   return cmocka_run_group_tests_name("unload", tests, NULL, NULL);
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// defaults.h - what options are when nobody sets them, where whoever builds the library may decide:
+// -DMI_DEFAULT_VERBOSE=1. In the unit of the option (core/options.def); sizes are KiB.
+#ifndef MI_BASE_DEFAULTS_H
+#define MI_BASE_DEFAULTS_H
+
+#include "config.h"
+
+#if !defined(MI_DEFAULT_VERBOSE)
+#define MI_DEFAULT_VERBOSE 0
+#endif
+
+#if !defined(MI_DEFAULT_ARENA_EAGER_COMMIT)
+#define MI_DEFAULT_ARENA_EAGER_COMMIT 2
+#endif
+
+#if !defined(MI_DEFAULT_ALLOW_LARGE_OS_PAGES)
+#define MI_DEFAULT_ALLOW_LARGE_OS_PAGES 0
+#endif
+
+#if !defined(MI_DEFAULT_RESERVE_HUGE_OS_PAGES)
+#define MI_DEFAULT_RESERVE_HUGE_OS_PAGES 0
+#endif
+
+#if !defined(MI_DEFAULT_RESERVE_OS_MEMORY)
+#define MI_DEFAULT_RESERVE_OS_MEMORY 0
+#endif
+
+#if !defined(MI_DEFAULT_ARENA_RESERVE)
+#define MI_DEFAULT_ARENA_RESERVE MI_ARENA_RESERVE_KIB
+#endif
+
+#if !defined(MI_DEFAULT_DISALLOW_ARENA_ALLOC)
+#define MI_DEFAULT_DISALLOW_ARENA_ALLOC 0
+#endif
+
+#if !defined(MI_DEFAULT_GUARDED_SAMPLE_RATE)
+#define MI_DEFAULT_GUARDED_SAMPLE_RATE 0
+#endif
+
+#if !defined(MI_DEFAULT_PAGEMAP_COMMIT)
+#define MI_DEFAULT_PAGEMAP_COMMIT 0
+#endif
+
+#if !defined(MI_DEFAULT_PAGE_MAX_RECLAIM)
+#define MI_DEFAULT_PAGE_MAX_RECLAIM -1
+#endif
+
+#if !defined(MI_DEFAULT_PAGE_CROSS_THREAD_MAX_RECLAIM)
+#define MI_DEFAULT_PAGE_CROSS_THREAD_MAX_RECLAIM 32
+#endif
+
+#if !defined(MI_DEFAULT_ALLOW_THP)
+#define MI_DEFAULT_ALLOW_THP 1
+#endif
+
+#if !defined(MI_DEFAULT_ARENA_MAX_OBJECT_SIZE)
+#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 2097152
+#endif
+
+#endif
