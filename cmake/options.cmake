@@ -7,6 +7,9 @@ option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
 option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
+option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
+option(MI_XMALLOC "End the process when memory cannot be had" OFF)
+option(MI_NO_THP "Ask for no huge pages unless told otherwise" OFF)
 set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
 
 # For developers.
@@ -40,9 +43,9 @@ elseif(MI_DEBUG_INTERNAL)
 endif()
 foreach(
   name
-  SECURE SECURE_FULL XMALLOC SHOW_ERRORS GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
+  SECURE SECURE_FULL GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
   DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LIBC_MUSL PADDING
-  SKIP_COLLECT_ON_EXIT NO_THP SEE_ASM)
+  SKIP_COLLECT_ON_EXIT SEE_ASM)
   if(MI_${name})
     message(WARNING "MI_${name} has no effect on the code yet")
   endif()
@@ -66,6 +69,11 @@ set(MI_LEVEL_DEFINITIONS MI_DEBUG=${mi_level})
 if(MI_TINY)
   list(APPEND MI_LEVEL_DEFINITIONS MI_TINY=1)
 endif()
-if(MI_LOCAL_DYNAMIC_TLS)
-  list(APPEND MI_LEVEL_DEFINITIONS MI_LOCAL_DYNAMIC_TLS=1)
+foreach(name LOCAL_DYNAMIC_TLS SHOW_ERRORS XMALLOC)
+  if(MI_${name})
+    list(APPEND MI_LEVEL_DEFINITIONS MI_${name}=1)
+  endif()
+endforeach()
+if(MI_NO_THP)
+  list(APPEND MI_LEVEL_DEFINITIONS MI_DEFAULT_ALLOW_THP=0)
 endif()

@@ -1,5 +1,6 @@
 """Defaults of options that whoever builds the library may change (src/base/defaults.h)."""
 import re
+import signal
 import subprocess
 
 import conftest
@@ -44,3 +45,31 @@ def test_defaults_in_the_table_are_those_of_the_interface():
     # If this fails, a default can be changed that nobody knows of, or has the name of another option.
     assert sorted(name for name, value in OPTIONS if value == f"MI_DEFAULT_{name.upper()}") == sorted(NAMES)
     assert sum("MI_DEFAULT_" in value for _, value in OPTIONS) == len(NAMES)
+
+
+HUNGRY = """
+#include <mimalloc.h>
+#include <stdint.h>
+int main(void) {
+  mi_free((void*)(uintptr_t)0x1234560);
+  return mi_malloc(SIZE_MAX) == NULL ? 3 : 4;
+}
+"""
+
+
+def hungry(folder, *definitions):
+    """How a program ends that asks for too much: (exit status, what it printed)."""
+    (folder / "hungry.c").write_text(HUNGRY)
+    subprocess.run(["cc", "-std=gnu11", "-Wno-alloc-size-larger-than", f"-I{conftest.ROOT / 'include'}", *definitions,
+                    folder / "hungry.c", conftest.ROOT / "src" / "static.c", "-o", folder / "hungry", "-pthread"],
+                   check=True, timeout=200)
+    done = subprocess.run([folder / "hungry"], stderr=subprocess.PIPE, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_errors_are_shown_and_fatal_where_the_build_says_so(tmp_path):
+    # If this fails, MI_SHOW_ERRORS or MI_XMALLOC of a packager does nothing.
+    assert hungry(tmp_path) == (3, "")
+    status, printed = hungry(tmp_path, "-DMI_SHOW_ERRORS=1")
+    assert status == 3 and "invalid pointer" in printed and "too large" in printed
+    assert hungry(tmp_path, "-DMI_XMALLOC=1")[0] == -signal.SIGABRT

@@ -225,7 +225,7 @@ static const struct {
 };
 
 // Calls the user's function, or does what is done by default: debug builds stop when memory is
-// corrupt.
+// corrupt, builds with MI_XMALLOC when there is none.
 static void mi_output_call_error(int code) {
   if (mi_output_is_in_error) return;
   mi_output_is_in_error = true;
@@ -234,7 +234,8 @@ static void mi_output_call_error(int code) {
   mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
   if (fun != NULL) {
     fun(code, arg);
-  } else if (MI_DEBUG >= 1 && code == EFAULT) {
+  } else if ((MI_DEBUG >= 1 && code == EFAULT) ||
+             (MI_XMALLOC && (code == ENOMEM || code == EOVERFLOW))) {
     mi_os_abort("");
   }
   errno = saved_errno;

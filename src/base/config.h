@@ -31,6 +31,14 @@
 #define MI_IS_OVERRIDE 0
 #endif
 
+// Print errors by default; end the process when there is no memory.
+#if !defined(MI_SHOW_ERRORS)
+#define MI_SHOW_ERRORS (MI_DEBUG >= 1)
+#endif
+#if !defined(MI_XMALLOC)
+#define MI_XMALLOC 0
+#endif
+
 #if defined(MI_PREFIX)
 #define MI_QUOTE_WORD(word) #word
 #define MI_QUOTE(macro) MI_QUOTE_WORD(macro)
