@@ -6,7 +6,7 @@
 // heap and goes on as its namesake without a heap.
 //
 // I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_theap_get).
-// I2  the main heap does not end: a warning.
+// I2  the main heap does not end, and no heap ends twice: a warning.
 #include <errno.h>
 
 #include "api.h"
@@ -43,7 +43,10 @@ mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
 static bool mi_api_may_end(const mi_heap_t* heap, const char* what) {
   if (heap == NULL) return false;
   if (heap->is_main) mi_output_force_warning("cannot %s the main heap\n", what);
-  return !heap->is_main;
+  if (!heap->is_main && heap->link == NULL) {
+    mi_output_force_warning("cannot %s heap %p, which has ended\n", what, (const void*)heap);
+  }
+  return !heap->is_main && heap->link != NULL;
 }
 
 void mi_heap_delete(mi_heap_t* heap) mi_attr_noexcept {

@@ -38,7 +38,8 @@ static bool mi_api_may_end_subproc(const mi_subproc_t* subproc) {
 }
 
 static void mi_api_subproc_is_busy(const mi_subproc_t* subproc) {
-  mi_output_force_warning("sub-process %zu has threads: it cannot be ended\n", subproc->sequence);
+  mi_output_force_warning("sub-process %zu has threads, or has ended: it cannot be ended\n",
+                          subproc->sequence);
 }
 
 void mi_subproc_destroy(mi_subproc_id_t id) mi_attr_noexcept {

@@ -88,7 +88,9 @@ MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page) {
   mi_assert(mi_atomic_load_relaxed(entry) == (uintptr_t)page);
   uint32_t vacant = mi_atomic_load_relaxed(&book->vacant);
   do {
-    mi_atomic_store_relaxed(entry, mi_book_link(vacant));
+    // Publishes that the caller is inside the heap; pairs with the acquire in `mi_book_next` (W2 of
+    // subproc.c).
+    mi_atomic_store_release(entry, mi_book_link(vacant));
     // Publishes the link; pairs with the acquire in `mi_book_take_vacant`.
   } while (!mi_atomic_cas_weak_release(&book->vacant, &vacant, index + 1));
 }

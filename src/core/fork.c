@@ -9,10 +9,14 @@
 //   at most a list per class claims of slices, pool pops slices or a page that nobody knows: lost
 //   a parcel of frees           its blocks stay counted as used: lost, at most one small parcel
 //   anything under a lock       cannot be: fork holds all locks (in their order, state.h)
+//   the end of a heap           what was not done yet stays undone: the pages that are left stay
+//   with a heap that no list knows, whose blocks can be freed as all others
 // Nothing is ever counted as free that may be in use.
 //
 // N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
 //     may get that id.
+// N2  a page that has an owner stands in its book, at any moment: page.c and large.c clear the
+//     owner before it leaves, and write it after it was entered under a lock that fork holds.
 #include "fork.h"
 
 #include "heap.h"

@@ -173,6 +173,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
     if (!theap->is_ended) mi_atomic_add_relaxed(&theap->home->ended_count, 1);
     theap->is_ended = true;
     theap->is_destroyed = is_destroyed;
+    mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
     if (is_destroyed) {
       mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
     } else {
@@ -235,9 +236,13 @@ MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap) {
   mi_heap_recycle(heap);
 }
 
+MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc) {
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
+}
+
 MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.thread_lock);
-  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
+  mi_heap_drain_ended_locked(subproc);
   mi_lock_leave(&mi_state.thread_lock);
 }
 

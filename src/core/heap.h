@@ -6,12 +6,15 @@
 
 #include "core.h"
 
+// The one heap that never ends.
+#define MI_HEAP_FIRST (&mi_state.main.heap_main)
+
 // The heap of a page that the caller owns, or whose only block it holds. Until `mi_heap_leave` the
-// structure stays that heap's, also when the heap is deleted meanwhile.
+// structure stays that heap's, also when the heap is deleted meanwhile, and its sub-process stays.
 static inline mi_heap_t* mi_heap_enter(mi_page_t* page) {
   while (true) {
     mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
-    if (mi_likely(heap->is_main)) return heap;
+    if (mi_likely(heap == MI_HEAP_FIRST)) return heap;
     // Is seen by the ending thread, or sees what that one wrote (E2 in heap.c).
     mi_atomic_add_acq_rel(&heap->inside, 1);
     if (mi_likely(mi_atomic_load_relaxed(&page->heap) == heap)) return heap;
@@ -21,7 +24,7 @@ static inline mi_heap_t* mi_heap_enter(mi_page_t* page) {
 
 static inline void mi_heap_leave(mi_heap_t* heap) {
   // Publishes what was done to pools and books to who recycles the structure.
-  if (mi_unlikely(!heap->is_main)) mi_atomic_sub_release(&heap->inside, 1);
+  if (mi_unlikely(heap != MI_HEAP_FIRST)) mi_atomic_sub_release(&heap->inside, 1);
 }
 
 // Prepare the main heap of a sub-process; everything else of it is zero, or as its last one left
@@ -40,5 +43,6 @@ MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to);
 
 // Pages that were given up into heaps that have ended meanwhile go where they belong.
 MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc);
+MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc);
 
 #endif

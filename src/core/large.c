@@ -28,6 +28,7 @@
 #include "heap.h"
 #include "purge.h"
 #include "run.h"
+#include "theap.h"
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
@@ -37,16 +38,13 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
 }
 
-// The page ends: its slices are nobody's. Inside the heap, in no book.
-static void mi_large_drop(mi_heap_t* heap, mi_page_t* page) {
-  mi_large_count(heap, -(int64_t)page->block_size);
-  uint8_t* const start = page->start;
+// The descriptors of the page are nobody's.
+static void mi_large_clear(mi_page_t* page) {
   for (size_t i = 1; i < page->reserved; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
     mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
   }
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-  mi_run_release(heap, (mi_page_backing_t)page->backing, start, page->slice_count);
 }
 
 // A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped
@@ -71,13 +69,23 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->is_zero = run.is_zero;
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  if (!mi_run_enlist(heap, page)) {
+    mi_large_clear(page);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
+    return NULL;
+  }
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SINGLE);
   mi_large_count(heap, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
-  if (mi_run_enlist(heap, page)) return page;
-  mi_large_drop(heap, page);
-  return NULL;
+  return page;
+}
+
+// Give up all that is unused: what this thread keeps of the heap, and what anyone keeps.
+static void mi_large_make_room(mi_heap_t* heap) {
+  mi_theap_t* const theap = mi_theap_find(heap);
+  if (theap != NULL) mi_theap_collect_all(theap, MI_FORCE);
+  mi_collect_all(MI_FORCE);
 }
 
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
@@ -87,7 +95,7 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
   const size_t touched = fill == MI_ZERO ? 0 : size + shift;
   mi_page_t* page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
   if (page == NULL) {
-    mi_collect_all(MI_FORCE);
+    mi_large_make_room(heap);
     page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
   }
   if (page == NULL) return NULL;
@@ -114,8 +122,10 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     return;
   }
   mi_heap_t* const heap = mi_heap_enter(page);
+  mi_large_clear(page);
   mi_run_delist(heap, page);
-  mi_large_drop(heap, page);
+  mi_large_count(heap, -(int64_t)page->block_size);
+  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
   mi_purge_poll(heap->subproc);
   mi_heap_leave(heap);
 }

@@ -46,8 +46,10 @@ static mi_meta_map_t* mi_meta_maps;
 
 static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
+// Either side of `mi_meta_has_pages` also when it is rounded again.
 static size_t mi_meta_round(size_t size) {
-  return mi_bits_align_up(size, mi_meta_has_pages(size) ? mi_state.os.page_size : 64);
+  size = mi_bits_align_up(size, 64);
+  return mi_meta_has_pages(size) ? mi_bits_align_up(size, mi_state.os.page_size) : size;
 }
 
 // What points to the newest free piece of a size, or to the end of the list.
@@ -73,7 +75,7 @@ static void* mi_meta_take_free(size_t size) {
   *link = entry->next != NULL ? entry->next : entry->next_size;
   void* const piece = entry->piece;
   const bool is_zero = entry->is_purged;
-  if (piece != entry) mi_meta_push(entry, entry, mi_meta_round(sizeof(mi_meta_free_t)));
+  if (piece != entry) mi_meta_free(entry, sizeof(mi_meta_free_t));
   return is_zero ? piece : memset(piece, 0, size);
 }
 

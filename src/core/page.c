@@ -70,8 +70,10 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
   mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
 }
 
-// The page ends: its slices are nobody's.
-static void mi_page_drop(mi_heap_t* heap, mi_page_t* page) {
+// The descriptors of the page are nobody's. Before it leaves the book, and while it is not in one:
+// the child of a fork takes the pages of vanished threads, and those must be in their book (N2 of
+// fork.c).
+static void mi_page_clear(mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
   mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
   uint8_t* const start = page->start;
@@ -84,8 +86,6 @@ static void mi_page_drop(mi_heap_t* heap, mi_page_t* page) {
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_atomic_store_relaxed(&page->thread_free, 0);
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-  mi_page_count(heap, -1);
-  mi_run_release(heap, (mi_page_backing_t)page->backing, start, slice_count);
 }
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
@@ -110,20 +110,23 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   page->theap = theap;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
   mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  if (!mi_run_enlist(heap, page)) {
+    mi_page_clear(page);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count);
+    return NULL;
+  }
   mi_atomic_store_relaxed(&page->owner, theap->thread_id);
   mi_page_count(heap, 1);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
-  if (!mi_run_enlist(heap, page)) {
-    mi_page_drop(heap, page);
-    return NULL;
-  }
   theap->page_count++;
   return page;
 }
 
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
+  mi_page_clear(page);
   mi_run_delist(heap, page);
-  mi_page_drop(heap, page);
+  mi_page_count(heap, -1);
+  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
   mi_purge_poll(heap->subproc);
 }
 

@@ -37,9 +37,9 @@
 // R6  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at most
 //     MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
 // R7  a page that this thread parked itself is not another's.
-// R8  parcels and guests are of main heaps only, and of sub-processes that do not end before the
-//     thread: nothing but its theaps and pools knows a page of a heap that can be destroyed at once
-//     (E4 of heap.c).
+// R8  parcels and guests are of main heaps only, of sub-processes that do not end before the
+//     thread: guests are at its home. Nothing but its theaps and pools knows a page of a heap that
+//     can be destroyed at once (E4 of heap.c).
 //
 // In a process with one thread nobody else can touch the word: plain stores do (os.h,
 // `mi_os_is_single_threaded`).
@@ -180,14 +180,15 @@ static mi_reclaim_t mi_remote_reclaim(const mi_theap_t* theap, const mi_heap_t* 
   // A thread without a theap never gets one by freeing.
   if (theap == NULL || reclaim < 0 || mi_theap_is_shared_class(theap, c)) return MI_RECLAIM_NONE;
   const bool is_parked_here = mi_remote_is_parked_by(page, theap);
-  const bool is_crowd = heap->is_main && mi_theap_is_crowd(heap->subproc);
+  const bool is_home = theap->home == theap;
+  const bool is_crowd = is_home && mi_theap_is_crowd(heap->subproc);
   const bool is_of_pool = theap->home->is_in_threadpool;
   const long limit = is_parked_here && !is_of_pool ? mi_option_value(page_max_reclaim)
                                                    : mi_option_value(page_cross_thread_max_reclaim);
   if ((is_parked_here || reclaim > 0) && !is_crowd) {
     return mi_remote_is_short(&theap->queue[c], limit) ? MI_RECLAIM_OWN : MI_RECLAIM_NONE;
   }
-  return heap->is_main ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // R8
+  return is_home ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // R8
 }
 
 // The calling thread just claimed the page by freeing `block`.

@@ -8,9 +8,9 @@
 // W1  whoever destroys a sub-process is the only one who knows anything of it: its threads have
 //     ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
 //     heaps are told (E5 of heap.c).
-// W2  a deleted one takes no new threads or heaps; it ends when all its slices are free. A free by
-//     another thread may be the last: nobody waits for it, others look when they make, end or
-//     collect.
+// W2  a deleted one takes no new threads or heaps; it ends when all its slices are free and nobody
+//     is inside its heaps (E1 of heap.c). A free by another thread may be the last: nobody waits
+//     for it, others look when they make, end or collect.
 // W3  structures are used again for sub-processes only, and so are their heaps (T2).
 #include "subproc.h"
 
@@ -84,12 +84,24 @@ static void mi_subproc_retire(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
-// Take it out of the list, when it has no thread. False: it has.
-static bool mi_subproc_unlink(mi_subproc_t* subproc) {
-  if (mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+// The one before it in the list, NULL when it has ended already. Under the thread lock.
+static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
   mi_subproc_t* before = &mi_state.main;
-  while (before->next != subproc) before = before->next;
+  while (before != NULL && before->next != subproc) before = before->next;
+  return before;
+}
+
+// Take it out of the list, when it has no thread, and tell the theaps that others have in its
+// heaps. Under the thread lock. False: it has, or is in no list.
+static bool mi_subproc_unlink(mi_subproc_t* subproc) {
+  mi_subproc_t* const before = mi_subproc_find(subproc);
+  if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
   before->next = subproc->next;
+  mi_heap_end_theaps(&subproc->heap_main, true);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_heap_end_theaps(heap, true);
+  }
+  if (subproc->is_deleted) mi_atomic_sub_relaxed(&mi_state.deleted_count, 1);
   return true;
 }
 
@@ -104,17 +116,20 @@ static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
   return true;
 }
 
+// The calling thread's theaps in its heaps: they may be what malloc uses.
+static void mi_subproc_release_theaps(mi_subproc_t* subproc) {
+  mi_thread_release_ended(subproc->heap_main.slot);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_thread_release_ended(heap->slot);
+  }
+}
+
 MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.thread_lock);
   const bool is_unlinked = mi_subproc_unlink(subproc);
-  if (is_unlinked) {
-    mi_heap_end_theaps(&subproc->heap_main, true);
-    for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
-      mi_heap_end_theaps(heap, true);
-    }
-  }
   mi_lock_leave(&mi_state.thread_lock);
   if (!is_unlinked) return false;
+  mi_subproc_release_theaps(subproc);
   mi_heap_visit_pages(subproc, NULL, &mi_subproc_destroy_page, NULL);
   mi_pool_clear_all(&subproc->heap_main);
   mi_heap_t* heap;
@@ -132,17 +147,28 @@ MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
 
 // -- deleted ones --
 
+// Sees what was done inside. Under the thread lock.
+static bool mi_subproc_is_left(mi_subproc_t* subproc) {
+  bool is_left = mi_atomic_load_acquire(&subproc->heap_main.inside) == 0; // sees, as above
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    is_left = is_left && mi_atomic_load_acquire(&heap->inside) == 0; // sees, as above
+  }
+  return is_left;
+}
+
+// No slice is in use, and whoever gave back the last ones is done with that. Under the thread lock.
 static bool mi_subproc_is_free(mi_subproc_t* subproc) {
+  mi_heap_drain_ended_locked(subproc);
   mi_pool_drain_all(&subproc->heap_main);
   uint32_t at = 0;
   if (mi_book_next(&subproc->direct, &at) != NULL) return false;
   MI_FOR_EACH_ARENA(subproc, arena) {
-    // Each word sees what those did who set its bits: they are done with the slices.
+    // Each word sees what those did who set its bits: they are done with the slices, and inside.
     for (size_t i = 0; i < arena->slice_count; i++) {
       if (!mi_bitmap_is_set_acquire(arena->free, i)) return false;
     }
   }
-  return true;
+  return mi_subproc_is_left(subproc);
 }
 
 MI_INTERNAL void mi_subproc_sweep(void) {
@@ -152,7 +178,6 @@ MI_INTERNAL void mi_subproc_sweep(void) {
   for (mi_subproc_t* s = mi_state.main.next; s != NULL && ready == NULL; s = s->next) {
     if (s->is_deleted && mi_subproc_is_free(s) && mi_subproc_unlink(s)) ready = s;
   }
-  if (ready != NULL) mi_atomic_sub_relaxed(&mi_state.deleted_count, 1);
   mi_lock_leave(&mi_state.thread_lock);
   if (ready == NULL) return;
   mi_subproc_retire(ready);
@@ -161,9 +186,16 @@ MI_INTERNAL void mi_subproc_sweep(void) {
 
 MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc) {
   if (mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_first = mi_subproc_find(subproc) != NULL && !subproc->is_deleted;
+  mi_lock_leave(&mi_state.thread_lock);
+  if (!is_first) return false;
   while (subproc->heaps != NULL) mi_heap_end_by_delete(subproc->heaps);
+  mi_subproc_release_theaps(subproc);
+  mi_lock_enter(&mi_state.thread_lock);
   subproc->is_deleted = true;
   mi_atomic_add_relaxed(&mi_state.deleted_count, 1);
+  mi_lock_leave(&mi_state.thread_lock);
   mi_subproc_sweep();
   return true;
 }

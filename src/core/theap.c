@@ -31,6 +31,7 @@ MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .current = {[0 ... MI_CLASS_COUNT - 1] = MI_PAGE_NONE},
     .home = &mi_theap_empty,
     .heap = MI_HEAP_GONE,
+    .named = MI_HEAP_GONE,
 };
 MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_tls mi_attr_tls = &mi_theap_empty;
 MI_INTERNAL_DATA __thread mi_theap_t* mi_theap_recent_tls mi_attr_tls = &mi_theap_empty;
@@ -47,6 +48,7 @@ MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
 
 MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home) {
   mi_atomic_store_relaxed(&theap->heap, heap);
+  mi_atomic_store_relaxed(&theap->named, heap);
   theap->home = home != NULL ? home : theap;
   theap->quick_left = MI_QUICK_REFILLS;
   mi_theap_reset(theap);

@@ -88,7 +88,7 @@ MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap);
 // The same for callers in a hurry.
 static mi_attr_inline mi_theap_t* mi_theap_in(mi_heap_t* heap) {
   mi_theap_t* const theap = mi_theap_recent_tls;
-  if (mi_likely(mi_theap_heap(theap) == heap)) return theap;
+  if (mi_likely(mi_atomic_load_relaxed(&theap->named) == heap)) return theap;
   return mi_theap_get(heap);
 }
 

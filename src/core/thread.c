@@ -147,6 +147,7 @@ static void mi_thread_clean(mi_theap_t* theap) {
   if (theap->heap_link != NULL) mi_heap_unlink_theap(theap);
   theap->is_destroyed = false;
   mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
+  mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
 }
 
 static void mi_thread_forget_ended(mi_theap_t* theap) {
@@ -158,7 +159,9 @@ static void mi_thread_forget_ended(mi_theap_t* theap) {
 static void mi_thread_sweep(mi_theap_t* home, bool is_all) {
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
-    if (theap == NULL || !(is_all || theap->is_ended)) continue;
+    // Not while a callback of the user runs in the middle of a malloc from it.
+    const bool is_due = theap != NULL && theap->is_ended && !theap->is_in_deferred_free;
+    if (theap == NULL || !(is_all || is_due)) continue;
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
     mi_thread_meta_free(theap, sizeof(mi_theap_t));
@@ -188,9 +191,11 @@ static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
 static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
   if (!mi_thread_make_room(home, heap->slot)) return NULL;
   mi_theap_t* theap = home->others[heap->slot];
+  if (theap != NULL && theap->is_in_deferred_free) return NULL; // as in mi_thread_sweep
   if (theap != NULL) {
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
+    mi_atomic_store_relaxed(&theap->named, heap);
   } else {
     theap = mi_thread_make_theap(heap, home);
     if (theap == NULL) return NULL;
@@ -249,6 +254,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
                        mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
   if (!is_kept) mi_theap_flush(theap);
+  mi_purge_poll(subproc); // while the sub-process cannot end: this thread still counts
   mi_theap_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
   theap->is_in_threadpool = false;
@@ -273,17 +279,17 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_count_add(&subproc->count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);
   mi_os_thread_on_exit(&mi_thread_on_exit, NULL);
-  mi_purge_poll(subproc);
 }
 
 MI_INTERNAL void mi_thread_give_up(void) {
   mi_theap_t* const home = mi_theap_home();
   if (home->thread_id == 0) return;
-  mi_theap_tls = &mi_theap_empty;
-  mi_theap_recent_tls = &mi_theap_empty;
+  // First: a report of corrupted memory may allocate, and must find a home while the lock is held.
   mi_lock_enter(&mi_state.thread_lock);
   mi_thread_sweep(home, true);
   mi_lock_leave(&mi_state.thread_lock);
+  mi_theap_tls = &mi_theap_empty;
+  mi_theap_recent_tls = &mi_theap_empty;
   mi_thread_leave_home(home);
 }
 

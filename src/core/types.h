@@ -159,6 +159,8 @@ struct mi_theap_s {
   // heap - write under the thread lock by who makes the theap, and by who ends the heap (heap.c: it
   // belongs to the main heap then); read by its thread, relaxed: the lock orders what counts.
   mi_atomic(mi_heap_t*) heap;
+  // named - the heap that leads to this theap: as `heap`, until that has ended. Same rules.
+  mi_atomic(mi_heap_t*) named;
   mi_theap_t* home; // of the same thread; itself for a home
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   uint32_t trim_turn;
@@ -248,10 +250,12 @@ struct mi_heap_s {
   // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
   mi_atomic(int) numa_wish;
   mi_arena_t* arena; // all pages come from here; NULL any that is not exclusive (const)
-  // -- of heaps that are not main --
+  // -- of heaps that can end, all but the main one of the main sub-process --
   // inside - threads that are in the middle of giving up a page of this heap: heap.h.
-  //   write  any  add acq_rel, sub release;  read  acquire  who recycles the structure
+  //   write  any  add acq_rel, sub release;  read  acquire  who recycles the structure, or that of
+  //   its sub-process
   mi_atomic(size_t) inside;
+  // -- of heaps that are not main --
   mi_book_t book; // its pages in arenas
   mi_theap_t* theaps; // under the thread lock
   mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock

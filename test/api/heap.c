@@ -291,7 +291,7 @@ static void heap_destroy_takes_full_and_partly_freed_pages(void** state) {
 }
 
 // If this fails, a mistake in the use of heaps brings the program down instead of being named.
-static void heap_delete_and_destroy_ignore_null_and_main(void** state) {
+static void heap_delete_and_destroy_ignore_what_cannot_end(void** state) {
   (void)state;
   char* const text = mi_strdup("in the main heap");
   test_listen();
@@ -304,6 +304,15 @@ static void heap_delete_and_destroy_ignore_null_and_main(void** state) {
   test_listen();
   mi_heap_destroy(mi_heap_main());
   assert_true(test_heard("mimalloc: warning: ") && test_heard("main heap"));
+  mi_heap_t* const heap = mi_heap_new();
+  mi_heap_destroy(heap);
+  test_listen();
+  mi_heap_destroy(heap);
+  assert_true(test_heard("mimalloc: warning: ") && test_heard("has ended"));
+  test_listen();
+  mi_heap_delete(heap);
+  assert_true(test_heard("mimalloc: warning: ") && test_heard("has ended"));
+  mi_heap_destroy(mi_heap_new()); // the list of heaps is as it was
   assert_string_equal(text, "in the main heap");
   assert_ptr_equal(mi_heap_of(text), mi_heap_main());
   mi_free(text);
@@ -729,7 +738,7 @@ int main(void) {
       cmocka_unit_test(heap_delete_leaves_memory_that_is_used),
       cmocka_unit_test(heap_destroy_ends_every_block),
       cmocka_unit_test(heap_destroy_takes_full_and_partly_freed_pages),
-      cmocka_unit_test(heap_delete_and_destroy_ignore_null_and_main),
+      cmocka_unit_test(heap_delete_and_destroy_ignore_what_cannot_end),
       cmocka_unit_test(heap_is_shared_between_threads),
       cmocka_unit_test(heap_delete_while_others_free),
       cmocka_unit_test(heap_end_is_seen_by_threads_that_go_on),

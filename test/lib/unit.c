@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/book.h"
 #include "core/arena.h"
 #include "core/bitmap.h"
+#include "core/book.h"
+#include "core/heap.h"
 #include "core/page.h"
 #include "core/pool.h"
 #include "core/theap.h"
@@ -74,28 +75,53 @@ void unit_check_equal(const char* file, int line, const char* text, uint64_t a, 
 
 // What a walk over all pages finds, to be compared with what theaps and pools know.
 typedef struct unit_census_s {
-  size_t owned;    // pages of classes that somebody owns
-  size_t pooled;   // pages with the POOLED bit
+  size_t owned; // pages of classes that somebody owns
+  size_t pooled; // pages with the POOLED bit
 } unit_census_t;
 
 static bool unit_bit(mi_bitmap_word_t* map, size_t i) { return mi_bitmap_is_all_set(map, i, 1); }
+
+static bool unit_is_listed(const mi_page_t* page, mi_book_t* book) {
+  const mi_page_t* seen;
+  for (uint32_t at = 0; (seen = mi_book_next(book, &at)) != NULL;) {
+    if (seen == page) return at - 1 == page->book_index; // O3 of book.c
+  }
+  return false;
+}
+
+// The page belongs to a heap that there is, and stands where it should (U1 of run.c).
+static void unit_check_heap_of(mi_subproc_t* subproc, mi_page_t* page) {
+  mi_heap_t* const of = mi_atomic_load_relaxed(&page->heap);
+  mi_heap_t* heap = &subproc->heap_main;
+  for (mi_heap_t* next = subproc->heaps; heap != of; next = next->next) {
+    check(next != NULL);
+    heap = next;
+  }
+  if (page->backing == MI_BACKING_DIRECT) {
+    check(heap->arena == NULL && unit_is_listed(page, &subproc->direct));
+  } else {
+    const mi_arena_t* const arena = mi_arena_of(subproc, page->start);
+    check(heap->is_main || unit_is_listed(page, &heap->book));
+    check(arena != NULL && (heap->arena == NULL ? !arena->is_exclusive : heap->arena == arena));
+  }
+}
 
 static void unit_check_class_page(mi_page_t* page, unit_census_t* census) {
   const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   check(page->size_class < MI_CLASS_COUNT);
   check(mi_page_is_valid(page));
   const size_t described = mi_page_described(page->slice_count, page->reserved);
-  for (size_t i = 1; i < page->slice_count; i++) {  // P4
+  for (size_t i = 1; i < page->slice_count; i++) { // P4
     mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
     const uintptr_t owner = mi_atomic_load_relaxed(&interior->owner);
     check(owner == (i < described ? MI_OWNER_INTERIOR : MI_OWNER_NONE));
     check(i >= described || interior->first == page);
   }
-  if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS);  // R1 of remote.c
+  if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS); // R1 of remote.c
   if ((word & MI_REMOTE_OWNED) != 0) census->owned++;
   if ((word & MI_REMOTE_POOLED) != 0) census->pooled++;
   const size_t used = mi_page_capacity(page) * page->block_size;
-  if (page->is_zero) {  // P3 of page.c
+  if (page->is_zero) { // P3 of page.c
     check(unit_is_zero(page->start + used, page->reserved * page->block_size - used));
   }
 }
@@ -106,10 +132,10 @@ static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* censu
   mi_page_t* const page = mi_pagemap_slice(start);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_NONE) {
-    check(unit_bit(arena->free, i));  // A1 of arena.c: else it is lost
+    check(unit_bit(arena->free, i)); // A1 of arena.c: else it is lost
     if (!unit_bit(arena->dirty, i) && os_fake_state(start) == OS_FAKE_COMMITTED &&
         os_fake_resident(start, MI_SLICE_SIZE) > 0) {
-      check(unit_is_zero(start, MI_SLICE_SIZE));  // A2
+      check(unit_is_zero(start, MI_SLICE_SIZE)); // A2
     }
     if (arena->is_committed || unit_bit(arena->committed, i)) {
       check(os_fake_state(start) == OS_FAKE_COMMITTED);
@@ -117,6 +143,7 @@ static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* censu
     return 1;
   }
   check(owner != MI_OWNER_INTERIOR && page->start == start && page->slice_count > 0);
+  unit_check_heap_of(arena->subproc, page);
   for (size_t k = 0; k < page->slice_count; k++) {
     check(!unit_bit(arena->free, i + k));
     check(arena->is_committed || unit_bit(arena->committed, i + k));
@@ -152,7 +179,7 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
   mi_page_t* const current = mi_theap_current(theap, c);
   size_t listed = 0;
   for (mi_block_t* b = theap->free[c]; b != NULL; b = b->next) {
-    check(current != NULL && mi_page_block_of(current, b) == b);  // H1 of theap.c
+    check(current != NULL && mi_page_block_of(current, b) == b); // H1 of theap.c
     check(++listed <= mi_page_capacity(current));
   }
   if (current != NULL) {
@@ -162,7 +189,7 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
   }
   mi_page_t* before = NULL;
   for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
-    check(page->place == MI_PLACE_QUEUE && page->size_class == c);  // H2
+    check(page->place == MI_PLACE_QUEUE && page->size_class == c); // H2
     check(page->prev == before && page->theap == theap && mi_page_has_free(page));
     check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
     const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
@@ -179,15 +206,17 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
 
 // Returns the number of pages it owns.
 static size_t unit_check_theap(mi_theap_t* theap) {
+  if (theap->is_destroyed) return 0; // H5: what it knows is gone
   size_t pages = 0;
   size_t idle = 0;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) unit_check_theap_class(theap, c, &pages, &idle);
   check_equal(idle, theap->idle_bytes);
-  check_equal(pages, theap->page_count);  // H4
+  check_equal(pages, theap->page_count); // H4
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
     if (page == NULL) continue;
-    check(page->place == MI_PLACE_GUEST && page->local_free != NULL);  // H3
+    check(page->place == MI_PLACE_GUEST && page->local_free != NULL); // H3
+    check(theap->home == theap && mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap));
     check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
     pages++;
   }
@@ -200,7 +229,7 @@ size_t unit_pool_length(mi_pool_t* pool) {
   size_t length = 0;
   mi_page_t* page = (mi_page_t*)(uintptr_t)(head << MI_PAGE_SHIFT);
   for (; page != NULL; page = mi_atomic_load_relaxed(&page->pool_next)) {
-    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0);  // L1 of pool.c
+    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0); // L1 of pool.c
     length++;
   }
   return length;
@@ -209,13 +238,19 @@ size_t unit_pool_length(mi_pool_t* pool) {
 // A home and the theaps of other heaps that its thread has.
 static size_t unit_check_home(mi_theap_t* home) {
   size_t pages = unit_check_theap(home);
+  size_t ended = 0;
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
-    if (theap == NULL || theap->is_destroyed) continue;
-    check(theap->home == home && theap->thread_id == home->thread_id);
-    check((theap->heap_link != NULL) == (mi_theap_heap(theap) != MI_HEAP_GONE));
+    if (theap == NULL) continue;
+    const mi_heap_t* const heap = mi_theap_heap(theap);
+    check(theap->home == home && theap->thread_id == home->thread_id); // X4 of thread.c
+    check((theap->heap_link != NULL) == (heap != MI_HEAP_GONE));
+    check(heap == MI_HEAP_GONE || (theap->is_ended ? heap->is_main : heap->slot == i));
+    check(heap == MI_HEAP_GONE || !theap->is_destroyed);
+    ended += theap->is_ended ? 1 : 0;
     pages += unit_check_theap(theap);
   }
+  check_equal(ended, mi_atomic_load_relaxed(&home->ended_count));
   return pages;
 }
 
@@ -225,26 +260,71 @@ static size_t unit_heap_pooled(mi_heap_t* heap) {
   return pooled;
 }
 
-// Adds what the arenas and the book of mappings hold; returns the pages in pools.
-static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
-  MI_FOR_EACH_ARENA(subproc, arena) { unit_check_arena(arena, census); }
-  mi_page_t* page;
-  for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
-    if (!mi_page_is_single(page)) unit_check_class_page(page, census);
+// Returns the number of theaps of the heap.
+static size_t unit_check_heap(mi_heap_t* heap) {
+  size_t count = 0;
+  mi_theap_t* const* link = &heap->theaps;
+  for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
+    check(theap->heap_link == link && mi_theap_heap(theap) == heap);
+    check(!theap->is_ended || heap->is_main);
+    link = &theap->heap_next;
+    count++;
   }
+  check_equal(mi_atomic_load_relaxed(&heap->inside), 0); // E1 of heap.c
+  mi_page_t* page;
+  for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
+    check(mi_atomic_load_relaxed(&page->heap) == heap && page->backing == MI_BACKING_ARENA);
+    check(mi_atomic_load_relaxed(&page->owner) != MI_OWNER_NONE);
+  }
+  return count;
+}
+
+static size_t unit_check_heaps(mi_subproc_t* subproc) {
+  size_t heaps = 1;
+  size_t theaps = unit_check_heap(&subproc->heap_main);
   size_t pooled = unit_heap_pooled(&subproc->heap_main);
+  mi_heap_t* const* link = &subproc->heaps;
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
-    check(heap->subproc == subproc && !heap->is_main);
+    check(heap->subproc == subproc && !heap->is_main && heap->link == link);
+    theaps += unit_check_heap(heap);
     pooled += unit_heap_pooled(heap);
-    for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
-      check(mi_atomic_load_relaxed(&page->heap) == heap);  // U1 of run.c
-      check(page->backing == MI_BACKING_ARENA);
-    }
+    link = &heap->next;
+    heaps++;
   }
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    check(heap->subproc == subproc && !heap->is_main && heap->theaps == NULL);
+    check_equal(mi_atomic_load_relaxed(&heap->inside), 0);
     pooled += unit_heap_pooled(heap);
   }
+  check_equal(heaps, subproc->count.heaps);
+  check_equal(theaps, subproc->count.theaps);
   return pooled;
+}
+
+// Adds what the arenas and the book of mappings hold; returns the pages in pools.
+static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    check(arena->subproc == subproc);
+    unit_check_arena(arena, census);
+  }
+  mi_page_t* page;
+  for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
+    check(page->backing == MI_BACKING_DIRECT);
+    unit_check_heap_of(subproc, page);
+    if (!mi_page_is_single(page)) unit_check_class_page(page, census);
+  }
+  return unit_check_heaps(subproc);
+}
+
+// A3 of arena.c: nobody has anything in the arenas of sub-processes that ended.
+static void unit_check_retired_arenas(void) {
+  mi_arena_t* arena = mi_state.arenas_free;
+  for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
+    check(!arena->is_foreign && !arena->is_exclusive);
+    check(mi_bitmap_is_all_set(arena->free, 0, arena->slice_count));
+    check(mi_bitmap_is_all_clear(arena->purge_young, 0, arena->slice_count));
+    check(mi_bitmap_is_all_clear(arena->purge_old, 0, arena->slice_count));
+  }
 }
 
 void unit_check_valid(void) {
@@ -259,10 +339,14 @@ void unit_check_valid(void) {
     owned += unit_check_home(theap);
   }
   size_t pooled = 0;
+  size_t deleted = 0;
   for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
     pooled += unit_check_subproc(subproc, &census);
+    deleted += subproc->is_deleted ? 1 : 0;
   }
-  check_equal(census.owned, owned);  // else a page is owned by nobody who knows it
+  check_equal(deleted, mi_atomic_load_relaxed(&mi_state.deleted_count));
+  unit_check_retired_arenas();
+  check_equal(census.owned, owned); // else a page is owned by nobody who knows it
   check_equal(census.pooled, pooled);
 }
 
@@ -285,10 +369,13 @@ mi_page_t* unit_page_of(const void* p) {
 }
 
 mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks) {
-  mi_theap_t* const theap = unit_theap();
+  return unit_make_page_in(unit_theap(), size_class, used, blocks);
+}
+
+mi_page_t* unit_make_page_in(mi_theap_t* theap, size_t size_class, size_t used, void** blocks) {
   mi_page_t* const page = mi_page_make(theap, size_class);
   check(page != NULL);
-  theap->page_count--;  // it is in no place
+  theap->page_count--; // it is in no place
   size_t i = 0;
   for (mi_block_t* list; (list = mi_page_carve(page)) != NULL;) {
     while (list != NULL) {
@@ -456,6 +543,7 @@ void unit_puppet_end(unit_puppet_t* puppet) {
 
 typedef struct unit_request_s {
   size_t size;
+  mi_heap_t* heap;
   void* p;
 } unit_request_t;
 
@@ -465,8 +553,19 @@ static void unit_request_malloc(void* arg) {
 }
 
 void* unit_puppet_malloc(unit_puppet_t* puppet, size_t size) {
-  unit_request_t request = {size, NULL};
+  unit_request_t request = {.size = size};
   unit_puppet_do(puppet, &unit_request_malloc, &request);
+  return request.p;
+}
+
+static void unit_request_heap_malloc(void* arg) {
+  unit_request_t* const request = (unit_request_t*)arg;
+  request->p = mi_heap_malloc(request->heap, request->size);
+}
+
+void* unit_puppet_heap_malloc(unit_puppet_t* puppet, mi_heap_t* heap, size_t size) {
+  unit_request_t request = {.size = size, .heap = heap};
+  unit_puppet_do(puppet, &unit_request_heap_malloc, &request);
   return request.p;
 }
 

@@ -68,8 +68,8 @@ void unit_check_equal(const char* file, int line, const char* text, uint64_t a, 
 #define unit_option(name, value) \
   mi_atomic_store_relaxed(&mi_option_values[MI_OPTION_##name], (long)(value))
 
-// True when nothing is running and every invariant of types.h, page.c, pool.c, theap.c and arena.c
-// holds; else says which one does not, and ends the child.
+// True when nothing is running and every invariant of types.h, page.c, pool.c, theap.c, heap.c,
+// thread.c, book.c, run.c and arena.c holds; else says which one does not, and ends the child.
 void unit_check_valid(void);
 
 // After mi_collect_all(MI_FORCE) with no block in use: every slice is free.
@@ -86,6 +86,7 @@ mi_page_t* unit_page_of(const void* p);
 // A page of the class with every block carved, owned by this thread and in no place. `used` of its
 // blocks are in use: `blocks[0]` to `blocks[used - 1]`; the others are in `local_free`.
 mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks);
+mi_page_t* unit_make_page_in(mi_theap_t* theap, size_t size_class, size_t used, void** blocks);
 
 // Blocks of the class until the page that is current is full, and one less than opens another.
 size_t unit_fill_page(size_t size_class, void** blocks);
@@ -129,6 +130,7 @@ void unit_puppet_end(unit_puppet_t* puppet);
 
 // Short forms for what puppets do most.
 void* unit_puppet_malloc(unit_puppet_t* puppet, size_t size);
+void* unit_puppet_heap_malloc(unit_puppet_t* puppet, mi_heap_t* heap, size_t size);
 void unit_puppet_free(unit_puppet_t* puppet, void* p);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "core/page.h"
 #include "core/purge.h"
+#include "core/subproc.h"
 
 enum { KEPT_MAX = 4000 };
 
@@ -146,6 +147,95 @@ static void direct_mappings(void) {
   }
 }
 
+// -- heaps --
+
+// A block of each kind; those that may be lost with their heap are only written to.
+static void fill_heap(mi_heap_t* heap, bool is_kept) {
+  const size_t sizes[] = {8, 300, 5000, MI_CLASS_MAX / 2, MI_CLASS_MAX * 2, MI_CLASS_MAX * 3};
+  for (size_t i = 0; i < 12; i++) {
+    unit_option(arena_max_object_size, i % 6 == 5 ? 1 : MI_ARENA_RESERVE_KIB / 2);
+    errno = 0;
+    void* const p = mi_heap_malloc(heap, sizes[i % 6]);
+    if (p == NULL) {
+      check_equal(errno, ENOMEM);
+    } else {
+      check(mi_atomic_load_relaxed(&unit_page_of(p)->heap) == heap);
+      memset(p, 0x77, sizes[i % 6]);
+      if (is_kept) keep(p, sizes[i % 6]);
+    }
+  }
+  unit_option(arena_max_object_size, MI_ARENA_RESERVE_KIB / 2);
+}
+
+typedef struct heap_part_s {
+  mi_heap_t* heap;
+  bool is_kept;
+} heap_part_t;
+
+static void fill_heap_on_thread(void* arg) {
+  const heap_part_t* const part = (const heap_part_t*)arg;
+  fill_heap(part->heap, part->is_kept);
+}
+
+static void heaps_that_end(bool is_destroyed) {
+  mi_process_setup();
+  for (size_t round = 0; round < 2; round++) {
+    mi_heap_t* heap[2];
+    for (size_t i = 0; i < 2; i++) {
+      heap[i] = mi_heap_make(&mi_state.main, NULL);
+      if (heap[i] == NULL) continue;
+      fill_heap(heap[i], !is_destroyed);
+      heap_part_t part = {heap[i], !is_destroyed};
+      if (i == round) unit_on_thread(&fill_heap_on_thread, &part);
+    }
+    check_kept();
+    for (size_t i = 0; i < 2; i++) {
+      if (heap[i] == NULL) continue;
+      if (is_destroyed) {
+        mi_heap_end_by_destroy(heap[i]);
+      } else {
+        mi_heap_end_by_delete(heap[i]);
+      }
+      check_kept();
+    }
+  }
+}
+
+static void deleted_heaps(void) { heaps_that_end(false); }
+static void destroyed_heaps(void) { heaps_that_end(true); }
+
+static void be_in_subproc(void* arg) {
+  mi_subproc_t* const subproc = (mi_subproc_t*)arg;
+  if (!mi_subproc_join(subproc)) {
+    check(mi_subproc_of_thread() == &mi_state.main);
+    return;
+  }
+  check(mi_subproc_of_thread() == subproc);
+  check(mi_theap_heap(mi_theap_home()) == &subproc->heap_main);
+  fill_heap(&subproc->heap_main, false);
+  mi_heap_t* const heap = mi_heap_make(subproc, NULL);
+  if (heap != NULL) fill_heap(heap, false);
+  mi_thread_leave();  // also when the system cannot tell
+}
+
+static void sub_processes(void) {
+  mi_process_setup();
+  for (size_t i = 0; i < 3; i++) {
+    mi_subproc_t* const subproc = mi_subproc_make();
+    if (subproc == NULL) continue;
+    unit_on_thread(&be_in_subproc, subproc);
+    if (i % 2 == 0) {
+      fill_heap(&subproc->heap_main, false);
+    } else {
+      check(mi_subproc_end_by_delete(subproc));
+    }
+    unit_check_valid();
+    // A deleted one that nobody got memory from has ended.
+    if (mi_state.main.next != NULL) check(mi_subproc_end_by_destroy(subproc));
+    check(mi_state.main.next == NULL);
+  }
+}
+
 // -- the sweep --
 
 typedef struct report_s {
@@ -184,6 +274,9 @@ static void run_scenario(void) {
   check(p != NULL && q != NULL);
   mi_free(p);
   mi_free(q);
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+  check(heap != NULL && mi_heap_malloc(heap, 100) != NULL);
+  mi_heap_end_by_destroy(heap);
   check_kept();
   for (size_t i = 0; i < kept_count; i++) mi_free(kept[i].p);
   check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], 0);
@@ -227,13 +320,17 @@ SWEEP(failure_of_threads, threads)
 SWEEP(failure_of_purging, purging)
 SWEEP(failure_of_many_arenas, many_arenas)
 SWEEP(failure_of_direct_mappings, direct_mappings)
+SWEEP(failure_of_deleted_heaps, deleted_heaps)
+SWEEP(failure_of_destroyed_heaps, destroyed_heaps)
+SWEEP(failure_of_sub_processes, sub_processes)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(failure_of_small_blocks),  cmocka_unit_test(failure_of_large_blocks),
       cmocka_unit_test(failure_of_aligned_blocks), cmocka_unit_test(failure_of_threads),
       cmocka_unit_test(failure_of_purging),       cmocka_unit_test(failure_of_many_arenas),
-      cmocka_unit_test(failure_of_direct_mappings),
+      cmocka_unit_test(failure_of_direct_mappings), cmocka_unit_test(failure_of_deleted_heaps),
+      cmocka_unit_test(failure_of_destroyed_heaps), cmocka_unit_test(failure_of_sub_processes),
   };
   return cmocka_run_group_tests_name("failure", tests, NULL, NULL);
 }

@@ -3,8 +3,14 @@
 // process whose other threads then never run again.
 #include "unit.h"
 
+#include <sched.h>
+
+#include "core/arena.h"
+#include "core/book.h"
+#include "core/heap.h"
 #include "core/page.h"
 #include "core/remote.h"
+#include "core/subproc.h"
 #include "core/theap.h"
 #include "core/thread.h"
 
@@ -169,6 +175,148 @@ UNIT_TEST_PAGE_SIZES(fork_child_forgets_vanished_theaps) {
   }
 }
 
+// -- heaps --
+
+static mi_heap_t* heap;
+
+static mi_heap_t* make_heap(mi_subproc_t* subproc) {
+  mi_heap_t* const made = mi_heap_make(subproc, NULL);
+  check(made != NULL);
+  return made;
+}
+
+// If this fails, the child tells theaps of vanished threads that a heap ends, and finds no page of
+// theirs in it.
+UNIT_TEST_PAGE_SIZES(fork_child_takes_heaps_of_vanished_threads) {
+  static unit_puppet_t vanished[4];
+  for (size_t k = 0; k < 4; k++) {
+    mi_free(mi_malloc(1));
+    heap = make_heap(&mi_state.main);
+    mi_heap_t* const ended = make_heap(&mi_state.main);
+    mi_heap_end_by_delete(ended);
+    void* const mine = k < 2 ? mi_heap_malloc(heap, SIZE) : NULL;
+    unit_puppet_start(&vanished[k]);
+    for (size_t i = 0; i < 40; i++) blocks[i] = unit_puppet_heap_malloc(&vanished[k], heap, SIZE);
+    unit_puppet_free(&vanished[k], blocks[0]);
+    mi_free(blocks[1]);
+    // Threads that were in the middle of a free.
+    mi_atomic_store_relaxed(&heap->inside, 2);
+    mi_atomic_store_relaxed(&ended->inside, 1);
+    os_fake.fork_prepare();
+    os_fake.fork_child();
+    check_equal(mi_state.main.count.theaps, mine != NULL ? 1 : 0);
+    check_equal(mi_state.main.count.threads, 1);
+    unit_check_valid();
+    check(unit_page_of(blocks[2])->place == MI_PLACE_NONE);
+    check(make_heap(&mi_state.main) == ended);
+    mi_heap_end_by_destroy(ended);
+    if (k % 2 == 0) {
+      mi_heap_end_by_destroy(heap);
+    } else {
+      mi_heap_end_by_delete(heap);
+      for (size_t i = 2; i < 40; i++) mi_free(blocks[i]);
+      mi_free(mine);
+    }
+    mi_collect_all(MI_FORCE);
+    unit_check_valid();
+    check_equal(hooks_fake.error_count, 0);
+  }
+}
+
+static void be_in_subproc(void* arg) {
+  mi_subproc_t* const subproc = (mi_subproc_t*)arg;
+  check(mi_subproc_join(subproc));
+  for (size_t i = 0; i < 40; i++) {
+    blocks[i] = i % 2 == 0 ? mi_malloc(SIZE) : mi_heap_malloc(heap, SIZE);
+  }
+}
+
+// If this fails, the child cannot end a sub-process whose threads are gone.
+UNIT_TEST_PAGE_SIZES(fork_child_ends_sub_processes_of_vanished_threads) {
+  static unit_puppet_t vanished[2];
+  for (size_t k = 0; k < 2; k++) {
+    mi_process_setup();
+    mi_subproc_t* const subproc = mi_subproc_make();
+    heap = make_heap(subproc);
+    unit_puppet_start(&vanished[k]);
+    unit_puppet_do(&vanished[k], &be_in_subproc, subproc);
+    mi_atomic_store_relaxed(&subproc->heap_main.inside, 1);
+    os_fake.fork_prepare();
+    os_fake.fork_child();
+    check_equal(subproc->count.threads, 0);
+    unit_check_valid();
+    if (k == 1) {
+      check(mi_subproc_end_by_delete(subproc));
+      check(subproc->is_deleted);
+      for (size_t i = 0; i < 40; i++) mi_free(blocks[i]);
+      unit_check_valid();
+    }
+    // Also when blocks in the lists of the vanished theap keep it.
+    check(mi_subproc_end_by_destroy(subproc));
+    check(mi_state.main.next == NULL);
+    unit_check_valid();
+  }
+}
+
+// N2: a page with an owner that is in no book. Under the arena lock: no page comes.
+static mi_page_t* find_unlisted(void) {
+  MI_FOR_EACH_ARENA(&mi_state.main, arena) {
+    for (size_t i = 0; i < arena->slice_count; i++) {
+      mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+      const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+      if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;
+      if (mi_atomic_load_acquire(&page->heap) != heap) continue;
+      const mi_page_t* seen;
+      uint32_t at = 0;
+      do {
+        seen = mi_book_next(&heap->book, &at);
+      } while (seen != NULL && seen != page);
+      // Left meanwhile, and its owner was cleared before.
+      if (seen == NULL && mi_atomic_load_acquire(&page->owner) != MI_OWNER_NONE) return page;
+    }
+  }
+  return NULL;
+}
+
+enum { FORKS = 1000, MAKERS = 2 };
+static mi_atomic(bool) is_over;
+
+static void fork_or_make(void* arg) {
+  size_t i = *(size_t*)arg;
+  if (i == 0) {
+    for (size_t n = 0; n < FORKS; n++) {
+      os_fake.fork_prepare();
+      // Let the others come as far as they can: one waits for the lock, in the middle of making.
+      const size_t yields = n % 8 * 4;
+      for (size_t k = 0; k < yields; k++) {
+        if (n % 8 != 7 && mi_atomic_load_relaxed(&mi_state.arena_lock.word) == 2) break;
+        sched_yield();
+      }
+      const mi_page_t* const unlisted = find_unlisted();
+      check(unlisted == NULL);
+      os_fake.fork_parent();
+      sched_yield();
+    }
+    mi_atomic_store_release(&is_over, true);
+  }
+  while (!mi_atomic_load_acquire(&is_over)) {
+    void* const p = mi_heap_malloc(heap, i++ % 2 == 0 ? MI_CLASS_MAX : MI_CLASS_MAX * 2);
+    check(p != NULL);
+    mi_free(p);
+    mi_theap_flush(mi_theap_find(heap)); // keeps no empty page
+  }
+}
+
+// If this fails, a child forked while another thread makes or releases a page takes that page,
+// which is in no book, out of it: the book breaks, and ending the heap frees memory of others.
+UNIT_TEST(fork_sees_no_page_without_its_book) {
+  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  mi_process_setup();
+  heap = make_heap(&mi_state.main);
+  size_t id[MAKERS + 1] = {0, 1, 2};
+  unit_on_threads(MAKERS + 1, &fork_or_make, id, sizeof(id[0]));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fork_holds_all_locks),
@@ -178,6 +326,9 @@ int main(void) {
       cmocka_unit_test(fork_child_takes_guests_and_parked_pages),
       cmocka_unit_test(fork_child_without_a_theap),
       cmocka_unit_test(fork_child_forgets_vanished_theaps),
+      cmocka_unit_test(fork_child_takes_heaps_of_vanished_threads),
+      cmocka_unit_test(fork_child_ends_sub_processes_of_vanished_threads),
+      cmocka_unit_test(fork_sees_no_page_without_its_book),
   };
   return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }
