@@ -52,6 +52,15 @@ static void stats_print_gives_whole_lines(void** state) {
   clear_sink();
   mi_process_info_print_out(&collect_text, &sink);
   assert_non_null(strstr(sink.text, "peak rss: "));
+  // Without a function: to the one that is registered.
+  mi_register_output(&collect_text, &sink);
+  clear_sink();
+  mi_process_info_print();
+  assert_non_null(strstr(sink.text, "peak rss: "));
+  clear_sink();
+  mi_options_print();
+  assert_non_null(strstr(sink.text, "option 'purge_delay': 1000\n"));
+  mi_register_output(NULL, NULL);
   mi_stats_reset();
   mi_stats_merge();
 }
