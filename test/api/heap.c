@@ -77,19 +77,6 @@ static void check_contents_and_free(blocks_t* blocks) {
   }
 }
 
-static bool count_blocks(const mi_heap_t* heap, const mi_heap_area_t* area, void* block,
-                         size_t size, void* arg) {
-  (void)heap, (void)area, (void)size;
-  *(size_t*)arg += block != NULL;
-  return true;
-}
-
-static size_t blocks_in(mi_heap_t* heap) {
-  size_t count = 0;
-  assert_true(mi_heap_visit_blocks(heap, true, &count_blocks, &count));
-  return count;
-}
-
 // -- Which heap --
 
 // If this fails, a program asks which of its parts an object belongs to, and is told wrong.
@@ -373,10 +360,10 @@ static void heap_is_shared_between_threads(void** state) {
     run_threads(&use_shared_heaps);
     size_t left = 0;
     for (size_t i = 0; i < 512; i++) left += atomic_load(&shared.slot[i]) != NULL;
-    assert_int_equal(blocks_in(shared.heap[0]) + blocks_in(shared.heap[1]), left);
+    assert_int_equal(test_blocks_in(shared.heap[0]) + test_blocks_in(shared.heap[1]), left);
     if (round % 2 == 0) {
       for (size_t i = 0; i < 512; i++) check_and_free(atomic_exchange(&shared.slot[i], NULL));
-      assert_int_equal(blocks_in(shared.heap[0]) + blocks_in(shared.heap[1]), 0);
+      assert_int_equal(test_blocks_in(shared.heap[0]) + test_blocks_in(shared.heap[1]), 0);
     }
     for (size_t i = 0; i < 512; i++) atomic_store(&shared.slot[i], NULL);
     assert_false(atomic_load(&shared.is_wrong));
@@ -458,7 +445,7 @@ static void heap_end_is_seen_by_threads_that_go_on(void** state) {
     assert_true(second.p != NULL && second.p != third.p && third.p != NULL);
     assert_ptr_equal(mi_heap_of(second.p), second.heap);
     assert_ptr_equal(mi_heap_of(third.p), mi_heap_main());
-    assert_int_equal(blocks_in(second.heap), 1);
+    assert_int_equal(test_blocks_in(second.heap), 1);
     if (round % 2 != 0) mi_free(first.p);
     mi_free(third.p);
     mi_heap_destroy(second.heap);
@@ -480,13 +467,13 @@ static void heap_outlives_its_threads(void** state) {
     job[i] = (job_t){heap, NULL};
     test_on_thread(&allocate_on_thread, &job[i]);
   }
-  assert_int_equal(blocks_in(heap), 50);
+  assert_int_equal(test_blocks_in(heap), 50);
   for (size_t i = 0; i < 50; i++) {
     assert_true(test_is_filled(job[i].p, 40, 0x77));
     assert_ptr_equal(mi_heap_of(job[i].p), heap);
     mi_free(job[i].p);
   }
-  assert_int_equal(blocks_in(heap), 0);
+  assert_int_equal(test_blocks_in(heap), 0);
   mi_heap_delete(heap);
 }
 
@@ -559,7 +546,7 @@ static void heap_collect_gives_memory_back(void** state) {
   mi_heap_collect(heap, true);
   test_bound_growth(before, peak / 10);
   assert_string_equal(kept, "kept");
-  assert_int_equal(blocks_in(heap), 1);
+  assert_int_equal(test_blocks_in(heap), 1);
   mi_heap_destroy(heap);
 }
 
@@ -718,7 +705,7 @@ static void heap_may_be_empty(void** state) {
   (void)state;
   for (size_t i = 0; i < 100; i++) {
     mi_heap_t* const heap = mi_heap_new();
-    assert_int_equal(blocks_in(heap), 0);
+    assert_int_equal(test_blocks_in(heap), 0);
     mi_heap_collect(heap, i % 3 == 0);
     if (i % 2 == 0) {
       mi_heap_delete(heap);

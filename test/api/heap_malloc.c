@@ -298,19 +298,6 @@ static void heap_malloc_refuses_what_cannot_be(void** state) {
   mi_heap_destroy(heap);
 }
 
-static bool count_blocks(const mi_heap_t* heap, const mi_heap_area_t* area, void* block,
-                         size_t size, void* arg) {
-  (void)heap, (void)area, (void)size;
-  *(size_t*)arg += block != NULL;
-  return true;
-}
-
-static size_t blocks_in(mi_heap_t* heap) {
-  size_t count = 0;
-  assert_true(mi_heap_visit_blocks(heap, true, &count_blocks, &count));
-  return count;
-}
-
 // If this fails, code that relies on reallocf to free what it cannot enlarge leaks, or loses a
 // block that was enlarged.
 static void heap_reallocf_frees_on_failure(void** state) {
@@ -321,9 +308,9 @@ static void heap_reallocf_frees_on_failure(void** state) {
   p = (unsigned char*)mi_heap_reallocf(heap, p, 10000);
   assert_non_null(p);
   assert_true(test_is_filled(p, 100, 7));
-  assert_int_equal(blocks_in(heap), 1);
+  assert_int_equal(test_blocks_in(heap), 1);
   TEST_REFUSED(mi_heap_reallocf(heap, p, test_opaque(SIZE_MAX)), ENOMEM);
-  assert_int_equal(blocks_in(heap), 0);
+  assert_int_equal(test_blocks_in(heap), 0);
   TEST_REFUSED(mi_heap_reallocf(heap, NULL, test_opaque(SIZE_MAX)), ENOMEM);
   mi_heap_destroy(heap);
 }
@@ -356,7 +343,7 @@ static void heap_realloc_keeps_what_it_must(void** state) {
     assert_true(test_is_filled(p, 500, 3) && test_is_aligned(p + offset, alignment));
     p = (unsigned char*)way->resize(heap, p, test_opaque(0), alignment, offset);
     if (p == NULL) fail_msg("%s: size 0 gives NULL", way->name);
-    assert_int_equal(blocks_in(heap), 1);
+    assert_int_equal(test_blocks_in(heap), 1);
     mi_free(p);
   }
   mi_heap_destroy(heap);
@@ -380,10 +367,10 @@ static void heap_realloc_moves_into_the_heap(void** state) {
       unsigned char* const q = (unsigned char*)way->resize(to, from_main, sizes[i], 64, 0);
       check_block(way->name, to, p, sizes[i]);
       check_block(way->name, to, q, sizes[i]);
-      assert_int_equal(blocks_in(from), 0);
+      assert_int_equal(test_blocks_in(from), 0);
       mi_heap_destroy(from);
       assert_true(test_is_filled(p, sizes[i], 9) && test_is_filled(q, sizes[i], 8));
-      assert_int_equal(blocks_in(to), 2);
+      assert_int_equal(test_blocks_in(to), 2);
       mi_heap_destroy(to);
     }
   }
@@ -428,7 +415,7 @@ static void heap_malloc_huge_blocks(void** state) {
   p = (unsigned char*)mi_heap_realloc(heap, p, 60 * TEST_MIB);
   check_block("realloc", heap, p, 60 * TEST_MIB);
   assert_true(p[0] == 1 && p[10 * TEST_MIB - 1] == 2);
-  assert_int_equal(blocks_in(heap), 1);
+  assert_int_equal(test_blocks_in(heap), 1);
   mi_heap_destroy(heap);
 }
 
@@ -472,13 +459,13 @@ static void heap_strings(void** state) {
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     assert_ptr_equal(mi_heap_of(all[i]), heap);
   }
-  assert_int_equal(blocks_in(heap), 6);
+  assert_int_equal(test_blocks_in(heap), 6);
   char buffer[PATH_MAX];
   assert_ptr_equal(mi_heap_realpath(heap, "/proc/..", buffer), buffer);
   assert_string_equal(buffer, "/");
   TEST_REFUSED(mi_heap_realpath(heap, "/no such file", NULL), ENOENT);
   TEST_REFUSED(mi_heap_realpath(heap, NULL, NULL), EINVAL);
-  assert_int_equal(blocks_in(heap), 6);
+  assert_int_equal(test_blocks_in(heap), 6);
   mi_heap_destroy(heap);
 }
 
@@ -520,7 +507,7 @@ static void heap_typed_macros(void** state) {
   more = mi_heap_reallocn_tp(pair_t, heap, more, 1000);
   assert_true(many[9].b == 2 && many[999].a == 0 && more[9].a == 3);
   assert_true(mi_usable_size(more) >= 1000 * sizeof(pair_t));
-  assert_int_equal(blocks_in(heap), 4);
+  assert_int_equal(test_blocks_in(heap), 4);
   mi_heap_destroy(heap);
 }
 

@@ -215,4 +215,18 @@ static inline void test_worker_end(test_worker_t* worker) {
     if (refused_errno != (code)) fail_msg("%s: errno is %d", #call, refused_errno);                \
   } while (0)
 
+static inline bool test_count_block(const mi_heap_t* heap, const mi_heap_area_t* area, void* block,
+                                    size_t size, void* arg) {
+  (void)heap, (void)area, (void)size;
+  *(size_t*)arg += block != NULL;
+  return true;
+}
+
+// Blocks in use in a heap.
+static inline size_t test_blocks_in(mi_heap_t* heap) {
+  size_t count = 0;
+  assert_true(mi_heap_visit_blocks(heap, true, &test_count_block, &count));
+  return count;
+}
+
 #endif
