@@ -40,21 +40,21 @@ mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
 }
 
 // I2
-static bool mi_api_may_end(const mi_heap_t* heap, const char* what) {
-  if (heap == NULL) return false;
-  if (heap->is_main) mi_output_force_warning("cannot %s the main heap\n", what);
-  if (!heap->is_main && heap->link == NULL) {
-    mi_output_force_warning("cannot %s heap %p, which has ended\n", what, (const void*)heap);
+static void mi_api_end_heap(mi_heap_t* heap, const char* what, bool (*end)(mi_heap_t* heap)) {
+  if (heap == NULL) return;
+  if (heap->is_main) {
+    mi_output_force_warning("cannot %s the main heap\n", what);
+  } else if (!end(heap)) {
+    mi_output_force_warning("cannot %s heap %p, which has ended\n", what, (void*)heap);
   }
-  return !heap->is_main && heap->link != NULL;
 }
 
 void mi_heap_delete(mi_heap_t* heap) mi_attr_noexcept {
-  if (mi_api_may_end(heap, "delete")) mi_heap_end_by_delete(heap);
+  mi_api_end_heap(heap, "delete", &mi_heap_end_by_delete);
 }
 
 void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept {
-  if (mi_api_may_end(heap, "destroy")) mi_heap_end_by_destroy(heap);
+  mi_api_end_heap(heap, "destroy", &mi_heap_end_by_destroy);
 }
 
 mi_heap_t* mi_heap_main(void) mi_attr_noexcept { return mi_api_heap_main(); }

@@ -52,9 +52,10 @@ MI_INTERNAL void mi_thread_enter(void);
 
 // Heaps. `arena` NULL: any. NULL: out of memory.
 MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena);
-// The end of a heap that is not a main one; see heap.c for what others may do meanwhile.
-MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap);
-MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap);
+// The end of a heap that is not a main one; see heap.c for what others may do meanwhile. False: it
+// has ended already.
+MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap);
+MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap);
 
 // Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
 // The second: unless other threads have some; then it only ends the calling thread's part, and

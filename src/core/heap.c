@@ -182,15 +182,19 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
   }
 }
 
-// No list knows the heap any more, and its theaps know that.
-static void mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
+// No list knows the heap any more, and its theaps know that. False: it has ended already.
+static bool mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
   mi_lock_enter(&mi_state.thread_lock);
-  *heap->link = heap->next;
-  if (heap->next != NULL) heap->next->link = heap->link;
-  heap->link = NULL;
-  mi_heap_end_theaps(heap, is_destroyed);
+  const bool is_there = heap->link != NULL;
+  if (is_there) {
+    *heap->link = heap->next;
+    if (heap->next != NULL) heap->next->link = heap->link;
+    heap->link = NULL;
+    mi_heap_end_theaps(heap, is_destroyed);
+    mi_count_add(&heap->subproc->count.heaps, -1);
+  }
   mi_lock_leave(&mi_state.thread_lock);
-  mi_count_add(&heap->subproc->count.heaps, -1);
+  return is_there;
 }
 
 static void mi_heap_recycle(mi_heap_t* heap) {
@@ -209,14 +213,15 @@ static bool mi_heap_move_page(mi_page_t* page, void* heap) {
   return true;
 }
 
-MI_INTERNAL void mi_heap_end_by_delete(mi_heap_t* heap) {
-  mi_heap_unlink(heap, false);
+MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
+  if (!mi_heap_unlink(heap, false)) return false;
   mi_heap_visit_pages(heap->subproc, heap, &mi_heap_move_page, heap);
   // Releases the moves to a free that enters later, and sees one that entered before (E2).
   mi_atomic_add_acq_rel(&heap->inside, 0);
   mi_pool_drain_all(heap);
   mi_thread_release_ended(heap->slot);
   mi_heap_recycle(heap);
+  return true;
 }
 
 static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
@@ -228,12 +233,13 @@ static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
   return true;
 }
 
-MI_INTERNAL void mi_heap_end_by_destroy(mi_heap_t* heap) {
-  mi_heap_unlink(heap, true);
+MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
+  if (!mi_heap_unlink(heap, true)) return false;
   mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
   mi_heap_visit_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
   mi_pool_clear_all(heap);
   mi_heap_recycle(heap);
+  return true;
 }
 
 MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc) {
