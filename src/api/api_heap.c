@@ -16,10 +16,12 @@
 
 // -- Life --
 
-static mi_heap_t* mi_api_heap_main(void) {
+mi_heap_t* mi_heap_main(void) mi_attr_noexcept {
   mi_process_setup();
   return &mi_subproc_of_thread()->heap_main;
 }
+
+mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_heap_main(); }
 
 mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
   mi_process_setup();
@@ -57,9 +59,6 @@ void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept {
   mi_api_end_heap(heap, "destroy", &mi_heap_end_by_destroy);
 }
 
-mi_heap_t* mi_heap_main(void) mi_attr_noexcept { return mi_api_heap_main(); }
-mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_api_heap_main(); }
-
 // -- Whose memory --
 
 mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept {
@@ -69,7 +68,7 @@ mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept {
 
 bool mi_heap_contains(const mi_heap_t* heap, const void* p) mi_attr_noexcept {
   const mi_heap_t* const of = mi_heap_of(p);
-  return of != NULL && of == (heap != NULL ? heap : mi_api_heap_main());
+  return of != NULL && of == (heap != NULL ? heap : mi_heap_main());
 }
 
 bool mi_any_heap_contains(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
@@ -86,7 +85,7 @@ bool mi_heap_check_owned(mi_heap_t* heap, const void* p) mi_attr_noexcept {
 
 void mi_heap_set_numa_affinity(mi_heap_t* heap, int numa_node) mi_attr_noexcept {
   mi_process_setup();
-  if (heap == NULL) heap = mi_api_heap_main();
+  if (heap == NULL) heap = mi_heap_main();
   mi_atomic_store_relaxed(&heap->numa_wish, 1 + mi_numa_node(numa_node));
 }
 
@@ -113,12 +112,12 @@ mi_theap_t* mi_theap_set_default(mi_theap_t* theap) mi_attr_noexcept {
 
 mi_heap_t* mi_heap_get_default(void) mi_attr_noexcept {
   mi_theap_t* const theap = mi_theap_get_default();
-  return theap != NULL ? mi_theap_heap(theap) : mi_api_heap_main();
+  return theap != NULL ? mi_theap_heap(theap) : mi_heap_main();
 }
 
 mi_heap_t* mi_heap_set_default(mi_heap_t* heap) mi_attr_noexcept {
   mi_theap_t* const before = mi_theap_set_default(mi_theap_get(heap));
-  return before != NULL ? mi_theap_heap(before) : mi_api_heap_main();
+  return before != NULL ? mi_theap_heap(before) : mi_heap_main();
 }
 
 void mi_theap_collect(mi_theap_t* theap, bool force) mi_attr_noexcept {

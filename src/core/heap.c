@@ -115,9 +115,7 @@ static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
     *link = heap->next;
     return heap;
   }
-  mi_lock_enter(&mi_state.arena_lock);
-  mi_heap_t* const heap = (mi_heap_t*)mi_meta_alloc(sizeof(mi_heap_t));
-  mi_lock_leave(&mi_state.arena_lock);
+  mi_heap_t* const heap = (mi_heap_t*)mi_meta_lock_and_alloc(sizeof(mi_heap_t));
   if (heap == NULL) return NULL;
   heap->subproc = subproc;
   heap->slot = mi_state.slot_count++;

@@ -38,15 +38,6 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
 }
 
-// The descriptors of the page are nobody's.
-static void mi_large_clear(mi_page_t* page) {
-  for (size_t i = 1; i < page->reserved; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
-    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
-  }
-  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-}
-
 // A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped
 // and whose first `touched` bytes will be written to.
 static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_t alignment,
@@ -70,7 +61,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
   if (!mi_run_enlist(heap, page)) {
-    mi_large_clear(page);
+    mi_page_undescribe(page, page->reserved);
     mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
     return NULL;
   }
@@ -122,7 +113,7 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     return;
   }
   mi_heap_t* const heap = mi_heap_enter(page);
-  mi_large_clear(page);
+  mi_page_undescribe(page, page->reserved);
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);

@@ -141,6 +141,19 @@ MI_INTERNAL void mi_meta_free(void* p, size_t size) {
   mi_meta_push(entry, p, size);
 }
 
+MI_INTERNAL void* mi_meta_lock_and_alloc(size_t size) {
+  mi_lock_enter(&mi_state.arena_lock);
+  void* const p = mi_meta_alloc(size);
+  mi_lock_leave(&mi_state.arena_lock);
+  return p;
+}
+
+MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_meta_free(p, size);
+  mi_lock_leave(&mi_state.arena_lock);
+}
+
 MI_INTERNAL void mi_meta_purge(void) {
   for (mi_meta_free_t* s = mi_meta_free_list; s != NULL; s = s->next_size) {
     for (mi_meta_free_t* entry = s; entry != NULL; entry = entry->next) {

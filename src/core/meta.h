@@ -14,6 +14,10 @@ MI_INTERNAL void* mi_meta_alloc(size_t size);
 // For the next request of the same size. The caller holds the arena lock.
 MI_INTERNAL void mi_meta_free(void* p, size_t size);
 
+// The same two for a caller that does not hold the arena lock.
+MI_INTERNAL void* mi_meta_lock_and_alloc(size_t size);
+MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size);
+
 // Give the contents of what is free back to the system. The caller holds the arena lock.
 MI_INTERNAL void mi_meta_purge(void);
 

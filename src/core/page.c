@@ -51,6 +51,14 @@ MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size
   return page;
 }
 
+MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count) {
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
+  }
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
+}
+
 // What others left in the run goes back where it counts, unless it is the first OS page at most.
 static void mi_page_clean_run(const mi_theap_t* theap, size_t size_class, mi_run_t* run) {
   uint8_t* const start = run->start;
@@ -76,16 +84,11 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
 static void mi_page_clear(mi_page_t* page) {
   mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
   mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
-  uint8_t* const start = page->start;
   const size_t slice_count = page->slice_count;
-  const size_t described = mi_page_described(slice_count, page->reserved);
-  for (size_t i = 1; i < described; i++) {
-    mi_atomic_store_relaxed(&mi_pagemap_slice(start + i * MI_SLICE_SIZE)->owner, MI_OWNER_NONE);
-  }
   page->is_lean = slice_count == 1 && !page->is_resident &&
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_atomic_store_relaxed(&page->thread_free, 0);
-  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
+  mi_page_undescribe(page, mi_page_described(slice_count, page->reserved));
 }
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {

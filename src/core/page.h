@@ -84,6 +84,9 @@ static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
 // Set up descriptors for a run; also used for single blocks.
 MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count);
 
+// The descriptors are nobody's again.
+MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count);
+
 // Give the slices of an empty page back. The caller owns the page and is inside its heap (heap.h);
 // it is in no queue and not pooled.
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page);

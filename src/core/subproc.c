@@ -31,9 +31,7 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
   if (subproc != NULL) {
     mi_state.ended = subproc->next;
   } else {
-    mi_lock_enter(&mi_state.arena_lock);
-    subproc = (mi_subproc_t*)mi_meta_alloc(sizeof(mi_subproc_t));
-    mi_lock_leave(&mi_state.arena_lock);
+    subproc = (mi_subproc_t*)mi_meta_lock_and_alloc(sizeof(mi_subproc_t));
   }
   if (subproc != NULL) {
     mi_init_main_heap(subproc);

@@ -51,19 +51,6 @@ static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   return theap;
 }
 
-static void* mi_thread_meta_alloc(size_t size) {
-  mi_lock_enter(&mi_state.arena_lock);
-  void* const p = mi_meta_alloc(size);
-  mi_lock_leave(&mi_state.arena_lock);
-  return p;
-}
-
-static void mi_thread_meta_free(void* p, size_t size) {
-  mi_lock_enter(&mi_state.arena_lock);
-  mi_meta_free(p, size);
-  mi_lock_leave(&mi_state.arena_lock);
-}
-
 static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
   // The first home of the main sub-process is there already, and is never freed (X5).
   const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
@@ -72,7 +59,7 @@ static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
     mi_state.is_theap_main_taken = true;
     theap = &mi_state.theap_main;
   } else {
-    theap = (mi_theap_t*)mi_thread_meta_alloc(sizeof(mi_theap_t));
+    theap = (mi_theap_t*)mi_meta_lock_and_alloc(sizeof(mi_theap_t));
   }
   if (theap != NULL) mi_theap_init(theap, heap, home);
   return theap;
@@ -164,7 +151,7 @@ static void mi_thread_sweep(mi_theap_t* home, bool is_all) {
     if (theap == NULL || !(is_all || is_due)) continue;
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
-    mi_thread_meta_free(theap, sizeof(mi_theap_t));
+    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
     home->others[i] = NULL;
   }
 }
@@ -177,10 +164,10 @@ static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
   if (slot < home->others_count) return true;
   const size_t old_size = home->others_count * sizeof(mi_theap_t*);
   const size_t count = mi_bits_max((slot + 1) * 2, MI_OTHERS_MIN);
-  mi_theap_t** const others = (mi_theap_t**)mi_thread_meta_alloc(count * sizeof(mi_theap_t*));
+  mi_theap_t** const others = (mi_theap_t**)mi_meta_lock_and_alloc(count * sizeof(mi_theap_t*));
   if (others == NULL) return false;
   for (size_t i = 0; i < home->others_count; i++) others[i] = home->others[i];
-  if (home->others != NULL) mi_thread_meta_free(home->others, old_size);
+  if (home->others != NULL) mi_meta_lock_and_free(home->others, old_size);
   home->others = others;
   home->others_count = count;
   return true;
@@ -272,9 +259,9 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
     mi_thread_push_orphan(theap);
   } else {
     if (theap->others != NULL) {
-      mi_thread_meta_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
+      mi_meta_lock_and_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
     }
-    mi_thread_meta_free(theap, sizeof(mi_theap_t));
+    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
   }
   mi_count_add(&subproc->count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);
