@@ -117,7 +117,7 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
-  mi_purge_poll(heap->subproc);
+  mi_purge_bound(heap->subproc);
   mi_heap_leave(heap);
 }
 

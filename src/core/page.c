@@ -130,7 +130,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
-  mi_purge_poll(heap->subproc);
+  mi_purge_bound(heap->subproc);
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {

@@ -20,10 +20,14 @@
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least
 //     MI_PURGE_MOVE_MIN slices: each is a mapping of its own until it is purged (large.c).
 //
-// Reasons to purge: the period ended (polled by the slow path of malloc, by the release of a page,
-// at thread exit); mi_collect(true) and malloc_trim; `purge_delay` 0. Reasons not to: `purge_delay`
-// negative, pinned memory. Deliberately absent: a background thread; discarding free blocks inside
-// pages that are in use.
+// V6  a free reads no clock and calls the system only for what is beyond the bound of V4: whoever
+//     frees within it has no system call to wait for.
+//
+// Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
+// mi_collect); more waits than V4 permits; mi_collect(true) and malloc_trim; `purge_delay` 0.
+// Reasons not to: `purge_delay` negative, pinned memory. Deliberately absent: a background thread,
+// because a program that had one thread must not find two; discarding free blocks inside pages that
+// are in use.
 #include "purge.h"
 
 #include "arena.h"
@@ -247,26 +251,25 @@ MI_INTERNAL mi_attr_cold void mi_purge_reuse(mi_arena_t* arena, size_t index, si
   }
 }
 
-MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc) {
+MI_INTERNAL void mi_purge_bound(mi_subproc_t* subproc) {
   if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
   const long delay = mi_purge_delay_ms();
-  if (delay < 0) return;
-  if (delay == 0) {
-    mi_purge_everything(subproc);
-    return;
-  }
+  if (delay == 0) mi_purge_everything(subproc);
+  if (delay <= 0) return;
+  const int64_t excess = mi_purge_excess(subproc);
+  if (excess <= 0 || !mi_lock_try_enter(&mi_state.purge_lock)) return;
+  mi_purge_from_top(mi_atomic_load_acquire(&subproc->arenas), excess); // sees its fields
+  mi_lock_leave(&mi_state.purge_lock);
+}
+
+MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc) {
+  mi_purge_bound(subproc);
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
+  const long delay = mi_purge_delay_ms();
+  if (delay <= 0) return;
   const uint64_t now = mi_os_now_ms();
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
-  const int64_t excess = mi_purge_excess(subproc);
-  if (now < due && excess <= 0) return;
-  if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
-  if (excess > 0) {
-    mi_purge_from_top(mi_atomic_load_acquire(&subproc->arenas), excess); // sees its fields
-    if (now < due) {
-      mi_lock_leave(&mi_state.purge_lock);
-      return;
-    }
-  }
+  if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
   // The first poll after a quiet time only starts the period.
   if (due != 0) mi_purge_step(subproc);
   const bool is_pending = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0;

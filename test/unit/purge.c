@@ -5,6 +5,7 @@
 #include "core/arena.h"
 #include "core/bitmap.h"
 #include "core/purge.h"
+#include "mimalloc.h"
 
 #define DELAY_MS 100
 
@@ -339,8 +340,41 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   check_equal(mi_state.main.purge_waiting, 256 * MI_SLICE_SIZE);
 }
 
+static size_t all_calls(void) {
+  return os_fake_calls(OS_FAKE_FALLIBLE) + os_fake_calls(OS_FAKE_CLOCK);
+}
+
+// If this fails, a thread that frees waits for the system, at a moment when memory is due to go
+// back but nobody is short of it.
+UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
+  start();
+  enum { BLOCKS = 300 };
+  static void* block[BLOCKS];
+  size_t bytes = 0;
+  for (size_t i = 0; i < BLOCKS; i++) {
+    const size_t size = (MI_SLICE_SIZE / 1024) << i % 15;  // classes and large blocks
+    block[i] = mi_malloc(size);
+    memset(block[i], 1, size);
+    bytes += size;
+  }
+  check(bytes < waiting_max(0));
+  for (size_t i = 0; i < BLOCKS; i++) {
+    os_fake_advance_ms(DELAY_MS);
+    const size_t calls = all_calls();
+    mi_free(block[i]);
+    check_equal(all_calls(), calls);  // V6
+  }
+  check(mi_state.main.purge_waiting > 0);
+  for (size_t i = 0; i < 3; i++) {
+    mi_purge_poll(&mi_state.main);
+    os_fake_advance_ms(DELAY_MS);
+  }
+  check_equal(mi_state.main.purge_waiting, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(purge_is_not_for_a_free),
       cmocka_unit_test(purge_bounds_what_waits),
       cmocka_unit_test(purge_waits_half_to_whole_delay),
       cmocka_unit_test(purge_spares_what_is_in_use),
