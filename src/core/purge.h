@@ -17,7 +17,7 @@ MI_INTERNAL void mi_purge_reuse(mi_arena_t* arena, size_t slice_index, size_t sl
 // another purger.
 MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc);
 
-// Purge what is beyond the bound of what may wait: the part of the above for a free. Reads no clock.
+// Purge what is beyond the bound of what may wait: the part of it for a free. Reads no clock.
 MI_INTERNAL void mi_purge_bound(mi_subproc_t* subproc);
 
 // Purge everything that is free, now. Returns the bytes given back.
