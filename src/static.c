@@ -35,6 +35,7 @@
 #include "core/remote.c"
 #include "core/large.c"
 #include "core/theap.c"
+#include "core/portion.c"
 #include "core/refill.c"
 #include "core/alloc.c"
 #include "core/free.c"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "../core/portion.h"
 #include "../core/remote.h"
 #include "../core/subproc.h"
 
@@ -37,13 +38,43 @@ static bool mi_visit_is_held(mi_page_t* page) {
          (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0;
 }
 
+static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_visit_free_t* free) {
+  const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
+  free->bits[i / 64] |= (uint64_t)1 << i % 64;
+  free->count++;
+}
+
 static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
                                mi_visit_free_t* free) {
   for (; block != NULL && free->count < page->reserved; block = block->next) {
-    const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
-    free->bits[i / 64] |= (uint64_t)1 << i % 64;
-    free->count++;
+    mi_visit_mark(page, block, free);
   }
+}
+
+// Blocks of a page that belongs to nobody may be in the portion of any theap (portion.c).
+static void mi_visit_mark_portion(const mi_page_t* page, const mi_theap_t* theap,
+                                  mi_visit_free_t* free) {
+  const uint8_t* const end = page->start + page->reserved * page->block_size;
+  const mi_block_t* block = mi_portion_of(theap, page->size_class);
+  for (; block != NULL && free->count < page->reserved; block = block->next) {
+    if ((const uint8_t*)block < page->start || (const uint8_t*)block >= end) continue;
+    mi_visit_mark(page, block, free);
+  }
+}
+
+static void mi_visit_mark_portions(mi_page_t* page, mi_visit_free_t* free) {
+  const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
+  mi_lock_enter(&mi_state.thread_lock);
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    const mi_theap_t* home = mi_state.theap_bucket[i];
+    for (; home != NULL; home = home->bucket_next) {
+      if (mi_theap_heap(home) == heap) mi_visit_mark_portion(page, home, free);
+    }
+  }
+  for (const mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
+    mi_visit_mark_portion(page, theap, free);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
 }
 
 // What is free of the blocks that were carved, wherever it is listed.
@@ -57,6 +88,7 @@ static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   if (page->place == MI_PLACE_CURRENT) {
     mi_visit_mark_list(page, page->theap->free[page->size_class], free);
   }
+  if (mi_portion_length(page->size_class) > 1) mi_visit_mark_portions(page, free);
 }
 
 static bool mi_visit_single(const mi_visit_t* visit, mi_heap_t* heap, mi_page_t* page) {

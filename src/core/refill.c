@@ -11,8 +11,10 @@
 //   7. a fresh page                                        page.c, arena.c
 //   8. give up all that is unused, and try 3 to 7 once more; then report that there is no memory.
 //
-// F1  on success `free[c]` is not empty, its blocks belong to `current[c]`, and all count as used
-//     there.
+// In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
+//
+// F1  on success `free[c]` is not empty, its blocks belong to `current[c]`, or to nobody's pages,
+//     and all count as used there.
 // F2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not grow
 //     while it has room.
 //
@@ -25,6 +27,7 @@
 
 #include "large.h"
 #include "pool.h"
+#include "portion.h"
 #include "purge.h"
 #include "remote.h"
 #include "sample.h"
@@ -182,32 +185,36 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
-// In a crowd of threads: one block from a page that belongs to nobody before and after.
-static mi_block_t* mi_refill_shared(mi_theap_t* theap, size_t c) {
+// In a crowd of threads: a portion of blocks from a page that belongs to nobody before and after.
+static bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_refill_cadence(theap, c);
-  mi_page_t* page = mi_theap_detach_current(theap, c); // from before there was a crowd
-  if (page == NULL || !mi_page_has_free(page)) {
-    if (page != NULL) mi_remote_give_up(page);
-    page = mi_refill_find_page(theap, c);
-    if (page == NULL) return NULL;
-  }
+  if (theap->free[c] != NULL) return true; // the deferred frees allocated
+  mi_theap_flush_class(theap, c); // pages from before there was a crowd
+  mi_page_t* const page = mi_refill_find_page(theap, c);
+  if (page == NULL) return false;
   if (page->local_free == NULL) mi_page_collect(page);
   if (page->local_free == NULL) {
     const uint32_t used = page->count.used;
     page->local_free = mi_page_carve(page);
     page->count.used = used;
   }
-  mi_block_t* const block = page->local_free;
-  page->local_free = block->next;
-  page->count.used++;
+  mi_block_t* const first = page->local_free;
+  mi_block_t* last = first;
+  size_t count = 1;
+  for (; count < mi_portion_length(c) && last->next != NULL; count++) last = last->next;
+  page->local_free = last->next;
+  page->count.used += (uint32_t)count;
+  last->next = NULL;
+  theap->free[c] = first;
+  theap->room[c] = 0;
   mi_remote_give_up(page);
-  return block;
+  return true;
 }
 
 static mi_block_t* mi_refill_once(mi_theap_t* theap, size_t c) {
   if (theap->free[c] == NULL) {
-    if (mi_unlikely(mi_theap_is_shared_class(theap, c))) return mi_refill_shared(theap, c);
-    if (mi_unlikely(!mi_refill_list(theap, c))) return NULL;
+    const bool is_sharing = mi_theap_is_sharing(theap);
+    if (!(is_sharing ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
   }
   return mi_theap_pop(theap, c);
 }
@@ -232,14 +239,7 @@ MI_INTERNAL void* mi_refill_class(mi_theap_t* theap, size_t size_class, mi_fill_
   theap = mi_refill_theap(theap);
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
   if (mi_unlikely(block == NULL)) return mi_refill_fail(mi_class_size(size_class));
-  if (fill == MI_ZERO) {
-    if (mi_theap_current(theap, size_class) == NULL) { // shared
-      memset(block, 0, mi_class_size(size_class));
-    } else {
-      mi_refill_zero(theap, size_class, block);
-    }
-  }
-  return block;
+  return fill == MI_ZERO ? mi_refill_zero(theap, size_class, block) : block;
 }
 
 static void* mi_refill_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {

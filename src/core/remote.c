@@ -48,6 +48,7 @@
 #include "heap.h"
 #include "hooks.h"
 #include "pool.h"
+#include "portion.h"
 #include "state.h"
 #include "theap.h"
 
@@ -178,7 +179,7 @@ static mi_reclaim_t mi_remote_reclaim(const mi_theap_t* theap, const mi_heap_t* 
   const long reclaim = mi_option_value(page_reclaim_on_free);
   const size_t c = page->size_class;
   // A thread without a theap never gets one by freeing.
-  if (theap == NULL || reclaim < 0 || mi_theap_is_shared_class(theap, c)) return MI_RECLAIM_NONE;
+  if (theap == NULL || reclaim < 0 || mi_theap_is_sharing(theap)) return MI_RECLAIM_NONE;
   const bool is_parked_here = mi_remote_is_parked_by(page, theap);
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_theap_is_crowd(heap->subproc);
@@ -239,9 +240,9 @@ static bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block, const mi
   return true;
 }
 
-// Free a chain of blocks of one page: push it, or claim the page.
-static void mi_remote_deliver(mi_page_t* page, mi_block_t* first, mi_block_t* last,
-                              uint32_t count) {
+// Push it, or claim the page.
+MI_INTERNAL void mi_remote_free_chain(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                                      uint32_t count) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   if ((word & MI_REMOTE_OWNED) == 0 && mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(&page->thread_free, word | MI_REMOTE_OWNED);
@@ -274,7 +275,7 @@ MI_INTERNAL void mi_remote_flush(void) {
   mi_page_t* const page = mi_parcel.page;
   if (page == NULL) return;
   mi_parcel.page = NULL; // before: what follows may free
-  mi_remote_deliver(page, mi_parcel.first, mi_parcel.last, mi_parcel.count);
+  mi_remote_free_chain(page, mi_parcel.first, mi_parcel.last, mi_parcel.count);
 }
 
 MI_INTERNAL void mi_remote_end_parcels(void) {
@@ -328,6 +329,8 @@ MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
   } else if (mi_remote_may_collect(page)) {
     mi_remote_start_parcel(parcel, page, block);
     return;
+  } else if (mi_portion_add(page, block)) {
+    return;
   }
-  mi_remote_deliver(page, block, block, 1);
+  mi_remote_free_chain(page, block, block, 1);
 }

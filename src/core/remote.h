@@ -8,6 +8,10 @@
 // Free a block of a page that the calling thread does not own (or owned when it was parked).
 MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block);
 
+// The same for `count` blocks of one page, linked from `first` to `last`.
+MI_INTERNAL void mi_remote_free_chain(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                                      uint32_t count);
+
 // Take all blocks that others pushed. Owner only. Their links are visible afterwards.
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page);
 

@@ -13,6 +13,10 @@
 // half of the memory they hold with eight blocks a page, and a heap whose sizes change (bigheap of
 // the benchmark) 0.90 of what it holds with four blocks of 16 to 64 KiB a page, and 0.57 after most
 // of it was freed.
+//
+// In a crowd all threads share the pages, so free blocks in them serve somebody soon, and what lies
+// behind the last block counts more: slices go round, and after a while all were touched to their
+// end. 800 threads with blocks up to 64 KiB hold 693 MiB with at most 1/16 behind the last, 754 without.
 #include "sizeclass.h"
 
 #include "core.h"
@@ -95,6 +99,14 @@ MI_INTERNAL_DATA const uint64_t mi_class_reciprocal[MI_CLASS_COUNT] = {
 MI_INTERNAL size_t mi_class_slices(size_t size_class) {
   mi_assert(size_class < MI_CLASS_COUNT);
   return mi_class_slices_table[size_class];
+}
+
+MI_INTERNAL size_t mi_class_slices_shared(size_t size_class) {
+  const size_t size = mi_class_size(size_class);
+  size_t count = mi_class_slices(size_class);
+  if (size <= MI_SLICE_SIZE / 4 || size > MI_SLICE_SIZE) return count;
+  while (MI_TAIL(size, count) * 16 > count * MI_SLICE_SIZE) count++;
+  return count;
 }
 
 MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment) {

@@ -3,7 +3,7 @@
 // others.
 //
 // H1  free[c] holds blocks of current[c] only, and they count as used there; without a current page
-//     it is empty.
+//     it is a portion (Q1 of portion.c), mostly empty.
 // H2  queue[c] holds pages of class c that this theap owns and that had a free block when they were
 //     put there.
 // H3  guest[] of a home holds pages that this thread owns because it freed into them when nobody
@@ -18,6 +18,7 @@
 #include "theap.h"
 
 #include "core.h"
+#include "portion.h"
 #include "remote.h"
 #include "sample.h"
 
@@ -41,6 +42,7 @@ MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
     theap->free[c] = NULL;
     theap->current[c] = MI_PAGE_NONE;
     theap->queue[c] = (mi_page_queue_t){0};
+    theap->room[c] = 0;
   }
   theap->page_count = 0;
   theap->idle_bytes = 0;
@@ -201,16 +203,19 @@ MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   }
 }
 
-MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
-  mi_theap_collect_pages(theap);
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    mi_page_t* page = mi_theap_detach_current(theap, c);
-    if (page != NULL) mi_remote_give_up(page);
-    while ((page = theap->queue[c].first) != NULL) {
-      mi_theap_remove_queued(theap, page);
-      mi_remote_give_up(page);
-    }
+MI_INTERNAL void mi_theap_flush_class(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* page = mi_theap_detach_current(theap, size_class);
+  if (page != NULL) mi_remote_give_up(page);
+  while ((page = theap->queue[size_class].first) != NULL) {
+    mi_theap_remove_queued(theap, page);
+    mi_remote_give_up(page);
   }
+}
+
+MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
+  mi_portion_return_all(theap);
+  mi_theap_collect_pages(theap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_theap_flush_class(theap, c);
   mi_assert(theap->page_count == 0);
 }
 

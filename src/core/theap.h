@@ -46,30 +46,29 @@ static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_cl
   return block;
 }
 
-// More threads than this are a crowd; blocks from this size on are shared there.
+// More threads than this are a crowd.
 #define MI_CROWD_THREADS 32
-#define MI_SHARED_SIZE_MIN (MI_SLICE_SIZE / 32)
 
-// In a crowd of threads nobody keeps pages of larger blocks: what waits with a thread that sleeps
-// would count hundreds of times.
+// In a crowd of threads nobody keeps pages: what waits with a thread that sleeps would count
+// hundreds of times. They hold a portion of small blocks each (portion.c).
 static inline bool mi_theap_is_crowd(mi_subproc_t* subproc) {
   return mi_atomic_load_relaxed(&subproc->count.threads) > MI_CROWD_THREADS;
 }
 
 // The same for a thread that said that it runs tasks of a pool.
-static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size_class) {
-  return size_class >= mi_class_of(MI_SHARED_SIZE_MIN) && theap->sample_interval == 0 &&
+static inline bool mi_theap_is_sharing(const mi_theap_t* theap) {
+  return theap->sample_interval == 0 &&
          (theap->home->is_in_threadpool || mi_theap_is_crowd(mi_theap_subproc(theap)));
 }
 
-// The first page of a class of small blocks may never use much of its slices. While the heap has
-// less than a slice for each class and thread, what others left in them counts.
+// The first page of a class of small blocks may never use much of its slices, unless it is shared.
+// While the heap has less than a slice for each class and thread, what others left in them counts.
 static inline bool mi_theap_is_sparse_class(const mi_theap_t* theap, size_t size_class) {
   mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const int64_t threads = mi_atomic_load_relaxed(&count->threads);
   const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
   return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
-         mi_theap_current(theap, size_class) == NULL &&
+         mi_theap_current(theap, size_class) == NULL && !mi_theap_is_sharing(theap) &&
          mi_atomic_load_relaxed(&count->committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 
@@ -122,6 +121,9 @@ MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap);
 // pages; too many of them hold memory that other sizes could use. The class `busy` is left alone;
 // MI_CLASS_COUNT for none.
 MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy);
+
+// Give up the pages of one class.
+MI_INTERNAL void mi_theap_flush_class(mi_theap_t* theap, size_t size_class);
 
 // Give up everything: lists go back into their pages, empty pages to the arenas, others to the
 // pools.

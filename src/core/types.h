@@ -149,6 +149,7 @@ struct mi_theap_s {
   mi_page_t* current[MI_CLASS_COUNT]; // whose blocks `free` holds; MI_PAGE_NONE when none
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of others this thread frees into
+  uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion before it is counted: portion.c
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may do itself before the slow path is due; never 0
   uint32_t generic_count; // refills since the last collect

@@ -13,6 +13,7 @@
 //     `mi_atomic_peek`, and what they say is held within what a page of the class can have.
 // Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
 #include "core.h"
+#include "portion.h"
 #include "remote.h"
 #include "theap.h"
 
@@ -25,7 +26,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
     return true;
   }
   const size_t size = mi_class_size(c);
-  const size_t fit = mi_class_slices(c) * MI_SLICE_SIZE / size;
+  const size_t fit = mi_class_slices_shared(c) * MI_SLICE_SIZE / size;
   const size_t carved = mi_bits_min((size_t)mi_atomic_peek(&page->refilled.used) - 1, fit);
   const size_t bias = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0; // P1 of page.c
   const size_t used = mi_bits_max(mi_atomic_peek(&page->count.used), bias) - bias;
@@ -53,13 +54,21 @@ static size_t mi_usage_returned(mi_page_t* page) {
   return mi_usage_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
 }
 
+// As above, in a list of blocks of several pages.
+static size_t mi_usage_portion(const mi_theap_t* theap, size_t c) {
+  size_t count = 0;
+  const mi_block_t* block = mi_portion_of(theap, c);
+  for (; block != NULL && count < 2 * mi_portion_length(c); block = block->next) count++;
+  return count;
+}
+
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
   usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // Y2
 }
 
 static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    size_t count = 0;
+    size_t count = mi_usage_portion(theap, c);
     mi_page_t* const current = mi_theap_current(theap, c);
     if (current != NULL) {
       count = mi_usage_list_length(current, theap->free[c]) +

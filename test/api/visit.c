@@ -244,13 +244,12 @@ static void visit_sees_exactly_the_blocks_in_use(void** state) {
   }
 }
 
-// If this fails, what idle threads of a pool hold is missing: in a server, nearly all.
-static void visit_sees_blocks_of_threads_that_live(void** state) {
-  (void)state;
+static void check_threads_that_live(size_t count) {
+  enum { COUNT_MAX = 40 };
+  static test_worker_t worker[COUNT_MAX];
   shadow_clear();
   mi_heap_t* const heap = mi_heap_new();
-  test_worker_t worker[3];
-  for (size_t i = 0; i < 3; i++) {
+  for (size_t i = 0; i < count; i++) {
     test_worker_start(&worker[i]);
     batch_t batch = shadow_batch(heap, 800, i + 5);
     test_worker_do(&worker[i], &make_batch, &batch);
@@ -260,10 +259,29 @@ static void visit_sees_blocks_of_threads_that_live(void** state) {
   make_batch(&mine);
   shadow_free_some(NULL, 3);
   check_heap_is_shadow(heap);
-  for (size_t i = 0; i < 3; i++) test_worker_end(&worker[i]);
+  // What they freed themselves: they hold some of it ready.
+  const size_t first = shadow_count;
+  batch_t more = shadow_batch(heap, 500, 7);
+  test_worker_do(&worker[count - 1], &make_batch, &more);
+  test_worker_do(&worker[count / 2], &free_some, &more);
+  shadow_count = first + more.count;
+  check_heap_is_shadow(heap);
+  for (size_t i = 0; i < count; i++) test_worker_end(&worker[i]);
   check_heap_is_shadow(heap);
   shadow_free();
   mi_heap_destroy(heap);
+}
+
+// If this fails, what idle threads of a pool hold is missing: in a server, nearly all.
+static void visit_sees_blocks_of_threads_that_live(void** state) {
+  (void)state;
+  check_threads_that_live(3);
+}
+
+// If this fails, blocks that threads of a large pool hold ready are reported as leaks.
+static void visit_knows_what_a_crowd_holds_ready(void** state) {
+  (void)state;
+  check_threads_that_live(40);
 }
 
 // If this fails, blocks that a thread freed a moment ago are reported as leaks.
@@ -580,6 +598,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(visit_sees_exactly_the_blocks_in_use),
       cmocka_unit_test(visit_sees_blocks_of_threads_that_live),
+      cmocka_unit_test(visit_knows_what_a_crowd_holds_ready),
       cmocka_unit_test(visit_knows_what_a_living_thread_freed),
       cmocka_unit_test(visit_main_heap),
       cmocka_unit_test(visit_main_heap_sees_blocks_of_deleted_heaps),

@@ -14,6 +14,7 @@
 #include "core/heap.h"
 #include "core/page.h"
 #include "core/pool.h"
+#include "core/portion.h"
 #include "core/theap.h"
 #include "spawn.h"
 
@@ -174,12 +175,24 @@ static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
   }
 }
 
+// Q1 to Q3 of portion.c
+static void unit_check_portion(const mi_theap_t* theap, size_t c) {
+  size_t listed = 0;
+  for (mi_block_t* b = mi_portion_of(theap, c); b != NULL; b = b->next) {
+    mi_page_t* const page = mi_pagemap_find(b);
+    check(page != NULL && page->size_class == c && mi_page_block_of(page, b) == b);
+    check(mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap) && page->count.used > 0);
+    check(theap->thread_id != 0 && ++listed <= mi_portion_length(c));
+  }
+}
+
 // Adds the pages of a class to `pages`, and the bytes of those kept although empty to `idle`.
 static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, size_t* idle) {
   mi_page_t* const current = mi_theap_current(theap, c);
   size_t listed = 0;
-  for (mi_block_t* b = theap->free[c]; b != NULL; b = b->next) {
-    check(current != NULL && mi_page_block_of(current, b) == b); // H1 of theap.c
+  if (current == NULL) unit_check_portion(theap, c);
+  for (mi_block_t* b = theap->free[c]; current != NULL && b != NULL; b = b->next) {
+    check(mi_page_block_of(current, b) == b); // H1 of theap.c
     check(++listed <= mi_page_capacity(current));
   }
   if (current != NULL) {

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/page.h"
+#include "core/portion.h"
 #include "core/refill.h"
 #include "core/remote.h"
 #include "core/theap.h"
@@ -340,7 +341,8 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
 // -- a crowd of threads --
 
 #define CROWD 40
-#define SHARED_SIZE (MI_SHARED_SIZE_MIN + MI_SHARED_SIZE_MIN / 4)
+#define SHARED_MIN (2 * MI_PORTION_BYTES) // each block is a portion
+#define SHARED_SIZE (SHARED_MIN + SHARED_MIN / 4)
 
 static unit_puppet_t crowd[CROWD];
 
@@ -419,7 +421,7 @@ UNIT_TEST_PAGE_SIZES(refill_shares_pages_of_a_threadpool) {
 UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
   gather_crowd();
   for (size_t i = 0; i < 64; i++) {
-    const size_t size = MI_SHARED_SIZE_MIN + i * MI_SHARED_SIZE_MIN / 3;
+    const size_t size = SHARED_MIN + i * SHARED_MIN / 3;
     uint8_t* const p = (uint8_t*)unit_puppet_malloc(&crowd[i % CROWD], size);
     memset(p, 0xff, size);
     mi_free(p);
@@ -428,16 +430,17 @@ UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
   dismiss_crowd();
 }
 
-// If this fails, hundreds of threads hold whole pages of which they use a few blocks.
-UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_in_a_crowd) {
-  gather_crowd();
+// If this fails, many threads hold whole pages of which they use a few blocks.
+UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_for_many_threads) {
+  enum { MANY = 20 }; // no crowd yet
+  start_threads(MANY);
   const size_t large_size = 2 * MI_CLASS_MAX;
   uint8_t* const large = (uint8_t*)mi_malloc(large_size);
   memset(large, 1, large_size);
   mi_free(large);
   check_equal(os_fake_resident(large, large_size), large_size);
   size_t inside = 0;
-  for (size_t c = 1; mi_class_size(c) < MI_SHARED_SIZE_MIN; c++) {
+  for (size_t c = 1; c <= mi_class_of(MI_SLICE_SIZE / 8); c++) {
     uint8_t* const p = (uint8_t*)mi_zalloc(mi_class_size(c));
     check(unit_is_zero(p, mi_class_size(c)));
     const mi_page_t* const page = unit_page_of(p);
@@ -448,7 +451,7 @@ UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_in_a_crowd) {
           mi_bits_align_up(carved, os_fake.page_size));
   }
   check(inside > 0);
-  dismiss_crowd();
+  for (size_t i = 0; i < MANY; i++) unit_puppet_end(&crowd[i]);
 }
 
 // If this fails, a thread that had a page before the crowd came keeps it for ever.
@@ -475,7 +478,7 @@ int main(void) {
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shares_pages_of_a_threadpool),
       cmocka_unit_test(refill_shared_blocks_are_zero),
-      cmocka_unit_test(refill_makes_sparse_pages_in_a_crowd),
+      cmocka_unit_test(refill_makes_sparse_pages_for_many_threads),
       cmocka_unit_test(refill_gives_up_its_page_when_a_crowd_comes),
       cmocka_unit_test(refill_uses_own_frees_before_fresh_memory),
       cmocka_unit_test(refill_uses_remote_frees_before_fresh_memory),

@@ -46,6 +46,11 @@ UNIT_TEST(sizeclass_pages_waste_little) {
       check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes);  // S3
     }
     check(bytes / block_size < UINT32_MAX);
+    const size_t shared = mi_class_slices_shared(c);
+    check(shared >= slices && shared <= MI_CHUNK_SLICES);
+    if (block_size > MI_SLICE_SIZE / 4 && block_size <= MI_SLICE_SIZE) {
+      check(shared * MI_SLICE_SIZE % block_size * 16 <= shared * MI_SLICE_SIZE);
+    }
   }
 }
 
@@ -78,7 +83,7 @@ UNIT_TEST(sizeclass_division_is_exact) {
     page.block_size = block_size;
     page.size_class = (uint8_t)c;
     page.start = memory;
-    const size_t bytes = mi_class_slices(c) * MI_SLICE_SIZE;
+    const size_t bytes = mi_class_slices_shared(c) * MI_SLICE_SIZE;
     for (size_t offset = 0; offset < bytes; offset += (offset % block_size < 2 ? 1 : 7)) {
       const uintptr_t block = (uintptr_t)mi_page_block_of(&page, memory + offset);
       check_equal(block - (uintptr_t)memory, offset - offset % block_size);

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// portion.c - tests of src/core/portion.c: what threads in a crowd hold ready, and that all of it
+// comes back.
+#include "unit.h"
+
+#include "core/page.h"
+#include "core/portion.h"
+#include "core/remote.h"
+#include "core/subproc.h"
+#include "core/theap.h"
+#include "core/thread.h"
+
+#define CROWD (MI_CROWD_THREADS + 4)
+#define SIZE ((size_t)16)
+#define CLASS mi_class_of(SIZE)
+#define LENGTH mi_portion_length(CLASS)
+
+static unit_puppet_t crowd[CROWD];
+static void* blocks[4096];
+
+static void gather(void) {
+  unit_theap();
+  for (size_t i = 0; i < CROWD; i++) {
+    unit_puppet_start(&crowd[i]);
+    mi_free(unit_puppet_malloc(&crowd[i], MI_SLICE_SIZE));
+  }
+}
+
+static void dismiss(void) {
+  for (size_t i = 0; i < CROWD; i++) unit_puppet_end(&crowd[i]);
+}
+
+static size_t length_of(const mi_theap_t* theap) {
+  size_t count = 0;
+  for (const mi_block_t* b = mi_portion_of(theap, CLASS); b != NULL; b = b->next) count++;
+  return count;
+}
+
+// If this fails, each of hundreds of sleeping threads holds a page for each small size it used.
+UNIT_TEST_PAGE_SIZES(portion_threads_share_pages_of_small_blocks) {
+  gather();
+  const int64_t before = mi_state.main.count.pages;
+  for (size_t i = 0; i < CROWD; i++) {
+    blocks[i] = unit_puppet_malloc(&crowd[i], SIZE);
+    unit_fill(blocks[i], SIZE, i);
+    const mi_page_t* const page = unit_page_of(blocks[i]);
+    check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
+  }
+  const size_t needed = mi_bits_divide_up(CROWD * LENGTH, unit_page_blocks(CLASS));
+  check((size_t)(mi_state.main.count.pages - before) <= needed);
+  for (size_t i = 0; i < CROWD; i++) {
+    check(unit_is_filled(blocks[i], SIZE, i));
+    unit_puppet_free(&crowd[(i + 5) % CROWD], blocks[i]);
+  }
+  unit_check_valid();
+  dismiss();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a thread that frees much holds it all back, or every free of it goes a long way.
+UNIT_TEST_PAGE_SIZES(portion_is_bounded_and_filled_by_frees) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  const size_t count = 5 * LENGTH;
+  for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(SIZE);
+  while (theap->free[CLASS] != NULL) blocks[4095] = mi_malloc(SIZE);
+  for (size_t i = 0; i < count; i++) {
+    mi_free(blocks[i]);
+    check_equal(length_of(theap), mi_bits_min(i + 1, LENGTH)); // Q2
+  }
+  unit_check_valid();
+  dismiss();
+}
+
+// If this fails, malloc and free in a crowd change what all threads share each time.
+UNIT_TEST_PAGE_SIZES(portion_serves_pairs_alone) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  mi_free(mi_malloc(SIZE));
+  check(length_of(theap) > 0);
+  mi_page_t* const page = unit_page_of(theap->free[CLASS]);
+  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  const uint32_t used = page->count.used;
+  for (size_t i = 0; i < 1000; i++) {
+    void* p[3];
+    for (size_t k = 0; k < 3 && k < LENGTH; k++) p[k] = mi_malloc(SIZE);
+    for (size_t k = 0; k < 3 && k < LENGTH; k++) mi_free(p[k]);
+    check_equal(mi_atomic_load_relaxed(&page->thread_free), word);
+    check_equal(page->count.used, used);
+  }
+  dismiss();
+}
+
+// If this fails, blocks over half a portion wait with a thread that sleeps.
+UNIT_TEST_PAGE_SIZES(portion_of_larger_blocks_is_one) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  for (size_t c = mi_class_of(MI_PORTION_BYTES / 2) + 1; c < MI_CLASS_COUNT; c++) {
+    check_equal(mi_portion_length(c), 1);
+    void* const p = mi_malloc(mi_class_size(c));
+    check(mi_portion_of(theap, c) == NULL);
+    mi_free(p);
+    check(mi_portion_of(theap, c) == NULL);
+  }
+  dismiss();
+}
+
+// If this fails, each thread that ends in a crowd takes some blocks along.
+UNIT_TEST_PAGE_SIZES(portion_goes_back_when_its_thread_ends) {
+  gather();
+  void* const mine = mi_malloc(SIZE);
+  for (size_t i = 0; i < CROWD; i++) mi_free(unit_puppet_malloc(&crowd[i], SIZE));
+  dismiss();
+  mi_free(mine);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, calloc in a crowd returns what was written before.
+UNIT_TEST_PAGE_SIZES(portion_blocks_are_cleared_by_calloc) {
+  gather();
+  for (size_t size = 1; size <= MI_PORTION_BYTES; size += 7) {
+    uint8_t* const p = (uint8_t*)mi_malloc(size);
+    memset(p, 0xff, size);
+    mi_free(p);
+    uint8_t* const q = (uint8_t*)mi_calloc(1, size);
+    check(unit_is_zero(q, size));
+    memset(q, 0xff, size);
+    mi_free(q);
+  }
+  dismiss();
+}
+
+// If this fails, a block that is freed twice in a row is handed out twice.
+UNIT_TEST_PAGE_SIZES(portion_reports_a_double_free) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  void* const p = mi_malloc(SIZE);
+  while (theap->free[CLASS] != NULL) blocks[0] = mi_malloc(SIZE);
+  mi_free(p);
+  mi_free(p);
+  check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
+  check_equal(length_of(theap), 1);
+  dismiss();
+}
+
+// If this fails, a program that writes to a freed block crashes in malloc or hangs at thread exit.
+UNIT_TEST_PAGE_SIZES(portion_with_a_wrong_link_is_reported) {
+  for (size_t k = 0; k < 3; k++) {
+    gather();
+    mi_theap_t* const theap = unit_theap();
+    void* const p = mi_malloc(SIZE);
+    void* const q = mi_malloc(SIZE);
+    while (theap->free[CLASS] != NULL) blocks[0] = mi_malloc(SIZE);
+    mi_free(p);
+    mi_free(q);
+    mi_block_t* const newest = theap->free[CLASS];
+    if (k == 0) newest->next = (mi_block_t*)(uintptr_t)0x4141414141414140;
+    if (k == 1) newest->next = (mi_block_t*)((uint8_t*)newest->next + 3);
+    if (k == 2) newest->next->next = newest; // a loop
+    const size_t before = hooks_fake.error_count;
+    mi_portion_return_all(theap);
+    check(hooks_fake.error_count > before);
+    check(theap->free[CLASS] == NULL);
+    dismiss();
+  }
+  // Not valid any more: what the lists hold is lost.
+}
+
+// If this fails, statistics count what threads in a crowd hold ready as in use.
+UNIT_TEST_PAGE_SIZES(portion_is_not_in_use) {
+  gather();
+  for (size_t i = 0; i < 10; i++) blocks[i] = mi_malloc(SIZE);
+  mi_free(blocks[9]);
+  static mi_usage_t usage;
+  mi_usage_measure(&mi_state.main, NULL, &usage);
+  check_equal(usage.class_blocks[CLASS], 9);
+  dismiss();
+}
+
+// If this fails, a thread that keeps pages from before a crowd blocks them for all.
+UNIT_TEST_PAGE_SIZES(portion_replaces_pages_from_before) {
+  mi_theap_t* const theap = unit_theap();
+  size_t count = 0;
+  for (; count < 3 * unit_page_blocks(CLASS) && count < 4000; count++) {
+    blocks[count] = mi_malloc(SIZE);
+  }
+  for (size_t i = 0; i < count; i += 2) mi_free(blocks[i]);
+  check(mi_theap_current(theap, CLASS) != NULL);
+  gather();
+  // First what its page still has.
+  for (size_t i = 0; mi_theap_current(theap, CLASS) != NULL; i++) {
+    check(i <= count);
+    blocks[4095] = mi_malloc(SIZE);
+  }
+  check(theap->queue[CLASS].first == NULL);
+  unit_check_valid();
+  dismiss();
+  // Alone again: a page of its own, when the portion is used up.
+  while (theap->free[CLASS] != NULL) blocks[4095] = mi_malloc(SIZE);
+  blocks[4094] = mi_malloc(SIZE);
+  check(mi_theap_current(theap, CLASS) != NULL);
+}
+
+// If this fails, blocks of a heap that has ended are handed out, or its pages are never free.
+UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
+  for (size_t k = 0; k < 2; k++) {
+    gather();
+    mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+    for (size_t i = 0; i < CROWD; i++) {
+      blocks[i] = unit_puppet_heap_malloc(&crowd[i], heap, SIZE);
+      blocks[CROWD + i] = unit_puppet_heap_malloc(&crowd[i], heap, SIZE);
+      unit_puppet_free(&crowd[i], blocks[i]);
+    }
+    unit_check_valid();
+    if (k == 0) mi_heap_end_by_destroy(heap);
+    if (k == 1) mi_heap_end_by_delete(heap);
+    for (size_t i = 0; i < CROWD; i++) {
+      if (k == 1) unit_puppet_free(&crowd[(i + 1) % CROWD], blocks[CROWD + i]);
+      mi_free(unit_puppet_malloc(&crowd[i], SIZE));
+    }
+    dismiss();
+    mi_collect_all(MI_FORCE);
+    unit_check_empty();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(portion_threads_share_pages_of_small_blocks),
+      cmocka_unit_test(portion_is_bounded_and_filled_by_frees),
+      cmocka_unit_test(portion_serves_pairs_alone),
+      cmocka_unit_test(portion_of_larger_blocks_is_one),
+      cmocka_unit_test(portion_goes_back_when_its_thread_ends),
+      cmocka_unit_test(portion_blocks_are_cleared_by_calloc),
+      cmocka_unit_test(portion_reports_a_double_free),
+      cmocka_unit_test(portion_with_a_wrong_link_is_reported),
+      cmocka_unit_test(portion_is_not_in_use),
+      cmocka_unit_test(portion_replaces_pages_from_before),
+      cmocka_unit_test(portion_of_a_heap_ends_with_it),
+  };
+  return cmocka_run_group_tests_name("portion", tests, NULL, NULL);
+}
