@@ -25,6 +25,7 @@
 #include "thread.h"
 
 static void mi_fork_prepare(void) {
+  mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   mi_remote_flush();
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
@@ -110,7 +111,7 @@ static bool mi_fork_keep_home(const mi_theap_t* own) {
   return has_others;
 }
 
-static void mi_fork_child(void) {
+MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.purge_lock);
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
@@ -123,5 +124,7 @@ static void mi_fork_child(void) {
 }
 
 MI_INTERNAL void mi_fork_register(void) {
-  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child);
+  if (mi_atomic_load_relaxed(&mi_state.is_fork_known)) return;
+  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_take_over);
+  mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
 }

@@ -5,7 +5,10 @@
 
 #include "core.h"
 
-// Register the handlers, once in the life of the process.
+// Register the handlers, once in the life of the process and of its children.
 MI_INTERNAL void mi_fork_register(void);
+
+// In the child: take what other threads owned. The handler, and for forks before that was known.
+MI_INTERNAL void mi_fork_take_over(void);
 
 #endif

@@ -4,10 +4,15 @@
 //
 // I1  until the stage is READY only the thread that set BUSY touches the state; others wait (they
 //     can only exist when a program starts threads before its first allocation).
-// I2  nothing here allocates through the library, so set-up cannot be entered twice by one thread.
-//     Registering for fork may allocate and comes after READY.
+// I2  nothing here allocates through the library but the last step, registering for fork: that
+//     thread then finds all it needs. Others wait, so that nobody can fork without our handlers.
+// I3  the child of a fork that happened meanwhile sets up itself: `stage` says in which process
+//     somebody is busy, and that one does not exist here. Each step may be repeated. (A child of
+//     vfork that is the first to allocate at that moment would do the same in its parent's memory.)
 //
 // Also here: giving back everything that is unused (mi_collect_all).
+#include <string.h>
+
 #include "core.h"
 #include "fork.h"
 #include "heap.h"
@@ -19,36 +24,55 @@
 #include "theap.h"
 #include "thread.h"
 
-MI_INTERNAL void mi_process_setup(void) {
-  // Sees everything that set-up wrote; pairs with the release below.
-  if (mi_likely(mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY)) return;
-  uint32_t expected = MI_STAGE_NONE;
-  // Pairs with nothing: the first one in sees the initial state.
-  if (!mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_BUSY)) {
-    // Sees what set-up wrote, as above.
-    while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
-      expected = MI_STAGE_BUSY;
-      mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
-                                   MI_STAGE_AWAITED); // order: none needed
-      mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
-    }
-    mi_os_wake(&mi_state.stage); // the next one that sleeps
-    return;
+// True: the calling thread sets up. False: that was done meanwhile.
+static mi_attr_cold bool mi_init_begin(void) {
+  const uint32_t process = mi_os_process_id() << MI_STAGE_BITS;
+  uint32_t seen = MI_STAGE_NONE;
+  while (seen != MI_STAGE_READY && seen >> MI_STAGE_BITS << MI_STAGE_BITS != process) {
+    // I3. Pairs with nothing: the first one in sees the initial state, or what a fork copied.
+    if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, process | MI_STAGE_BUSY)) return true;
   }
+  // Sees what set-up wrote; pairs with the release in `mi_init_end`.
+  while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
+    uint32_t expected = process | MI_STAGE_BUSY;
+    mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
+                                 process | MI_STAGE_AWAITED); // order: none needed
+    mi_os_wait(&mi_state.stage, process | MI_STAGE_AWAITED);
+  }
+  mi_os_wake(&mi_state.stage); // the next one that sleeps
+  return false;
+}
+
+static void mi_init_end(void) {
+  mi_atomic_store_relaxed(&mi_state.setup_thread, 0);
+  // Publishes the state; pairs with the acquires in `mi_process_setup` and `mi_init_begin`.
+  const uint32_t before = mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY);
+  if ((before & MI_STAGE_AWAITED) == MI_STAGE_AWAITED) mi_os_wake(&mi_state.stage);
+}
+
+MI_INTERNAL void mi_process_setup(void) {
+  // Sees everything that set-up wrote; pairs with the release in `mi_init_end`.
+  if (mi_likely(mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY)) return;
+  const uintptr_t self = mi_tls_thread_id();
+  if (mi_atomic_load_relaxed(&mi_state.setup_thread) == self) return; // I2
+  if (!mi_init_begin()) return;
+  mi_atomic_store_relaxed(&mi_state.setup_thread, self);
   const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
-  mi_state.thread_lock.rank = MI_RANK_THREAD;
-  mi_state.arena_lock.rank = MI_RANK_ARENA;
-  mi_state.purge_lock.rank = MI_RANK_PURGE;
-  mi_os_init(&mi_state.os);
-  if (is_first) mi_hook_load_options();
-  mi_init_main_heap(&mi_state.main);
-  // Publishes the state; pairs with the acquires above.
-  const bool is_awaited =
-      mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY) == MI_STAGE_AWAITED;
-  if (is_awaited) mi_os_wake(&mi_state.stage);
-  if (!is_first) return;
-  mi_fork_register();
-  mi_reserve_at_start();
+  if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: I3
+    mi_fork_take_over();
+  } else {
+    mi_state.thread_lock.rank = MI_RANK_THREAD;
+    mi_state.arena_lock.rank = MI_RANK_ARENA;
+    mi_state.purge_lock.rank = MI_RANK_PURGE;
+    mi_os_init(&mi_state.os);
+    if (is_first) mi_hook_load_options();
+    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: I3
+    mi_init_main_heap(&mi_state.main);
+    mi_atomic_store_release(&mi_state.is_usable, true); // publishes all that to a copy
+  }
+  if (is_first) mi_fork_register();
+  mi_init_end();
+  if (is_first) mi_reserve_at_start();
 }
 
 // Nothing of a sub-process is kept but what is in use.

@@ -66,10 +66,11 @@ typedef enum mi_lock_rank_e {
 
 typedef enum mi_process_stage_e {
   MI_STAGE_NONE = 0, // nothing is set up
+  MI_STAGE_READY,
   MI_STAGE_BUSY, // somebody is setting up
   MI_STAGE_AWAITED, // and others sleep until that is done
-  MI_STAGE_READY,
 } mi_process_stage_t;
+#define MI_STAGE_BITS 2 // in front of the last two: the process
 
 #define MI_THEAP_BUCKETS 64
 
@@ -78,6 +79,13 @@ typedef struct mi_state_s {
   // it, store release READY (publishes all it wrote), load acquire by all others (pairs with that
   // store).
   mi_atomic(uint32_t) stage;
+  // is_usable - all is there but the fork handlers. Written by who sets up, release (a fork may
+  // copy it at any moment); read by that thread, and in the child of such a fork (acquire).
+  mi_atomic(bool) is_usable;
+  // setup_thread - who sets up, 0 nobody. Relaxed: only that thread finds its own id.
+  mi_atomic(uintptr_t) setup_thread;
+  // is_fork_known - our handlers run at a fork. Relaxed: by who sets up, and by the handlers.
+  mi_atomic(bool) is_fork_known;
   mi_os_info_t os;
   mi_lock_t thread_lock;
   mi_lock_t arena_lock;

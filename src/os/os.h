@@ -85,6 +85,9 @@ MI_INTERNAL uint64_t mi_os_now_us(void);
 // Some unpredictable bits, without blocking; possibly weak, and the same in each call.
 MI_INTERNAL uint64_t mi_os_random(void);
 
+// The process, as a number below 2^30 that its children do not have.
+MI_INTERNAL uint32_t mi_os_process_id(void);
+
 // True when the process has only ever had one thread that matters. May say false too early, never
 // true too late: the creation of a thread orders this read.
 MI_INTERNAL bool mi_os_is_single_threaded(void);

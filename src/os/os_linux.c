@@ -218,6 +218,9 @@ MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_
 
 MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
 
+// Below 2^22: pid_max, proc_sys_kernel(5).
+MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
+
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own
   // address keeps two copies in one process apart. No clock: its code in libc would be one more

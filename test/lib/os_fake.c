@@ -475,6 +475,8 @@ MI_INTERNAL uint64_t mi_os_now_us(void) {
   return now;
 }
 
+MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
+
 MI_INTERNAL uint64_t mi_os_random(void) {
   pthread_mutex_lock(&lock);
   const uint64_t bits = mi_random_mix(++os_fake.random);
@@ -521,6 +523,7 @@ MI_INTERNAL void mi_os_thread_key_done(void) {
 }
 
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  if (os_fake.on_at_fork != NULL) os_fake.on_at_fork();
   pthread_mutex_lock(&lock);
   const bool is_failed = enter_call(OS_FAKE_AT_FORK, NULL, 0);
   if (!is_failed) {

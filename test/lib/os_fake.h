@@ -70,6 +70,7 @@ typedef struct os_fake_s {
   uint64_t random;
   const char* (*environment)(const char* name);
   void (*on_purge)(void); // runs in the middle of a purge, as another thread would
+  void (*on_at_fork)(void); // runs before fork handlers are registered
   // -- what a test reads --
   size_t count[OS_FAKE_CALL_COUNT];
   size_t fallible_count; // of all calls that can fail

@@ -2,6 +2,9 @@
 // init.c - tests of src/core/init.c and meta.c: set-up, giving everything back, and the measures.
 #include "unit.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "core/meta.h"
 #include "core/sample.h"
 #include "core/theap.h"
@@ -16,6 +19,62 @@ UNIT_TEST_PAGE_SIZES(init_setup_maps_nothing) {
   check_equal(mi_state.os.page_size, os_fake.page_size);
   check_equal(mi_collect_all(MI_FORCE), 0);
   check_equal(os_fake_calls(OS_FAKE_MAP), 0);
+}
+
+static int child_status = -1;
+
+// What a child does whose parent was being set up by a thread that does not exist here.
+static void be_child(void) {
+  alarm(10);
+  hooks_fake.on_load_options = NULL;
+  os_fake.on_at_fork = NULL;
+  void* const p = mi_malloc(100);
+  void* const q = mi_calloc(1, MI_SLICE_SIZE);
+  if (p == NULL || q == NULL) _exit(1);
+  mi_free(p);
+  mi_free(q);
+  if (mi_atomic_load_relaxed(&mi_state.stage) != MI_STAGE_READY) _exit(2);
+  if (mi_state.main.count.heaps != 1 || os_fake.fork_child == NULL) _exit(3);
+  if (mi_locks_held != 0) _exit(4);
+  _exit(0);
+}
+
+static void fork_and_wait(void* arg) {
+  (void)arg;
+  const pid_t child = fork();
+  if (child == 0) be_child();
+  check(waitpid(child, &child_status, 0) == child);
+}
+
+static void fork_elsewhere(void) { unit_on_thread(&fork_and_wait, NULL); }
+
+// If this fails, the child of a program that forks while another thread makes its first allocation
+// waits for that thread for ever.
+UNIT_TEST_PAGE_SIZES(init_child_of_a_fork_in_the_middle_sets_up) {
+  hooks_fake.is_lock_allowed = true;
+  hooks_fake.on_load_options = &fork_elsewhere;
+  mi_free(mi_malloc(100));
+  check_equal(child_status, 0);
+}
+
+static void allocate_and_fork_elsewhere(void) {
+  mi_lock_enter(&mi_state.arena_lock); // as in the middle of a malloc
+  fork_elsewhere();
+  mi_lock_leave(&mi_state.arena_lock);
+  void* const p = mi_malloc(100); // as libc does when its table of handlers is full
+  check(p != NULL);
+  fork_elsewhere();
+  mi_free(p);
+}
+
+// If this fails, so it does when it forks a moment later, or a libc that allocates to remember
+// our fork handlers hangs the process.
+UNIT_TEST_PAGE_SIZES(init_child_of_a_fork_before_the_handlers_takes_over) {
+  hooks_fake.is_lock_allowed = true;
+  os_fake.on_at_fork = &allocate_and_fork_elsewhere;
+  mi_free(mi_malloc(100));
+  check_equal(child_status, 0);
+  check_equal(os_fake_calls(OS_FAKE_AT_FORK), 1);
 }
 
 static void reserve_64_mib(void) { unit_option(reserve_os_memory, 64 * MI_MIB / MI_KIB); }
@@ -134,6 +193,8 @@ UNIT_TEST_PAGE_SIZES(meta_memory_is_zero_and_distinct) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(init_setup_maps_nothing),
+      cmocka_unit_test(init_child_of_a_fork_in_the_middle_sets_up),
+      cmocka_unit_test(init_child_of_a_fork_before_the_handlers_takes_over),
       cmocka_unit_test(init_reserves_what_the_user_wants),
       cmocka_unit_test(init_warns_when_it_cannot_reserve),
       cmocka_unit_test(init_collect_returns_what_it_gave_back),
