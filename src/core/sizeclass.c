@@ -16,7 +16,8 @@
 //
 // In a crowd all threads share the pages, so free blocks in them serve somebody soon, and what lies
 // behind the last block counts more: slices go round, and after a while all were touched to their
-// end. 800 threads with blocks up to 64 KiB hold 693 MiB with at most 1/16 behind the last, 754 without.
+// end. 800 threads with blocks up to 64 KiB hold 693 MiB with at most 1/16 behind the last, 754
+// without.
 #include "sizeclass.h"
 
 #include "core.h"

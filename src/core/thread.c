@@ -11,7 +11,8 @@
 // X1  a page is owned under a thread id only while the theap with that id is in use. The system
 //     reuses ids; a thread that starts with the id of a theap still in use (its thread ended
 //     without telling us) takes exactly that theap: no other living thread can have that id, so
-//     what is owned under it is this thread's.
+//     what is owned under it is this thread's. If it is to be in another sub-process, it ends the
+//     theap for the other thread.
 // X2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are pushed,
 //     nobody else touches them.
 // X3  few orphans keep pages, and not many each; the others give everything up at once.
@@ -89,10 +90,18 @@ static void mi_thread_count(mi_theap_t* home) {
   mi_count_add_peak(&count->threads, &count->threads_peak, 1);
 }
 
+static void mi_thread_end_home(mi_theap_t* home);
+
 MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
   const uintptr_t id = mi_tls_thread_id();
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t* theap = mi_thread_find_own(id);
+  if (mi_unlikely(theap != NULL && mi_theap_subproc(theap) != subproc)) { // X1
+    mi_lock_leave(&mi_state.thread_lock);
+    mi_thread_end_home(theap);
+    mi_lock_enter(&mi_state.thread_lock);
+    theap = NULL;
+  }
   if (theap == NULL) {
     if (subproc == &mi_state.main) theap = mi_thread_pop_orphan();
     if (theap == NULL) theap = mi_thread_make_theap(&subproc->heap_main, NULL);
@@ -270,9 +279,8 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_os_thread_on_exit(&mi_thread_on_exit, NULL);
 }
 
-MI_INTERNAL void mi_thread_give_up(void) {
-  mi_theap_t* const home = mi_theap_home();
-  if (home->thread_id == 0) return;
+// The theap has the calling thread's id.
+static void mi_thread_end_home(mi_theap_t* home) {
   // First: a report of corrupted memory may allocate, and must find a home while the lock is held.
   mi_lock_enter(&mi_state.thread_lock);
   mi_thread_sweep(home, true);
@@ -280,6 +288,11 @@ MI_INTERNAL void mi_thread_give_up(void) {
   mi_theap_tls = &mi_theap_empty;
   mi_theap_recent_tls = &mi_theap_empty;
   mi_thread_leave_home(home);
+}
+
+MI_INTERNAL void mi_thread_give_up(void) {
+  mi_theap_t* const home = mi_theap_home();
+  if (home->thread_id != 0) mi_thread_end_home(home);
 }
 
 MI_INTERNAL void mi_thread_leave(void) {

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/page.h"
+#include "core/subproc.h"
 #include "core/theap.h"
 #include "core/thread.h"
 
@@ -92,6 +93,47 @@ UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again) {
   for (size_t i = 0; i < 10 && second.id != first.id; i++) unit_on_thread(&visit, &second);
   if (second.id == first.id) check(second.theap == first.theap);  // X1
   unit_check_valid();
+}
+
+static mi_subproc_t* subproc;
+
+static void visit_subproc(void* arg) {
+  check(mi_subproc_join(subproc));
+  visit_t* const v = (visit_t*)arg;
+  for (size_t i = 0; i < v->count; i++) blocks[i] = mi_malloc(SIZE);
+  v->theap = mi_theap_self();
+  v->id = mi_tls_thread_id();
+  check(mi_theap_subproc(v->theap) == subproc);
+}
+
+static void visit_main(void* arg) {
+  visit(arg);
+  check(mi_theap_subproc(((visit_t*)arg)->theap) == &mi_state.main);
+}
+
+// If this fails, such a thread lands in the sub-process of the other, and a destroy of that takes
+// its memory; or it does not get into its own.
+UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again_in_another_sub_process) {
+  for (size_t k = 0; k < 2; k++) {
+    mi_free(mi_malloc(1));
+    subproc = mi_subproc_make();
+    os_fake.is_failing_on = true;
+    os_fake.fail_at[OS_FAKE_THREAD_KEY] = 1;
+    visit_t first = {10, NULL, 0};
+    visit_t second = {1, NULL, 0};
+    unit_on_thread(k == 0 ? &visit_subproc : &visit_main, &first);
+    check_equal(theaps_in_use(), 2); // nobody told us
+    // The C library gives the next thread the same stack and identity.
+    os_fake.fail_at[OS_FAKE_THREAD_KEY] = 0;
+    for (size_t i = 0; i < 10 && second.id != first.id; i++) {
+      unit_on_thread(k == 0 ? &visit_main : &visit_subproc, &second);
+    }
+    check_equal(second.id, first.id);
+    unit_check_valid();
+    check_equal(theaps_in_use(), 1);
+    check_equal(subproc->count.threads, 0);
+    check(mi_subproc_end_by_destroy(subproc));
+  }
 }
 
 static void leave_twice(void* arg) {
@@ -266,6 +308,7 @@ int main(void) {
       cmocka_unit_test(thread_takes_over_what_another_left),
       cmocka_unit_test(thread_owns_what_it_took_over),
       cmocka_unit_test(thread_id_that_is_used_again),
+      cmocka_unit_test(thread_id_that_is_used_again_in_another_sub_process),
       cmocka_unit_test(thread_allocates_after_its_end),
       cmocka_unit_test(thread_orphans_are_few),
       cmocka_unit_test(thread_with_many_pages_gives_them_up),
