@@ -93,8 +93,9 @@ static void mi_page_clear(mi_page_t* page) {
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
   mi_heap_t* const heap = mi_theap_heap(theap);
-  const size_t slice_count =
-      mi_theap_is_sharing(theap) ? mi_class_slices_shared(size_class) : mi_class_slices(size_class);
+  const size_t slice_count = mi_theap_is_shared_class(theap, size_class)
+                                 ? mi_class_slices_shared(size_class)
+                                 : mi_class_slices(size_class);
   const size_t block_size = mi_class_size(size_class);
   const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
   const size_t described = mi_page_described(slice_count, block_count);

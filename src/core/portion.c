@@ -16,6 +16,10 @@
 // Q3  a thread that ends or gives up everything returns its portions first: nobody looks for blocks
 //     in the lists of a theap without pages.
 //
+// Q4  a thread that waited less than twice in its last 1,024 refills is busy: it keeps pages of
+//     small blocks as it does without a crowd (64 threads of larson that never wait: 0.4 of the
+//     time) and holds what it holds then, when it waits at last, until 1,024 refills later.
+//
 // Deliberately absent: a count of each list. `room` says how many blocks may come before the list
 // is counted again, which is at most once in so many frees.
 #include "portion.h"
@@ -38,7 +42,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t length = mi_portion_length(c);
   if (length == 1 || mi_os_is_single_threaded()) return false;
   mi_theap_t* const theap = mi_theap_find(mi_atomic_load_relaxed(&page->heap));
-  if (theap == NULL || !mi_theap_is_sharing(theap)) return false;
+  if (theap == NULL || !mi_theap_is_shared_class(theap, c)) return false;
   if (mi_theap_current(theap, c) != NULL) return false;
   mi_block_t* const newest = theap->free[c];
   if (mi_unlikely(block == newest)) {

@@ -34,6 +34,8 @@
 #include "thread.h"
 
 #define MI_CADENCE_CALLS 1024
+// A thread in a crowd that waited less often in so many refills is busy.
+#define MI_WAITS_MIN 2
 // How often a theap gives up idle pages, when it refills at all.
 #define MI_TICK_MS 500
 // What a theap may hold in idle pages of large classes while it makes another page.
@@ -148,6 +150,13 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
+static void mi_refill_note_waits(mi_theap_t* home) {
+  if (!mi_theap_is_crowd(mi_theap_subproc(home))) return;
+  const uint64_t waits = mi_os_thread_waits();
+  home->is_busy = waits - home->wait_count < MI_WAITS_MIN; // no, if it was another thread's
+  home->wait_count = waits;
+}
+
 // Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
 static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t quick = theap->sample_interval != 0 ? 1 : MI_QUICK_REFILLS;
@@ -166,6 +175,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
     mi_theap_trim(theap, 0, c);
   }
   mi_purge_poll(mi_theap_subproc(theap));
+  mi_refill_note_waits(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(false, theap->heartbeat);
@@ -213,8 +223,8 @@ static bool mi_refill_portion(mi_theap_t* theap, size_t c) {
 
 static mi_block_t* mi_refill_once(mi_theap_t* theap, size_t c) {
   if (theap->free[c] == NULL) {
-    const bool is_sharing = mi_theap_is_sharing(theap);
-    if (!(is_sharing ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
+    const bool is_shared = mi_theap_is_shared_class(theap, c);
+    if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
   }
   return mi_theap_pop(theap, c);
 }

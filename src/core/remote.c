@@ -179,7 +179,7 @@ static mi_reclaim_t mi_remote_reclaim(const mi_theap_t* theap, const mi_heap_t* 
   const long reclaim = mi_option_value(page_reclaim_on_free);
   const size_t c = page->size_class;
   // A thread without a theap never gets one by freeing.
-  if (theap == NULL || reclaim < 0 || mi_theap_is_sharing(theap)) return MI_RECLAIM_NONE;
+  if (theap == NULL || reclaim < 0 || mi_theap_is_shared_class(theap, c)) return MI_RECLAIM_NONE;
   const bool is_parked_here = mi_remote_is_parked_by(page, theap);
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_theap_is_crowd(heap->subproc);

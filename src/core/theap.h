@@ -46,19 +46,23 @@ static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_cl
   return block;
 }
 
-// More threads than this are a crowd.
+// More threads than this are a crowd. Blocks from this size on are always shared there.
 #define MI_CROWD_THREADS 32
+#define MI_SHARED_SIZE_MIN (MI_SLICE_SIZE / 32)
 
 // In a crowd of threads nobody keeps pages: what waits with a thread that sleeps would count
-// hundreds of times. They hold a portion of small blocks each (portion.c).
+// hundreds of times. They hold a portion of small blocks each (portion.c). But a thread that has
+// not waited for a while keeps its pages of small blocks: it needs them all the time.
 static inline bool mi_theap_is_crowd(mi_subproc_t* subproc) {
   return mi_atomic_load_relaxed(&subproc->count.threads) > MI_CROWD_THREADS;
 }
 
 // The same for a thread that said that it runs tasks of a pool.
-static inline bool mi_theap_is_sharing(const mi_theap_t* theap) {
-  return theap->sample_interval == 0 &&
-         (theap->home->is_in_threadpool || mi_theap_is_crowd(mi_theap_subproc(theap)));
+static inline bool mi_theap_is_shared_class(const mi_theap_t* theap, size_t size_class) {
+  if (theap->sample_interval != 0) return false;
+  if (theap->home->is_in_threadpool) return true;
+  if (!mi_theap_is_crowd(mi_theap_subproc(theap))) return false;
+  return !theap->home->is_busy || size_class >= mi_class_of(MI_SHARED_SIZE_MIN);
 }
 
 // The first page of a class of small blocks may never use much of its slices, unless it is shared.
@@ -68,7 +72,8 @@ static inline bool mi_theap_is_sparse_class(const mi_theap_t* theap, size_t size
   const int64_t threads = mi_atomic_load_relaxed(&count->threads);
   const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
   return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
-         mi_theap_current(theap, size_class) == NULL && !mi_theap_is_sharing(theap) &&
+         mi_theap_current(theap, size_class) == NULL &&
+         !mi_theap_is_shared_class(theap, size_class) &&
          mi_atomic_load_relaxed(&count->committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 

@@ -110,6 +110,7 @@ MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
       return NULL;
     }
     theap->thread_id = id;
+    theap->is_busy = false;
     theap->bucket_next = *mi_thread_bucket(id);
     *mi_thread_bucket(id) = theap;
     mi_theap_set_owner(theap, id);

@@ -168,6 +168,9 @@ struct mi_theap_s {
   size_t page_count; // pages in `current` and `queue`
   bool is_in_deferred_free;
   bool is_in_threadpool;
+  // -- of a home, in a crowd: portion.c --
+  bool is_busy; // the thread did not wait of late
+  uint64_t wait_count; // of its life, when that was last looked at
   mi_random_t random;
   size_t sample_interval; // mean bytes between samples; 0 is off
   uint64_t sample_count; // samples taken

@@ -85,6 +85,9 @@ MI_INTERNAL uint64_t mi_os_now_us(void);
 // Some unpredictable bits, without blocking; possibly weak, and the same in each call.
 MI_INTERNAL uint64_t mi_os_random(void);
 
+// How often the calling thread has waited in its life: gave the processor to others by itself.
+MI_INTERNAL uint64_t mi_os_thread_waits(void);
+
 // The process, as a number below 2^30 that its children do not have.
 MI_INTERNAL uint32_t mi_os_process_id(void);
 

@@ -218,6 +218,13 @@ MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_
 
 MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
 
+// Voluntary context switches, getrusage(2). That cannot fail with these arguments.
+MI_INTERNAL uint64_t mi_os_thread_waits(void) {
+  struct rusage usage = {0};
+  getrusage(RUSAGE_THREAD, &usage);
+  return (uint64_t)usage.ru_nvcsw;
+}
+
 // Below 2^22: pid_max, proc_sys_kernel(5).
 MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
 

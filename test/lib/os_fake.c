@@ -475,6 +475,8 @@ MI_INTERNAL uint64_t mi_os_now_us(void) {
   return now;
 }
 
+MI_INTERNAL uint64_t mi_os_thread_waits(void) { return os_fake.thread_waits; }
+
 MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
 
 MI_INTERNAL uint64_t mi_os_random(void) {

@@ -203,6 +203,45 @@ UNIT_TEST_PAGE_SIZES(portion_replaces_pages_from_before) {
   check(mi_theap_current(theap, CLASS) != NULL);
 }
 
+// Refills, until the thread was asked whether it waits: it does `waits` times in a round.
+static void refill_often(uint64_t waits) {
+  const uint64_t before = unit_theap()->heartbeat;
+  while (unit_theap()->heartbeat - before < 2100) {
+    void* const p = mi_malloc(2 * MI_PORTION_BYTES);
+    void* const q = mi_malloc(2 * MI_PORTION_BYTES);
+    mi_free(p);
+    mi_free(q);
+    os_fake.thread_waits += waits;
+  }
+}
+
+// If this fails, a thread that works all the time goes a long way for most blocks because there are
+// many threads; or one that waits keeps what it had when it worked.
+UNIT_TEST_PAGE_SIZES(portion_is_for_threads_that_wait) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  check(!theap->is_busy);
+  refill_often(0);
+  check(theap->is_busy);
+  while (theap->free[CLASS] != NULL) blocks[0] = mi_malloc(SIZE);
+  blocks[0] = mi_malloc(SIZE);
+  check(mi_theap_current(theap, CLASS) != NULL);
+  // Large blocks are shared all the same.
+  blocks[1] = mi_malloc(MI_SHARED_SIZE_MIN);
+  check(mi_theap_current(theap, mi_class_of(MI_SHARED_SIZE_MIN)) == NULL);
+  os_fake.thread_waits++; // as for a lock in the kernel
+  refill_often(0);
+  check(theap->is_busy);
+  refill_often(1);
+  const size_t count = 2 * unit_page_blocks(CLASS);
+  for (size_t i = 0; i <= count && mi_theap_current(theap, CLASS) != NULL; i++) {
+    blocks[2] = mi_malloc(SIZE);
+  }
+  check(mi_theap_current(theap, CLASS) == NULL);
+  unit_check_valid();
+  dismiss();
+}
+
 // If this fails, blocks of a heap that has ended are handed out, or its pages are never free.
 UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
   for (size_t k = 0; k < 2; k++) {
@@ -238,6 +277,7 @@ int main(void) {
       cmocka_unit_test(portion_with_a_wrong_link_is_reported),
       cmocka_unit_test(portion_is_not_in_use),
       cmocka_unit_test(portion_replaces_pages_from_before),
+      cmocka_unit_test(portion_is_for_threads_that_wait),
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
   };
   return cmocka_run_group_tests_name("portion", tests, NULL, NULL);
