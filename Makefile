@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test check docs tidy fmt install amalgamation clean bench help
+.PHONY: all demo test check models docs tidy fmt install amalgamation clean bench help
 .DEFAULT_GOAL := all
 
 all:
@@ -19,6 +19,10 @@ test:
 
 check:
 	@scripts/test.sh --quick
+
+models:
+	@scripts/setup.sh models
+	@CARGO_TARGET_DIR=build/models RUST_BACKTRACE=0 cargo test --release --locked --manifest-path test/models/Cargo.toml
 
 docs:
 	@scripts/setup.sh docs
@@ -49,6 +53,7 @@ help:
 	@echo "make demo       real programs on the system's malloc and on ours, side by side"
 	@echo "make test       build and run all tests"
 	@echo "make check      the quick ones: style, unit and API tests"
+	@echo "make models     explore the models of the lock-free protocols (test/models) as far as anyone can wait"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make docs       the reference and the guide as HTML, in build/docs"
 	@echo "make tidy       the style rules a machine can check"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [bench] [docs] [cross]      (no argument: build demo test)
+# Usage: scripts/setup.sh [build] [demo] [test] [models] [bench] [docs] [cross]      (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
@@ -65,8 +65,14 @@ need_report() { # need_report hard|soft
   done
 }
 
+need_models() {
+  need_rust
+  need hard gcc gcc cc
+}
+
 need_test() {
   need_report soft
+  need_rust
   need hard g++ g++
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"
@@ -170,13 +176,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | bench | docs) "need_$group" ;;
+    build | demo | test | models | bench | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, bench, docs or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, models, bench, docs or cross)" >&2
       exit 2
       ;;
   esac

@@ -16,6 +16,8 @@
 //
 // L4  a page that became empty in the stack is noted; before fresh memory is taken from the arenas,
 //     all stacks of the heap with such pages are emptied and what is still in use is pushed again.
+//     (One that becomes empty, and is noted and looked for, between setting the bit and the push
+//     stays until the next note or pop of its class, or a forced collect: test/models/src/pool.rs.)
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.

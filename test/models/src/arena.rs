@@ -1,0 +1,279 @@
+//! arena.c and pagemap.c: arenas come while others search and free (A3); a window of the page map is written before an
+//! address in it is handed out (M2).
+//!
+//! Invariants: whoever sees an arena sees its fields; who waited for the arena lock searches again before growing; who
+//! holds an address finds its arena and its descriptor.
+
+use crate::{catches, holds, holds_within, order, Atomic, RACE};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering::*;
+use loom::sync::Mutex;
+use loom::thread;
+use std::sync::Arc;
+
+const SLICES: usize = 2;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    HeadRelaxed,
+    NextRelaxed,
+    SeesRelaxed,
+    /// the arena is in the list before its fields are written
+    PublishedFirst,
+    /// the window is written after the arena is in the list
+    CoveredLate,
+    /// who waited for the lock grows without looking
+    NotSeen,
+}
+
+#[derive(Default)]
+struct Fields {
+    start: usize,
+    slice_count: usize,
+}
+
+struct Arena {
+    fields: UnsafeCell<Fields>,
+    free: Atomic,
+    next: Atomic,
+}
+
+/// Under the arena lock.
+struct Growth {
+    last: usize, // number + 1
+    count: usize,
+}
+
+struct World {
+    arenas: Atomic,          // number of the first arena + 1
+    arena: Vec<Arena>,       // storage
+    window: Atomic,          // 1: there is a table
+    table: UnsafeCell<bool>, // mapped
+    mailbox: Atomic,         // an address that goes from one thread of the program to another
+    lock: Mutex<Growth>,
+    fault: Fault,
+}
+
+impl World {
+    /// With `full` arenas that have no free slice.
+    fn new(fault: Fault, full: usize) -> World {
+        let arena =
+            |_| Arena { fields: UnsafeCell::new(Fields::default()), free: Atomic::new(0), next: Atomic::new(0) };
+        let world = World {
+            arenas: Atomic::new(0),
+            arena: (0..3).map(arena).collect(),
+            window: Atomic::new(0),
+            table: UnsafeCell::new(false),
+            mailbox: Atomic::new(0),
+            lock: Mutex::new(Growth { last: 0, count: 0 }),
+            fault,
+        };
+        for _ in 0..full {
+            let i = world.arena_grow_locked();
+            world.arena[i].free.store(0, Relaxed);
+        }
+        world
+    }
+
+    fn pagemap_cover(&self) {
+        //@ src/core/pagemap.c mi_pagemap_cover mi_atomic_load_relaxed window
+        if self.window.load(Relaxed) != 0 {
+            return;
+        }
+        self.table.with_mut(|table| unsafe { *table = true });
+        //@ src/core/pagemap.c mi_pagemap_cover mi_atomic_store_release window
+        self.window.store(1, Release);
+    }
+
+    /// The fields of a fresh arena, not yet in a list.
+    fn arena_make(&self, i: usize) {
+        if self.fault != Fault::CoveredLate {
+            self.pagemap_cover();
+        }
+        self.arena[i]
+            .fields
+            .with_mut(|fields| unsafe { *fields = Fields { start: 100 * i + 100, slice_count: SLICES } });
+        self.arena[i].free.store((1 << SLICES) - 1, Relaxed);
+    }
+
+    fn arena_publish(&self, growth: &mut Growth, i: usize) {
+        let head = order(self.fault == Fault::HeadRelaxed, Release);
+        let next = order(self.fault == Fault::NextRelaxed, Release);
+        match growth.last {
+            0 => {
+                //@ src/core/arena.c mi_arena_publish mi_atomic_store_release arenas
+                self.arenas.store(i + 1, head);
+            }
+            last => {
+                //@ src/core/arena.c mi_arena_publish mi_atomic_store_release next
+                self.arena[last - 1].next.store(i + 1, next);
+            }
+        }
+        growth.last = i + 1;
+        growth.count += 1;
+    }
+
+    fn arena_grow_locked_by(&self, growth: &mut Growth) -> usize {
+        let i = growth.count;
+        if self.fault == Fault::PublishedFirst {
+            self.arena_publish(growth, i);
+            self.arena_make(i);
+        } else {
+            self.arena_make(i);
+            self.arena_publish(growth, i);
+        }
+        if self.fault == Fault::CoveredLate {
+            self.pagemap_cover();
+        }
+        i
+    }
+
+    fn arena_grow_locked(&self) -> usize {
+        self.arena_grow_locked_by(&mut self.lock.lock().unwrap())
+    }
+
+    fn arena_grow(&self, seen: &mut usize) {
+        let mut growth = self.lock.lock().unwrap();
+        if growth.count == *seen || self.fault == Fault::NotSeen {
+            self.arena_grow_locked_by(&mut growth);
+        }
+        *seen = growth.count;
+    }
+
+    /// `act` on each arena until it has a result.
+    fn for_each_arena<R>(&self, act: impl Fn(usize) -> Option<R>) -> Option<R> {
+        let sees = order(self.fault == Fault::SeesRelaxed, Acquire);
+        //@ src/core/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire arenas
+        let mut at = self.arenas.load(sees);
+        while at != 0 {
+            let result = act(at - 1);
+            if result.is_some() {
+                return result;
+            }
+            //@ src/core/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire next
+            at = self.arena[at - 1].next.load(sees);
+        }
+        None
+    }
+
+    /// The address of a slice of this arena (bitmap.rs has the details).
+    fn arena_claim_in(&self, i: usize) -> Option<usize> {
+        let start = self.arena[i].fields.with(|fields| unsafe { (*fields).start });
+        let mut old = self.arena[i].free.load(Relaxed);
+        while old != 0 {
+            let desired = old & (old - 1);
+            if self.arena[i].free.cas(&mut old, desired, Acquire) {
+                return Some(start + old.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    fn arena_claim(&self) -> usize {
+        let mut seen = 0;
+        loop {
+            if let Some(address) = self.for_each_arena(|i| self.arena_claim_in(i)) {
+                return address;
+            }
+            self.arena_grow(&mut seen);
+        }
+    }
+
+    fn arena_of(&self, address: usize) -> Option<usize> {
+        self.for_each_arena(|i| {
+            let (start, count) =
+                self.arena[i].fields.with(|fields| unsafe { ((*fields).start, (*fields).slice_count) });
+            (start..start + count).contains(&address).then_some(i)
+        })
+    }
+
+    /// Of pagemap.h: the descriptor of an address that the caller holds.
+    fn check_address(&self, address: usize) {
+        //@ src/core/pagemap.h mi_pagemap_distance mi_atomic_load_relaxed window
+        let window = self.window.load(Relaxed);
+        assert!(window != 0, "an address without a window");
+        self.table.with(|table| assert!(unsafe { *table }));
+        assert!(self.arena_of(address).is_some(), "an address without an arena");
+    }
+
+    fn claim_and_check(&self) -> usize {
+        let address = self.arena_claim();
+        self.check_address(address);
+        address
+    }
+}
+
+/// Two threads need a slice each, where one arena is enough for both.
+fn claims_meet(fault: Fault, full: usize) {
+    let world = Arc::new(World::new(fault, full));
+    let other = world.clone();
+    let first = thread::spawn(move || other.claim_and_check());
+    let mine = world.claim_and_check();
+    assert!(mine != first.join().unwrap(), "one slice for two");
+    assert!(world.lock.lock().unwrap().count == full + 1, "grown for nothing");
+}
+
+/// An address goes to another thread, which frees the block there while the list grows.
+fn free_meets_growth(fault: Fault, full: usize) {
+    let world = Arc::new(World::new(fault, full));
+    let (a, b) = (world.clone(), world.clone());
+    let first = thread::spawn(move || {
+        let address = a.arena_claim();
+        a.mailbox.store(address, Release);
+    });
+    let second = thread::spawn(move || {
+        b.arena_grow(&mut 0);
+    });
+    let address = world.mailbox.load(Acquire);
+    if address != 0 {
+        world.check_address(address);
+    }
+    first.join().unwrap();
+    second.join().unwrap();
+}
+
+#[test]
+fn arena_first_claims_meet() {
+    holds(|| claims_meet(Fault::None, 0));
+}
+
+#[test]
+fn arena_later_claims_meet() {
+    holds_within(5, || claims_meet(Fault::None, 1));
+}
+
+#[test]
+fn arena_free_meets_growth() {
+    holds(|| free_meets_growth(Fault::None, 0));
+}
+
+#[test]
+fn arena_fault_head_relaxed() {
+    catches(RACE, || claims_meet(Fault::HeadRelaxed, 0));
+}
+
+#[test]
+fn arena_fault_next_relaxed() {
+    catches(RACE, || claims_meet(Fault::NextRelaxed, 1));
+}
+
+#[test]
+fn arena_fault_sees_relaxed() {
+    catches(RACE, || claims_meet(Fault::SeesRelaxed, 0));
+}
+
+#[test]
+fn arena_fault_published_first() {
+    catches(RACE, || claims_meet(Fault::PublishedFirst, 0));
+}
+
+#[test]
+fn arena_fault_covered_late() {
+    catches("an address without a window", || claims_meet(Fault::CoveredLate, 0));
+}
+
+#[test]
+fn arena_fault_not_seen() {
+    catches("grown for nothing", || claims_meet(Fault::NotSeen, 0));
+}

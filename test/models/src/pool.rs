@@ -1,0 +1,239 @@
+//! pool.c: the stack of abandoned pages (L1 to L4), and why a tag in its head is enough against ABA.
+//!
+//! Invariants: a page is popped once for each push, and every page that was pushed is found; the plain fields of
+//! pages.rs show an owner too many. A page that became empty in there goes at the next drain.
+
+use crate::pages::*;
+use crate::{catches, holds, holds_within, order};
+use loom::sync::atomic::Ordering::*;
+use loom::thread;
+use std::sync::Arc;
+
+const ADDRESS_MASK: usize = 0xff;
+const TAG_ONE: usize = 0x100;
+
+fn pool_page(head: usize) -> Option<usize> {
+    (head & ADDRESS_MASK).checked_sub(1)
+}
+
+impl World {
+    fn pool_word(&self, page: usize, tag: usize) -> usize {
+        page | if self.fault == Fault::NoTag { 0 } else { tag & !ADDRESS_MASK }
+    }
+
+    pub fn pool_push(&self, i: usize) {
+        let page = &self.pages[i];
+        let push = order(self.fault == Fault::PoolPushRelaxed, Release);
+        //@ src/core/pool.c mi_pool_push mi_atomic_load_relaxed head
+        let mut head = self.head.load(Relaxed);
+        loop {
+            //@ src/core/pool.c mi_pool_push mi_atomic_store_relaxed pool_next
+            page.pool_next.store(head & ADDRESS_MASK, Relaxed);
+            let desired = self.pool_word(i + 1, head);
+            //@ src/core/pool.c mi_pool_push mi_atomic_cas_weak_release head
+            if self.head.cas(&mut head, desired, push) {
+                return;
+            }
+        }
+    }
+
+    pub fn pool_pop_any(&self) -> Option<usize> {
+        let first = order(self.fault == Fault::PopRelaxed, Acquire);
+        let later = order(self.fault == Fault::PopRelaxed, AcqRel);
+        //@ src/core/pool.c mi_pool_pop_any mi_atomic_load_acquire head
+        let mut head = self.head.load(first);
+        while let Some(i) = pool_page(head) {
+            //@ src/core/pool.c mi_pool_pop_any mi_atomic_load_relaxed pool_next
+            let next = self.pages[i].pool_next.load(Relaxed);
+            let desired = self.pool_word(next, head + TAG_ONE);
+            //@ src/core/pool.c mi_pool_pop_any mi_atomic_cas_weak_acq_rel head
+            if self.head.cas(&mut head, desired, later) {
+                return Some(i);
+            }
+        }
+        None
+    }
+
+    pub fn pool_pop(&self) -> Option<usize> {
+        while let Some(i) = self.pool_pop_any() {
+            if !self.remote_claim_popped(i) {
+                continue;
+            }
+            if self.pages[i].own(|plain| plain.local_free) != 0 || self.pages[i].thread_free.load(Relaxed) > BITS {
+                return Some(i);
+            }
+            self.remote_give_up(i);
+        }
+        None
+    }
+
+    fn pool_take_all(&self) -> Option<usize> {
+        let take = order(self.fault == Fault::PopRelaxed, AcqRel);
+        //@ src/core/pool.c mi_pool_take_all mi_atomic_load_relaxed head
+        let mut head = self.head.load(Relaxed);
+        loop {
+            pool_page(head)?;
+            let desired = self.pool_word(0, head + TAG_ONE);
+            //@ src/core/pool.c mi_pool_take_all mi_atomic_cas_weak_acq_rel head
+            if self.head.cas(&mut head, desired, take) {
+                return pool_page(head);
+            }
+        }
+    }
+
+    pub fn pool_note_empty(&self) {
+        //@ src/core/pool.h mi_pool_note_empty mi_atomic_or_relaxed has_empty
+        self.has_empty.or(1, Relaxed);
+    }
+
+    pub fn pool_drain(&self) {
+        //@ src/core/pool.c mi_pool_drain mi_atomic_load_relaxed has_empty
+        if self.has_empty.load(Relaxed) & 1 != 0 {
+            //@ src/core/pool.c mi_pool_drain mi_atomic_and_relaxed has_empty
+            self.has_empty.and(!1, Relaxed);
+        }
+        let mut page = self.pool_take_all();
+        while let Some(i) = page {
+            //@ src/core/pool.c mi_pool_drain mi_atomic_load_relaxed pool_next
+            page = pool_page(self.pages[i].pool_next.load(Relaxed));
+            if self.remote_claim_popped(i) {
+                self.remote_give_up(i);
+            }
+        }
+    }
+
+    fn pool_drain_heap(&self) {
+        //@ src/core/pool.c mi_pool_drain_heap mi_atomic_load_relaxed has_empty
+        if self.has_empty.load(Relaxed) & 1 != 0 {
+            self.pool_drain();
+        }
+    }
+}
+
+fn two_pages() -> Vec<Page> {
+    (0..2).map(|_| Page::new(POOLED, OWNER_SHARED, 1)).collect()
+}
+
+/// One thread pops while another pops twice and gives the first page back: the head is what it was, but for its tag.
+fn pops_meet_aba(fault: Fault) {
+    let world = Arc::new(World::pooled(fault, two_pages()));
+    let other = world.clone();
+    let first = thread::spawn(move || {
+        let page = other.pool_pop();
+        let kept = other.pool_pop();
+        if let Some(page) = page {
+            other.remote_give_up(page);
+        }
+        kept
+    });
+    let mine = world.pool_pop();
+    let kept = first.join().unwrap();
+    assert!(mine.is_none() || mine != kept, "one page for two");
+    for page in [mine, kept].into_iter().flatten() {
+        world.pages[page].own(|_| ());
+        world.remote_give_up(page);
+    }
+    check_pooled(&world, 2);
+}
+
+/// Each page is in the pool once.
+fn check_pooled(world: &World, count: usize) {
+    let mut seen = 0u32;
+    while let Some(page) = world.pool_pop() {
+        assert!(seen & 1 << page == 0, "a page was in the pool twice");
+        seen |= 1 << page;
+    }
+    assert!(seen.count_ones() as usize == count, "a page is lost");
+}
+
+/// Two threads push a page each while a third takes all.
+fn pushes_meet_drain(fault: Fault) {
+    let pages = (0..2).map(|_| Page::new(OWNED, 16, 1)).collect();
+    let world = Arc::new(World::new(fault, pages));
+    let threads: Vec<_> = (0..2)
+        .map(|i| {
+            world.pages[i].hold();
+            let world = world.clone();
+            thread::spawn(move || world.remote_give_up(i))
+        })
+        .collect();
+    world.pool_drain();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    check_pooled(&world, 2);
+}
+
+/// The last block of a page in the pool is freed while another thread looks for such pages; then the next one looks.
+fn empty_meets_drain(fault: Fault) {
+    let world = Arc::new(World::pooled(fault, vec![Page::new(POOLED, OWNER_SHARED, 1)]));
+    let other = world.clone();
+    let first = thread::spawn(move || other.free_last());
+    world.pool_drain_heap();
+    first.join().unwrap();
+    world.pool_drain_heap();
+    world.pages[0].plain.with_mut(|plain| assert!(unsafe { &*plain }.is_released, "an empty page stays"));
+}
+
+/// As before, while the page is still on its way into the pool: a drain in between finds the note and not the page.
+/// Then the page waits for whoever next pops from this pool or drains it without a note (`mi_pool_drain_all`).
+fn empty_meets_push(fault: Fault, is_noted: bool) {
+    let world = Arc::new(World::new(fault, vec![Page::new(OWNED, 16, 1)]));
+    world.pages[0].hold();
+    let (a, b) = (world.clone(), world.clone());
+    let first = thread::spawn(move || a.remote_give_up(0));
+    let second = thread::spawn(move || b.free_last());
+    world.pool_drain_heap();
+    first.join().unwrap();
+    second.join().unwrap();
+    if is_noted {
+        world.pool_drain_heap();
+    } else {
+        world.pool_drain();
+    }
+    world.pages[0].plain.with_mut(|plain| assert!(unsafe { &*plain }.is_released, "an empty page stays"));
+}
+
+#[test]
+fn pool_empty_meets_push() {
+    holds_within(4, || empty_meets_push(Fault::None, false));
+}
+
+/// What L4 does not promise; a change of pool.c that does makes this fail.
+#[test]
+fn pool_fault_note_before_push() {
+    catches("an empty page stays", || empty_meets_push(Fault::None, true));
+}
+
+#[test]
+fn pool_pops_meet_aba() {
+    holds(|| pops_meet_aba(Fault::None));
+}
+
+#[test]
+fn pool_pushes_meet_drain() {
+    holds_within(5, || pushes_meet_drain(Fault::None));
+}
+
+#[test]
+fn pool_empty_meets_drain() {
+    holds(|| empty_meets_drain(Fault::None));
+}
+
+#[test]
+fn pool_fault_no_tag() {
+    catches("popped, but not in the pool", || pops_meet_aba(Fault::NoTag));
+}
+
+#[test]
+fn pool_fault_push_relaxed() {
+    catches("popped, but not in the pool", || pops_meet_aba(Fault::PoolPushRelaxed));
+}
+
+#[test]
+fn pool_fault_pop_relaxed() {
+    catches("a page is lost", || pushes_meet_drain(Fault::PopRelaxed));
+}
+
+#[test]
+fn pool_fault_no_note() {
+    catches("an empty page stays", || empty_meets_drain(Fault::NoNote));
+}
