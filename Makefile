@@ -1,8 +1,12 @@
 # Shortcuts only: CMake (see CMakePresets.json) and the scripts do the work.
 PREFIX ?= /usr/local
 BUILD := build/release
+STRESS := build/test/test/release/stress
+FORKS ?= 10000
+THREADS ?= 1000000
+AT_ONCE ?= 2000
 
-.PHONY: all demo test check models docs tidy fmt install amalgamation clean bench help
+.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help
 .DEFAULT_GOAL := all
 
 all:
@@ -23,6 +27,14 @@ check:
 models:
 	@scripts/setup.sh models
 	@CARGO_TARGET_DIR=build/models RUST_BACKTRACE=0 cargo test --release --locked --manifest-path test/models/Cargo.toml
+
+endurance:
+	@scripts/setup.sh build test
+	cmake --preset test
+	cmake --build --preset test --target stress-forks-release stress-threads-release stress-crowd-release
+	$(STRESS)/crowd --threads $(AT_ONCE) --waves 10
+	$(STRESS)/threads --count $(THREADS) --at-once 1 --seconds 86400
+	$(STRESS)/forks --count $(FORKS) --threads 32 --mib 100 --seconds 86400
 
 docs:
 	@scripts/setup.sh docs
@@ -54,6 +66,7 @@ help:
 	@echo "make test       build and run all tests"
 	@echo "make check      the quick ones: style, unit and API tests"
 	@echo "make models     explore the models of the lock-free protocols (test/models) as far as anyone can wait"
+	@echo "make endurance  10,000 forks, a million threads, 2,000 at once: FORKS= THREADS= AT_ONCE= change that"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make docs       the reference and the guide as HTML, in build/docs"
 	@echo "make tidy       the style rules a machine can check"

@@ -54,4 +54,7 @@
   atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
                                           memory_order_relaxed)
 
+// Orders accesses as a signal handler of the same thread sees them; no instruction.
+#define mi_atomic_signal_fence() atomic_signal_fence(memory_order_acq_rel)
+
 #endif

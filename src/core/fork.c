@@ -13,6 +13,16 @@
 //   with a heap that no list knows, whose blocks can be freed as all others
 // Nothing is ever counted as free that may be in use.
 //
+// A signal handler may fork, whatever it interrupted, if the child only calls exec. When its thread
+// was inside a lock, to wait for locks would be to wait for itself, or for a thread that waits for
+// it: then the handlers do nothing, and the child must not allocate. Else they work as always. The
+// prepare handler touches nothing that belongs to the thread, because it may have interrupted what
+// does: the parcel of the thread is not delivered, it stays what it is in both processes.
+//
+// Fork handlers of others run while we hold all locks if they were registered before ours. They may
+// allocate: nobody else is inside a lock, and to this thread they are open (MI_LOCKS_OF_FORK). They
+// must not wait for a thread that allocates.
+//
 // N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
 //     may get that id.
 // N2  a page that has an owner stands in its book, at any moment: page.c and large.c clear the
@@ -24,15 +34,34 @@
 #include "theap.h"
 #include "thread.h"
 
+// Forks that this thread began inside a lock and that are not over. They end in reverse order, and
+// those that began outside one are the outermost.
+static __thread uint32_t mi_fork_inside mi_attr_tls;
+
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
-  mi_remote_flush();
+  if (mi_locks_held != 0) {
+    mi_fork_inside++;
+    return;
+  }
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
+  mi_locks_held |= MI_LOCKS_OF_FORK;
+}
+
+// Whether it was inside a lock.
+static bool mi_fork_end(void) {
+  if (mi_fork_inside > 0) {
+    mi_fork_inside--;
+    return true;
+  }
+  mi_locks_held &= ~MI_LOCKS_OF_FORK;
+  return false;
 }
 
 static void mi_fork_parent(void) {
+  if (mi_fork_end()) return;
   mi_lock_leave(&mi_state.purge_lock);
   mi_lock_leave(&mi_state.arena_lock);
   mi_lock_leave(&mi_state.thread_lock);
@@ -123,8 +152,12 @@ MI_INTERNAL void mi_fork_take_over(void) {
   }
 }
 
+static void mi_fork_child(void) {
+  if (!mi_fork_end()) mi_fork_take_over();
+}
+
 MI_INTERNAL void mi_fork_register(void) {
   if (mi_atomic_load_relaxed(&mi_state.is_fork_known)) return;
-  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_take_over);
+  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child);
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
 }

@@ -3,7 +3,7 @@
 //
 // It lies in this folder because it must print and stop without anything above: no output
 // function of the user is called, nothing is allocated. Only debug builds have assertions. Also
-// here: what they need to know about locks.
+// here: which locks a thread holds, which all builds need (os/lock.h).
 #include "../base/text.h"
 #include "os.h"
 

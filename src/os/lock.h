@@ -8,6 +8,9 @@
 // Locks that may be held together have ranks (core/state.h): a thread waits for one only while it
 // holds none of the same or a higher rank, so that no two wait for each other. Debug builds check
 // it. Rank 0: held alone.
+//
+// Around a fork one thread holds all locks that have a rank, so that nobody is in the middle of
+// anything; what it calls then enters them without effect (core/fork.c).
 #ifndef MI_OS_LOCK_H
 #define MI_OS_LOCK_H
 
@@ -22,40 +25,69 @@ typedef struct mi_lock_s {
   uint32_t rank; // below 32 (const)
 } mi_lock_t;
 
-// The ranks of the locks that this thread holds, one bit each. Debug builds only.
+// The ranks of the locks that this thread holds or is about to enter, one bit each, and
+// MI_LOCKS_OF_FORK. Set before a lock is taken and cleared after it was left, so that a signal
+// handler sees each lock that the thread it interrupted has, at any instruction.
 MI_INTERNAL_DATA_DECL __thread uint32_t mi_locks_held mi_attr_tls;
+#define MI_LOCKS_OF_FORK ((uint32_t)1 << 31) // this thread forks and holds all that have a rank
 
 // Sleep while `*word == value`; may return early.
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
 // Wake one sleeper.
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word);
 
-static inline bool mi_lock_try_enter(mi_lock_t* lock) {
+static inline uint32_t mi_lock_bit(const mi_lock_t* lock) { return (uint32_t)1 << lock->rank; }
+
+static inline bool mi_lock_is_of_fork(const mi_lock_t* lock) {
+  return lock->rank != 0 && (mi_locks_held & MI_LOCKS_OF_FORK) != 0;
+}
+
+static inline void mi_lock_announce(const mi_lock_t* lock) {
+  mi_locks_held |= mi_lock_bit(lock);
+  mi_atomic_signal_fence(); // before it is taken
+}
+
+static inline void mi_lock_revoke(const mi_lock_t* lock) {
+  mi_atomic_signal_fence(); // after it was left
+  mi_locks_held &= ~mi_lock_bit(lock);
+}
+
+static inline bool mi_lock_take(mi_lock_t* lock) {
   uint32_t expected = 0;
   // Pairs with the release in `mi_lock_leave`.
-  if (!mi_atomic_cas_strong_acquire(&lock->word, &expected, 1)) return false;
-  if (MI_DEBUG >= 1) mi_locks_held |= (uint32_t)1 << lock->rank;
-  return true;
+  return mi_atomic_cas_strong_acquire(&lock->word, &expected, 1);
+}
+
+static inline bool mi_lock_try_enter(mi_lock_t* lock) {
+  if (mi_unlikely(mi_lock_is_of_fork(lock))) return true;
+  const uint32_t held = mi_locks_held;
+  mi_lock_announce(lock);
+  if (mi_likely(mi_lock_take(lock))) return true;
+  mi_atomic_signal_fence();
+  mi_locks_held = held; // it may be this thread that has the lock
+  return false;
 }
 
 static inline void mi_lock_enter(mi_lock_t* lock) {
+  if (mi_unlikely(mi_lock_is_of_fork(lock))) return;
   mi_assert(lock->rank == 0 || mi_locks_held >> lock->rank == 0);
-  if (mi_likely(mi_lock_try_enter(lock))) return;
+  mi_lock_announce(lock);
+  if (mi_likely(mi_lock_take(lock))) return;
   // Pairs with the release in `mi_lock_leave`. Taking the lock with 2 may cause one needless wake.
   while (mi_atomic_swap_acquire(&lock->word, 2) != 0) mi_os_wait(&lock->word, 2);
-  if (MI_DEBUG >= 1) mi_locks_held |= (uint32_t)1 << lock->rank;
 }
 
 static inline void mi_lock_leave(mi_lock_t* lock) {
-  if (MI_DEBUG >= 1) mi_locks_held &= ~((uint32_t)1 << lock->rank);
+  if (mi_unlikely(mi_lock_is_of_fork(lock))) return;
   // Pairs with the acquire in `mi_lock_enter`: publishes what was written under the lock.
   if (mi_atomic_swap_release(&lock->word, 0) == 2) mi_os_wake(&lock->word);
+  mi_lock_revoke(lock);
 }
 
 // In the child of a fork: whoever held the lock does not exist here.
 static inline void mi_lock_reset(mi_lock_t* lock) {
   mi_atomic_store_relaxed(&lock->word, 0);
-  if (MI_DEBUG >= 1) mi_locks_held &= ~((uint32_t)1 << lock->rank);
+  mi_lock_revoke(lock);
 }
 
 #endif

@@ -7,8 +7,8 @@
 // failing calls and a clock of its own.
 //
 // Rules for every function: callable before libc is initialised and after `exit`; never allocates;
-// preserves `errno` (so that `free` does). A function that can fail returns an errno value, 0 for
-// success, or NULL / false as said.
+// preserves `errno` (so that `free` does); is no point where a thread is cancelled. A function that
+// can fail returns an errno value, 0 for success, or NULL / false as said.
 //
 // A port writes these functions, os/tls.h and os/lock.h, nothing else.
 #ifndef MI_OS_OS_H

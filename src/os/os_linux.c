@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // os_linux.c - the contract of os.h on Linux, with glibc or musl.
 //
-// System calls go through libc's wrappers; errno is saved and restored around each (O1).
+// System calls go through libc's wrappers, but for files (O3); errno is saved and restored around
+// each (O1).
 // O1  no function changes errno.
 // O2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
+// O3  nothing here is a cancellation point, as open, read, write and close of libc are: a thread
+//     that is cancelled would end inside malloc, maybe with a lock of ours.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -54,11 +57,11 @@ extern char __libc_single_threaded mi_attr_weak;
 static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
   const int saved_errno = errno;
   size_t length = 0;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
-    const ssize_t got = read(fd, buffer, capacity - 1);
+    const long got = syscall(SYS_read, fd, buffer, capacity - 1);
     if (got > 0) length = (size_t)got;
-    close(fd);
+    syscall(SYS_close, fd);
   }
   buffer[length] = 0;
   errno = saved_errno;
@@ -267,7 +270,7 @@ MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   const int saved_errno = errno;
   while (length > 0) {
-    const ssize_t written = write(STDERR_FILENO, text, length);
+    const long written = syscall(SYS_write, STDERR_FILENO, text, length);
     if (written <= 0) break;
     text += written;
     length -= (size_t)written;

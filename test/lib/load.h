@@ -3,7 +3,8 @@
 // random numbers, memory in use, contents.
 //
 // Each prints its seed first; --seed N runs the same again. --percent N or MI_STRESS_PERCENT scales
-// the work. Work is also bounded in time, because builds with all checks are far slower.
+// the work. Work is also bounded in time, because builds with all checks are far slower. Some
+// programs have more arguments (load_begin_with), for long runs.
 #ifndef TEST_LOAD_H
 #define TEST_LOAD_H
 
@@ -20,6 +21,16 @@
 
 #define LOAD_KIB ((size_t)1024)
 #define LOAD_MIB (LOAD_KIB * LOAD_KIB)
+
+// The thread sanitizer starts a thread in the child of a fork, does not know threads of C11, and
+// has a shadow for all memory.
+#if defined(__SANITIZE_THREAD__)
+#define LOAD_HAS_TSAN true
+#elif defined(__has_feature)
+#define LOAD_HAS_TSAN __has_feature(thread_sanitizer)
+#else
+#define LOAD_HAS_TSAN false
+#endif
 
 // A fact that must hold. Says what it knows, without allocating, and ends the program.
 #define LOAD_CHECK(fact, ...)                                                                      \
@@ -50,21 +61,67 @@ static void load_hangs(int number) {
   _exit(3);
 }
 
+// It does not: called often enough by programs that run long.
+static inline void load_alive(void) { alarm(60); }
+
+// An argument of one program, and where its number goes.
+typedef struct {
+  const char* name;
+  size_t* value;
+} load_argument_t;
+
+static inline void load_read_argument(load_t* load, const load_argument_t* own, size_t count,
+                                      const char* name, const char* text) {
+  char* end = NULL;
+  const unsigned long long value = text == NULL ? 0 : strtoull(text, &end, 10);
+  if (text == NULL || end == text || *end != 0) {
+    fprintf(stderr, "%s: a number is expected, not %s\n", name, text == NULL ? "nothing" : text);
+    exit(2);
+  }
+  if (strcmp(name, "--seed") == 0) {
+    load->seed = value;
+    return;
+  }
+  if (strcmp(name, "--percent") == 0) {
+    load->percent = (unsigned)value;
+    return;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(name, own[i].name) != 0) continue;
+    *own[i].value = (size_t)value;
+    return;
+  }
+  fprintf(stderr, "%s is no argument; there are --seed --percent", name);
+  for (size_t i = 0; i < count; i++) fprintf(stderr, " %s", own[i].name);
+  fprintf(stderr, ", each with a number\n");
+  exit(2);
+}
+
 // Reads the arguments, prints the seed, and makes the program end when it hangs.
-static inline load_t load_begin(int argc, char** argv) {
+static inline load_t load_begin_with(int argc, char** argv, const load_argument_t* own,
+                                     size_t count) {
   load_t load = {(uint64_t)time(NULL) * 1000003 + (uint64_t)getpid(), 100};
   const char* const percent = getenv("MI_STRESS_PERCENT");
   if (percent != NULL) load.percent = (unsigned)strtoul(percent, NULL, 10);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const unsigned long long value = strtoull(argv[i + 1], NULL, 10);
-    if (strcmp(argv[i], "--seed") == 0) load.seed = value;
-    if (strcmp(argv[i], "--percent") == 0) load.percent = (unsigned)value;
+  for (int i = 1; i < argc; i += 2) {
+    load_read_argument(&load, own, count, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
   }
   printf("seed %llu\n", (unsigned long long)load.seed);
   fflush(stdout);
   signal(SIGALRM, &load_hangs);
-  alarm(60);
+  load_alive();
   return load;
+}
+
+static inline load_t load_begin(int argc, char** argv) {
+  return load_begin_with(argc, argv, NULL, 0);
+}
+
+// For programs whose children have threads, or whose signal handlers fork.
+static inline void load_skip_with_tsan(void) {
+  if (!LOAD_HAS_TSAN) return;
+  printf("skipped: not supported by the thread sanitizer\n");
+  exit(0);
 }
 
 static inline size_t load_scale(const load_t* load, size_t count) {

@@ -105,18 +105,42 @@ static void* never_ends(void* argument) {
   return NULL;
 }
 
-// A child whose main returns while detached threads go on allocating.
-static int exit_with_threads(void) {
+static void* exits(void* argument) {
+  load_wait_ms(2);
+  drop(make(1000), 1000);
+  exit(0);
+  return argument;
+}
+
+static void at_quick_exit_handler(void) { drop(make(6000), 6000); }
+
+// A child that ends in the way `how` while detached threads go on allocating.
+static int exit_with_threads(const char* how) {
   pthread_attr_t detached;
   pthread_attr_init(&detached);
   pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
+  alarm(60);
+  atexit(&at_exit);
+  at_quick_exit(&at_quick_exit_handler);
+  const bool is_by_thread = strcmp(how, "thread") == 0 || strcmp(how, "pthread_exit") == 0;
   for (uintptr_t i = 0; i < 4; i++) {
-    LOAD_CHECK(pthread_create(&thread, &detached, &never_ends, (void*)i) == 0, "a detached thread");
+    void* (*const work)(void*) = i == 0 && is_by_thread ? &exits : &never_ends;
+    LOAD_CHECK(pthread_create(&thread, &detached, work, (void*)i) == 0, "a detached thread");
   }
+  if (strcmp(how, "thread") == 0) never_ends(NULL);
+  if (strcmp(how, "pthread_exit") == 0) pthread_exit(NULL);
   load_wait_ms(2);
+  if (strcmp(how, "exit") == 0) exit(0);
+  if (strcmp(how, "quick_exit") == 0) quick_exit(0);
+  if (strcmp(how, "_exit") == 0) _exit(0);
+  LOAD_CHECK(strcmp(how, "return") == 0, "no such way to end: %s", how);
   return 0;
 }
+
+static const char* const ways[] = {"return", "exit",   "quick_exit",
+                                   "_exit",  "thread", "pthread_exit"};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 static size_t run_threads(size_t first, size_t count, uint64_t deadline_ms) {
   size_t done = 0;
@@ -130,7 +154,7 @@ static size_t run_threads(size_t first, size_t count, uint64_t deadline_ms) {
 }
 
 int main(int argc, char** argv) {
-  if (argc > 1 && strcmp(argv[1], "detached") == 0) return exit_with_threads();
+  if (argc > 2 && strcmp(argv[1], "detached") == 0) return exit_with_threads(argv[2]);
   load = load_begin(argc, argv);
   atexit(&at_exit);
   // Keys made before and after the allocator has made its own, which it does with the first thread.
@@ -147,15 +171,18 @@ int main(int argc, char** argv) {
          atomic_load(&late_calls), before / LOAD_KIB, after / LOAD_KIB);
   LOAD_CHECK(atomic_load(&late_calls) >= (warm + more) / 2, "destructors ran");
   LOAD_CHECK(after <= before + GROWTH_MAX, "grew by %zu KiB", (after - before) / LOAD_KIB);
-  for (size_t i = 0; i < 20; i++) {
+  for (size_t i = 0; i < 4 * WAYS; i++) {
     fflush(stdout);
+    load_alive();
+    const char* const way = ways[i % WAYS];
     const pid_t child = fork();
     if (child == 0) {
-      execl("/proc/self/exe", argv[0], "detached", (char*)NULL);
+      execl("/proc/self/exe", argv[0], "detached", way, (char*)NULL);
       _exit(127);
     }
     int status = 1;
-    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "detached: status %d", status);
+    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "detached, %s: status %d", way,
+               status);
   }
   return 0;
 }

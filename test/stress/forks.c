@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A process with busy threads forks again and again, and the children allocate. If this fails, a
 // child hangs or crashes in its first malloc, as happens to servers that fork under load, or when
-// it ends a heap that threads of its parent were using.
+// it ends a heap that threads of its parent were using, or the parent grows with each fork.
+//
+// --count forks --threads busy ones --mib what a child allocates --seconds at most
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -9,18 +11,23 @@
 #include "load.h"
 #include "mimalloc.h"
 
-#define THREADS 8
-#define FORKS ((size_t)200)
-#define TIME_MS 7000
+#define THREADS_MAX 512
 #define KEEP 256
-#define CHILD_BYTES (10 * LOAD_MIB)
-#define CHILD_BLOCKS 4096
+#define CHILD_BLOCKS ((size_t)16384)
+#define CHILD_ALARM_S 60
+// What a parent of many forks may grow by, from the first quarter of them to the last.
+#define GROWTH_PERCENT 10
+#define GROWTH_MAX (8 * LOAD_MIB)
+// For seconds the threads touch more of their pages with each block, forks or not. With that many
+// forks it is a small part of the first quarter.
+#define FORKS_TO_JUDGE 1000
 
 static _Atomic(bool) is_done;
 static _Atomic(uintptr_t*)
     shared[KEEP]; // blocks whose first word is their size; any thread frees them
 static mi_heap_t* heap; // of all threads
 static load_t load;
+static size_t count = 200, threads = 8, child_mib = 10, seconds = 7;
 
 static uintptr_t* make(uint64_t* state, size_t top) {
   const size_t size = sizeof(uintptr_t) + load_below(state, top);
@@ -57,7 +64,8 @@ static void* work(void* argument) {
     drop(mine[i]);
     mine[i] = make(&state, i % 32 == 0 ? 200000 : 2000);
     replace_in_heap(&in_heap[i % HEAP_BLOCKS], &state);
-    if (i % 16 == 0) load_wait_ms(1); // the children need the processors too
+    // The children need the processors too, however many threads there are.
+    if (i % 16 == 0) load_wait_ms((long)(threads / 8));
     if (i % 4 == 0) mine[i] = atomic_exchange(&shared[load_below(&state, KEEP)], mine[i]);
   }
   for (size_t i = 0; i < KEEP; i++) drop(mine[i]);
@@ -92,22 +100,23 @@ static void use_heap_in_child(uint64_t* state, bool is_destroyed) {
 
 // What a child does: take over blocks of threads that do not exist here, allocate, free, end.
 static void be_child(size_t number) {
-  alarm(20);
+  alarm(CHILD_ALARM_S);
   uint64_t state = load.seed + number * 31;
   for (size_t i = 0; i < KEEP; i += 2) drop(atomic_exchange(&shared[i], NULL));
   use_heap_in_child(&state, number % 3 == 0);
-  uintptr_t* mine[CHILD_BLOCKS];
-  size_t bytes = 0, count = 0;
-  while (bytes < CHILD_BYTES && count < CHILD_BLOCKS) {
-    mine[count] = make(&state, count % 16 == 0 ? 300000 : 4000);
-    bytes += mine[count++][0];
+  static uintptr_t* mine[CHILD_BLOCKS];
+  size_t bytes = 0, made = 0;
+  while (bytes < child_mib * LOAD_MIB && made < CHILD_BLOCKS) {
+    mine[made] = make(&state, made % 16 == 0 ? 300000 : 4000);
+    bytes += mine[made++][0];
   }
+  LOAD_CHECK(bytes >= child_mib * LOAD_MIB, "only %zu bytes in %zu blocks", bytes, made);
   if (number % 8 == 0) {
     pthread_t thread;
     LOAD_CHECK(pthread_create(&thread, NULL, &work_in_child, (void*)number) == 0, "in a child");
     pthread_join(thread, NULL);
   }
-  for (size_t i = 0; i < count; i++) drop(mine[i]);
+  for (size_t i = 0; i < made; i++) drop(mine[i]);
   if (number % 16 == 0) {
     const pid_t grandchild = fork();
     if (grandchild == 0) {
@@ -122,30 +131,84 @@ static void be_child(size_t number) {
   _exit(0);
 }
 
+typedef struct {
+  size_t rss, committed; // bytes
+} memory_t;
+
+static memory_t* seen; // before each fork
+
+static memory_t measure(void) {
+  memory_t now = {load_rss(), 0};
+  mi_process_info(NULL, NULL, NULL, NULL, NULL, &now.committed, NULL, NULL);
+  return now;
+}
+
+static memory_t mean(size_t first, size_t end) {
+  memory_t sum = {0, 0};
+  for (size_t i = first; i < end; i++) {
+    sum.rss += seen[i].rss;
+    sum.committed += seen[i].committed;
+  }
+  return (memory_t){sum.rss / (end - first), sum.committed / (end - first)};
+}
+
+static void check_growth(const char* what, size_t first, size_t last) {
+  printf("FIGURE %s of the parent of forks: %zu KiB in the first quarter, %zu KiB in the last\n",
+         what, first / LOAD_KIB, last / LOAD_KIB);
+  fflush(stdout);
+  LOAD_CHECK(last <= first + first * GROWTH_PERCENT / 100 + GROWTH_MAX, "%s grew by %zu KiB", what,
+             (last - first) / LOAD_KIB);
+}
+
+// Forks one child and waits for it. Returns how long that took.
+static uint64_t fork_one(size_t number) {
+  load_alive();
+  fflush(stdout);
+  seen[number] = measure();
+  const uint64_t start_ms = load_now_ms();
+  const pid_t child = fork();
+  LOAD_CHECK(child >= 0, "fork %zu", number);
+  if (child == 0) be_child(number);
+  int status = 1;
+  LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "child %zu: status %d", number,
+             status);
+  return load_now_ms() - start_ms;
+}
+
 int main(int argc, char** argv) {
-  load = load_begin(argc, argv);
-  const size_t count = load_scale(&load, FORKS);
-  const uint64_t deadline_ms = load_now_ms() + TIME_MS;
+  const load_argument_t own[] = {
+      {"--count", &count}, {"--threads", &threads}, {"--mib", &child_mib}, {"--seconds", &seconds}};
+  load = load_begin_with(argc, argv, own, sizeof(own) / sizeof(own[0]));
+  load_skip_with_tsan();
+  count = load_scale(&load, count);
+  LOAD_CHECK(threads >= 8 && threads <= THREADS_MAX, "8 to %d threads", THREADS_MAX);
+  const uint64_t start_ms = load_now_ms();
   heap = mi_heap_new();
-  LOAD_CHECK(heap != NULL, "no heap for %d threads", THREADS);
-  pthread_t thread[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++) {
+  seen = (memory_t*)calloc(count, sizeof(memory_t));
+  LOAD_CHECK(heap != NULL && seen != NULL, "no heap for %zu threads", threads);
+  static pthread_t thread[THREADS_MAX];
+  for (uintptr_t i = 0; i < threads; i++) {
     LOAD_CHECK(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   size_t done = 0;
-  for (; done < count && load_now_ms() < deadline_ms; done++) {
-    fflush(stdout);
-    const pid_t child = fork();
-    LOAD_CHECK(child >= 0, "fork %zu", done);
-    if (child == 0) be_child(done);
-    int status = 1;
-    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "child %zu: status %d", done,
-               status);
+  uint64_t slowest_ms = 0;
+  for (; done < count && load_now_ms() < start_ms + seconds * 1000; done++) {
+    const uint64_t ms = fork_one(done);
+    if (ms > slowest_ms) slowest_ms = ms;
   }
   atomic_store(&is_done, true);
-  for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  for (size_t i = 0; i < threads; i++) pthread_join(thread[i], NULL);
   for (size_t i = 0; i < KEEP; i++) drop(atomic_exchange(&shared[i], NULL));
   mi_heap_destroy(heap);
-  printf("forks %zu\n", done);
+  printf("FIGURE forks: %zu of a process with %zu threads, %zu MiB in each child: %zu s, slowest "
+         "%zu ms, none hangs\n",
+         done, threads, child_mib, (size_t)(load_now_ms() - start_ms) / 1000, (size_t)slowest_ms);
+  if (done < FORKS_TO_JUDGE) {
+    printf("too few forks to judge whether the parent grows\n");
+    return 0;
+  }
+  const memory_t first = mean(0, done / 4), last = mean(done - done / 4, done);
+  check_growth("resident", first.rss, last.rss);
+  check_growth("committed", first.committed, last.committed);
   return 0;
 }

@@ -4,6 +4,10 @@
 #include "unit.h"
 
 #include <sched.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/arena.h"
 #include "core/book.h"
@@ -317,6 +321,145 @@ UNIT_TEST(fork_sees_no_page_without_its_book) {
   unit_on_threads(MAKERS + 1, &fork_or_make, id, sizeof(id[0]));
 }
 
+// -- in the middle of something --
+
+// If this fails, a signal handler that forks while its thread is in one of our functions waits for
+// that thread, which is itself.
+UNIT_TEST_PAGE_SIZES(fork_inside_waits_for_nothing) {
+  mi_free(mi_malloc(1));
+  mi_lock_t* const lock[] = {&mi_state.thread_lock, &mi_state.arena_lock, &mi_state.purge_lock};
+  hooks_fake.is_lock_allowed = true;
+  for (size_t i = 0; i < 6; i++) {
+    void (*const end)(void) = i % 2 == 0 ? os_fake.fork_parent : os_fake.fork_child;
+    mi_lock_enter(lock[i / 2]);
+    os_fake.fork_prepare();
+    // The handler of another signal, which does the same.
+    os_fake.fork_prepare();
+    end();
+    end();
+    for (size_t k = 0; k < 3; k++) check_equal(is_free(lock[k]), k != i / 2);
+    mi_lock_leave(lock[i / 2]);
+    check(are_locks_free());
+    // A fork that is interrupted by such a handler.
+    os_fake.fork_prepare();
+    os_fake.fork_prepare();
+    end();
+    check(!are_locks_free());
+    end();
+    check(are_locks_free());
+  }
+  mi_free(mi_malloc(MI_CLASS_MAX * 2));
+  unit_check_valid();
+}
+
+// If this fails, a signal handler that forks corrupts what its thread was about to free.
+UNIT_TEST_PAGE_SIZES(fork_touches_nothing_of_the_thread) {
+  os_fake.has_thread_watch = true;
+  mi_free(mi_malloc(1));
+  unit_puppet_start(&other);
+  for (size_t i = 0; i < 4; i++) blocks[i] = unit_puppet_malloc(&other, 16);
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  mi_free(blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), word); // it waits in the parcel
+  os_fake.fork_prepare();
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), word);
+  os_fake.fork_parent();
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), word);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  // The page is nobody's, and the block is not lost.
+  check_equal(mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED, 0);
+  const size_t used = page->count.used;
+  mi_remote_flush();
+  check_equal(page->count.used, used - 1);
+  for (size_t i = 1; i < 4; i++) mi_free(blocks[i]);
+  check_equal(hooks_fake.error_count, 0);
+}
+
+static void allocate_in_handler(void) {
+  static void* p[200];
+  for (size_t i = 0; i < 200; i++) check((p[i] = mi_malloc(i * 997 % 70000)) != NULL);
+  mi_heap_t* const made = mi_heap_make(&mi_state.main, NULL);
+  check(made != NULL && mi_heap_malloc(made, SIZE) != NULL);
+  mi_heap_end_by_destroy(made);
+  for (size_t i = 0; i < 200; i++) mi_free(p[i]);
+  mi_collect_all(MI_FORCE);
+}
+
+// If this fails, a fork hangs in a program with a library whose own fork handlers allocate and
+// were registered before ours: they run while we hold all locks.
+UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_allocate) {
+  hooks_fake.is_lock_allowed = true;
+  mi_free(mi_malloc(1));
+  for (size_t i = 0; i < 2; i++) {
+    allocate_with_other();
+    os_fake.fork_prepare();
+    allocate_in_handler();
+    // Others stay out.
+    check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
+    check(!is_free(&mi_state.purge_lock));
+    if (i == 0) os_fake.fork_parent();
+    if (i == 1) os_fake.fork_child();
+    check(are_locks_free());
+    allocate_in_handler();
+    for (size_t k = 10; k < 40; k++) mi_free(blocks[k]);
+    if (i == 0) unit_puppet_end(&other);
+  }
+  unit_check_valid();
+}
+
+static sem_t setting_up, has_forked;
+
+// In the middle of the set-up. Goes on when the fork is done, or after a while: a fork may wait for
+// the set-up instead.
+static void wait_for_fork(void) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  sem_post(&setting_up);
+  while (sem_timedwait(&has_forked, &until) != 0 && errno == EINTR) {
+  }
+}
+
+static void* set_up(void* arg) {
+  mi_free(mi_malloc(SIZE));
+  return arg;
+}
+
+// If this fails, a child that was forked while another thread made the first allocation of the
+// process hangs in its own first one.
+UNIT_TEST(fork_during_set_up) {
+  hooks_fake.on_load_options = &wait_for_fork;
+  sem_init(&setting_up, 0, 0);
+  sem_init(&has_forked, 0, 0);
+  pthread_t first;
+  check(pthread_create(&first, NULL, &set_up, NULL) == 0);
+  while (sem_wait(&setting_up) != 0) {
+  }
+  const bool is_registered = os_fake.fork_prepare != NULL;
+  if (is_registered) os_fake.fork_prepare();
+  const pid_t child = fork();
+  check(child >= 0);
+  if (child == 0) {
+    alarm(20); // a hang ends by the signal
+    hooks_fake.on_load_options = NULL;
+    if (is_registered) os_fake.fork_child();
+    void* const p = mi_malloc(SIZE);
+    check(p != NULL);
+    mi_free(p);
+    unit_check_valid();
+    _exit(0);
+  }
+  if (is_registered) os_fake.fork_parent();
+  sem_post(&has_forked);
+  int status = 1;
+  check(waitpid(child, &status, 0) == child);
+  check_equal(status, 0);
+  pthread_join(first, NULL);
+  set_up(NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fork_holds_all_locks),
@@ -329,6 +472,10 @@ int main(void) {
       cmocka_unit_test(fork_child_takes_heaps_of_vanished_threads),
       cmocka_unit_test(fork_child_ends_sub_processes_of_vanished_threads),
       cmocka_unit_test(fork_sees_no_page_without_its_book),
+      cmocka_unit_test(fork_inside_waits_for_nothing),
+      cmocka_unit_test(fork_touches_nothing_of_the_thread),
+      cmocka_unit_test(fork_handlers_of_others_may_allocate),
+      cmocka_unit_test(fork_during_set_up),
   };
   return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }
