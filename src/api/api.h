@@ -54,6 +54,8 @@ MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf
 // Report that a product of a count and a size, or a size rounded up, does not fit: sets errno,
 // returns NULL.
 MI_INTERNAL void* mi_api_overflow(const char* where);
+// Report that there is no memory for something of `size` bytes: sets errno, returns NULL.
+MI_INTERNAL void* mi_api_no_memory(const char* where, size_t size);
 // Report an alignment that is no power of two: sets errno to EINVAL, returns NULL.
 MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment);
 

@@ -7,8 +7,6 @@
 //
 // I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_theap_get).
 // I2  the main heap does not end, and no heap ends twice: a warning.
-#include <errno.h>
-
 #include "api.h"
 #include "../core/numa.h"
 #include "../core/subproc.h"
@@ -28,7 +26,7 @@ mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
   mi_arena_t* const arena = (mi_arena_t*)arena_id;
   mi_heap_t* const heap =
       mi_heap_make(arena != NULL ? arena->subproc : mi_subproc_of_thread(), arena);
-  if (heap == NULL) errno = ENOMEM;
+  if (heap == NULL) mi_api_no_memory("heap_new", sizeof(mi_heap_t));
   return heap;
 }
 

@@ -20,6 +20,12 @@ MI_INTERNAL void* mi_api_overflow(const char* where) {
   return NULL;
 }
 
+MI_INTERNAL void* mi_api_no_memory(const char* where, size_t size) {
+  mi_hook_error(MI_ERROR_OUT_OF_MEMORY, where, NULL, size);
+  errno = ENOMEM;
+  return NULL;
+}
+
 MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment) {
   mi_hook_error(MI_ERROR_ALIGNMENT, where, NULL, alignment);
   errno = EINVAL;

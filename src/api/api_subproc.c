@@ -2,8 +2,6 @@
 // api_subproc.c - sub-processes: arguments checked, ids turned into structures (core/subproc.c).
 //
 // J1  an id is the address of the structure, which is never unmapped; NULL is no sub-process.
-#include <errno.h>
-
 #include "api.h"
 #include "../core/subproc.h"
 
@@ -29,7 +27,7 @@ mi_subproc_id_t mi_subproc_current(void) mi_attr_noexcept {
 mi_subproc_id_t mi_subproc_new(void) mi_attr_noexcept {
   mi_process_setup();
   mi_subproc_t* const subproc = mi_subproc_make();
-  if (subproc == NULL) errno = ENOMEM;
+  if (subproc == NULL) mi_api_no_memory("subproc_new", sizeof(mi_subproc_t));
   return mi_api_subproc_id(subproc);
 }
 

@@ -6,7 +6,7 @@
 //   purge_young, purge_old
 //
 // A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
-//     is working on it.
+//     is working on it. Those that are lost (mi_purge_restore) belong to none of them for good.
 // A2  `dirty` clear means that the slice reads as zero.
 // A3  the list of arenas of a sub-process only grows; an arena is unmapped with the library only
 //     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
@@ -84,7 +84,15 @@ static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool*
   return true;
 }
 
-// Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses to commit.
+// Claimed slices of which some are lost: the others are free again.
+static mi_attr_cold void mi_arena_release_around(mi_arena_t* arena, size_t index, size_t count,
+                                                 mi_slices_t lost) {
+  const size_t behind = lost.index + lost.count;
+  if (lost.index > index) mi_arena_release(arena, index, lost.index - index);
+  if (behind < index + count) mi_arena_release(arena, behind, index + count - behind);
+}
+
+// Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses that.
 static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
   mi_subproc_t* const subproc = arena->subproc;
   mi_count_add(&arena->free_count, -(int64_t)count);
@@ -96,8 +104,13 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
     return false;
   }
   mi_huge_prepare(run->heap, arena, index, count);
-  if (run->touched_count > 0 && mi_arena_is_movable(arena))
-    mi_purge_reuse(arena, index, run->touched_count);
+  if (run->touched_count > 0 && mi_arena_is_movable(arena)) {
+    const mi_slices_t lost = mi_purge_reuse(arena, index, run->touched_count);
+    if (mi_unlikely(lost.count > 0)) {
+      mi_arena_release_around(arena, index, count, lost);
+      return false;
+    }
+  }
   const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
   const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
   run->is_zero = is_zero && fresh == count;

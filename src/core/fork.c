@@ -144,6 +144,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.purge_lock);
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
+  mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
   mi_theap_t* const own = mi_theap_home();
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
@@ -157,7 +158,13 @@ static void mi_fork_child(void) {
 }
 
 MI_INTERNAL void mi_fork_register(void) {
-  if (mi_atomic_load_relaxed(&mi_state.is_fork_known)) return;
-  mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child);
-  mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
+  if (mi_likely(mi_atomic_load_relaxed(&mi_state.is_fork_known))) return;
+  // Sees that another thread has done it, never twice: the second handler would wait for the locks
+  // of the first.
+  if (mi_atomic_swap_acquire(&mi_state.is_fork_asked, true)) return;
+  if (!mi_atomic_load_relaxed(&mi_state.is_fork_known) &&
+      mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child) == 0) {
+    mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
+  }
+  mi_atomic_store_release(&mi_state.is_fork_asked, false); // publishes that it is known
 }

@@ -107,18 +107,27 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   return page->start;
 }
 
+// The block goes, and its slices, but for the first `lost_count`.
+static void mi_large_end(mi_page_t* page, size_t lost_count) {
+  mi_heap_t* const heap = mi_heap_enter(page);
+  const size_t left = page->slice_count - lost_count;
+  mi_page_undescribe(page, page->reserved);
+  mi_run_delist(heap, page);
+  mi_large_count(heap, -(int64_t)page->block_size);
+  if (left > 0) {
+    mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
+                   left);
+  }
+  mi_purge_bound(heap->subproc);
+  mi_heap_leave(heap);
+}
+
 MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   if ((size_t)((uint8_t*)p - page->start) != page->shift) {
     mi_hook_error(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
     return;
   }
-  mi_heap_t* const heap = mi_heap_enter(page);
-  mi_page_undescribe(page, page->reserved);
-  mi_run_delist(heap, page);
-  mi_large_count(heap, -(int64_t)page->block_size);
-  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
-  mi_purge_bound(heap->subproc);
-  mi_heap_leave(heap);
+  mi_large_end(page, 0);
 }
 
 // Take the slices behind the block. False: somebody else has them.
@@ -166,6 +175,19 @@ static bool mi_large_is_ours(mi_page_t* page) {
   return is_ours;
 }
 
+// Where a block of `bytes` could not be moved to. A mapping of its own is unmapped, with the hole
+// that is left there.
+static void mi_large_end_target(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
+  size_t lost_count = 0;
+  if (target->backing == MI_BACKING_ARENA) {
+    mi_arena_t* const arena = mi_arena_of(heap->subproc, target->start);
+    const size_t index = mi_arena_slice_of(arena, target->start);
+    if (!mi_purge_restore(arena, index, bytes))
+      lost_count = mi_bits_divide_up(bytes, MI_SLICE_SIZE);
+  }
+  mi_large_end(target, lost_count);
+}
+
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
   if (!mi_arena_may_move()) return NULL;
@@ -175,8 +197,12 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   mi_page_t* const moved = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, 0);
   if (moved == NULL) return NULL;
   const size_t bytes = page->block_size;
-  if (!mi_large_is_ours(moved) || mi_os_move(page->start, moved->start, bytes) != 0) {
+  if (!mi_large_is_ours(moved)) {
     mi_large_free(moved, moved->start);
+    return NULL;
+  }
+  if (mi_os_move(page->start, moved->start, bytes) != 0) {
+    mi_large_end_target(moved, heap, bytes);
     return NULL;
   }
   // A mapping of its own stays one; in an arena the moved range is one more until it is renewed.

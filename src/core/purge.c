@@ -67,23 +67,41 @@ MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t
   return count;
 }
 
+// Join the mapping of moved slices with its neighbours again; they read as zero afterwards.
+static int mi_purge_renew(mi_arena_t* arena, size_t index, size_t count) {
+  uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
+  const size_t size = count * MI_SLICE_SIZE;
+  // Near the limit of mappings the system may have none for the pieces: then they stay as they are.
+  if (mi_os_remap(start, size) != 0) return mi_os_purge(start, size);
+  if (arena->is_committed) mi_huge_advise(start, size); // only with the same advice as theirs
+  mi_bitmap_clear(arena->moved, index, count);
+  mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
+  return 0;
+}
+
+// Make slices unusable that are made usable when they are claimed.
+static int mi_purge_decommit(mi_arena_t* arena, size_t index, size_t count) {
+  uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
+  const size_t size = count * MI_SLICE_SIZE;
+  // As above: then they stay usable, and charged.
+  if (mi_os_decommit(start, size) != 0) return mi_os_purge(start, size);
+  mi_bitmap_clear(arena->committed, index, count);
+  return 0;
+}
+
 // Give the contents of claimed slices back. Returns the bytes that were dirty.
 static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, size_t count) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
   int err = 0;
-  if (mi_bitmap_clear(arena->moved, index, count) > 0) {
-    err = mi_os_remap(start, size); // joins the mapping with its neighbours again
-    // Only with the same advice as theirs.
-    if (err == 0 && arena->is_committed) mi_huge_advise(start, size);
-    mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
+  if (!mi_bitmap_is_all_clear(arena->moved, index, count)) {
+    err = mi_purge_renew(arena, index, count);
   } else if (arena->commit_fun != NULL) {
     bool is_zero = false; // said when it is committed again
     if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
     mi_bitmap_clear(arena->committed, index, count);
   } else if (!arena->is_committed && !arena->is_foreign) {
-    err = mi_os_decommit(start, size);
-    if (err == 0) mi_bitmap_clear(arena->committed, index, count);
+    err = mi_purge_decommit(arena, index, count);
   } else if (mi_option_value(purge_decommits) != 0) {
     err = mi_os_purge(start, size);
     if (arena->is_foreign) mi_atomic_store_relaxed(&arena->is_unsure, true);
@@ -93,7 +111,12 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
     mi_os_reset(start, size);
     return 0; // still resident, contents unknown
   }
-  if (err != 0) return 0; // stays dirty: correct, only not smaller
+  if (err != 0) { // stays as it is, until mi_purge_everything tries again
+    const size_t clean =
+        mi_bitmap_set(arena->dirty, index, count); // it was populated: H4 of huge.c
+    mi_count_add(&arena->subproc->count.committed, (int64_t)(clean * MI_SLICE_SIZE));
+    return 0;
+  }
   const size_t bytes = mi_bitmap_clear(arena->dirty, index, count) * MI_SLICE_SIZE;
   mi_count_add(&arena->subproc->count.committed, -(int64_t)bytes);
   mi_count_add(&arena->subproc->count.purged, (int64_t)bytes);
@@ -211,50 +234,95 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
   return excess;
 }
 
-// The memory of a run that waits goes to clean slices at `to`, which the caller has claimed. False:
-// nothing happened.
-static bool mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
-  if (!mi_bitmap_try_claim(arena->free, index, count)) return false;
-  uint8_t* const start = arena->start;
-  const bool is_moved = mi_os_move(start + index * MI_SLICE_SIZE, start + to * MI_SLICE_SIZE,
-                                   count * MI_SLICE_SIZE) == 0;
-  mi_arena_note_moved(arena, to, count);
-  mi_bitmap_set(arena->dirty, to, count);
-  mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
-  // Where the memory was, all reads as zero now. A call that failed may have left a hole instead.
-  if (is_moved) mi_purge_forget(arena, index, count);
-  mi_purge_claimed(arena, is_moved ? index : to, count);
-  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
-  return is_moved;
+MI_INTERNAL mi_attr_cold bool mi_purge_restore(mi_arena_t* arena, size_t index, size_t size) {
+  uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
+  if (mi_os_remap(start, size) == 0) {
+    mi_huge_advise(start, size);
+    return true;
+  }
+  const size_t count = mi_bits_divide_up(size, MI_SLICE_SIZE);
+  const size_t dirty = mi_bitmap_clear(arena->dirty, index, count);
+  mi_count_add(&arena->subproc->count.committed, -(int64_t)(dirty * MI_SLICE_SIZE));
+  mi_atomic_add_relaxed(&mi_state.lost_count, count);
+  // A limit is below what the process has: the next move would fail as well.
+  mi_atomic_add_relaxed(&mi_state.moved_count, MI_ARENA_MOVED_MAX);
+  return false;
 }
 
-MI_INTERNAL mi_attr_cold void mi_purge_reuse(mi_arena_t* arena, size_t index, size_t count) {
-  if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return;
+typedef enum mi_move_e {
+  MI_MOVE_DONE,
+  MI_MOVE_NONE, // nothing happened
+  MI_MOVE_LOST, // the target is gone: mi_purge_restore
+} mi_move_t;
+
+// The memory of a run that waits goes to clean slices at `to`, which the caller has claimed.
+static mi_move_t mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
+  if (!mi_bitmap_try_claim(arena->free, index, count)) return MI_MOVE_NONE;
+  uint8_t* const start = arena->start;
+  mi_move_t move = MI_MOVE_DONE;
+  if (mi_os_move(start + index * MI_SLICE_SIZE, start + to * MI_SLICE_SIZE,
+                 count * MI_SLICE_SIZE) != 0) {
+    move = mi_purge_restore(arena, to, count * MI_SLICE_SIZE) ? MI_MOVE_NONE : MI_MOVE_LOST;
+  } else {
+    mi_arena_note_moved(arena, to, count);
+    mi_bitmap_set(arena->dirty, to, count);
+    mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
+    // Where the memory was, all reads as zero now.
+    mi_purge_forget(arena, index, count);
+    mi_purge_claimed(arena, index, count);
+  }
+  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+  return move;
+}
+
+MI_INTERNAL mi_attr_cold mi_slices_t mi_purge_reuse(mi_arena_t* arena, size_t index, size_t count) {
+  const mi_slices_t none = {0, 0};
+  if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return none;
   const size_t end = index + count;
   size_t top = arena->slice_count;
   while (mi_arena_may_move()) {
     while (index < end && !mi_bitmap_is_all_clear(arena->dirty, index, 1)) index++;
     size_t room = 0;
     while (index + room < end && mi_bitmap_is_all_clear(arena->dirty, index + room, 1)) room++;
-    if (room == 0) return;
+    if (room == 0) break;
     const size_t start = mi_purge_top_run(arena, &top, room);
-    if (top == 0) return;
+    if (top == 0) break;
     if (room < MI_PURGE_MOVE_MIN) {
       index += room;
       continue;
     }
     if (top - start >= MI_PURGE_MOVE_MIN) {
-      if (!mi_purge_move(arena, start, top - start, index)) return;
+      const mi_move_t move = mi_purge_move(arena, start, top - start, index);
+      if (move == MI_MOVE_LOST) return (mi_slices_t){index, top - start};
+      if (move == MI_MOVE_NONE) break;
       index += top - start;
     }
     top = start;
   }
+  return none;
+}
+
+// Purge what is free and waits; with MI_FORCE also what is dirty without waiting, because the
+// system refused to take it.
+static size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
+  const size_t minimum = mi_purge_minimum();
+  size_t bytes = 0;
+  if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
+  mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    if (arena->is_pinned) continue;
+    bytes += mi_purge_map(arena, arena->purge_old, minimum);
+    bytes += mi_purge_map(arena, arena->purge_young, minimum);
+    if (effort == MI_FORCE) bytes += mi_purge_map(arena, arena->dirty, minimum);
+  }
+  mi_lock_leave(&mi_state.purge_lock);
+  return bytes;
 }
 
 MI_INTERNAL void mi_purge_bound(mi_subproc_t* subproc) {
   if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
   const long delay = mi_purge_delay_ms();
-  if (delay == 0) mi_purge_everything(subproc);
+  if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
   if (delay <= 0) return;
   const int64_t excess = mi_purge_excess(subproc);
   if (excess <= 0 || !mi_lock_try_enter(&mi_state.purge_lock)) return;
@@ -279,17 +347,9 @@ MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc) {
 }
 
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
-  const size_t minimum = mi_purge_minimum();
-  size_t bytes = 0;
-  if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
-  mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
-  MI_FOR_EACH_ARENA(subproc, arena) {
-    if (arena->is_pinned) continue;
-    bytes += mi_purge_map(arena, arena->purge_old, minimum);
-    bytes += mi_purge_map(arena, arena->purge_young, minimum);
-  }
-  mi_lock_leave(&mi_state.purge_lock);
-  return bytes;
+  // What options keep does not wait either.
+  const bool is_all = mi_purge_delay_ms() >= 0 && mi_option_value(purge_decommits) != 0;
+  return mi_purge_now(subproc, is_all ? MI_FORCE : MI_GENTLE);
 }
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {

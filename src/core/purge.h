@@ -10,8 +10,19 @@ MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t
 // Forgetting returns how many of them were remembered.
 MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
+// Slices of an arena.
+typedef struct mi_slices_s {
+  size_t index;
+  size_t count;
+} mi_slices_t;
+
 // Move what waits in the arena to those of claimed slices that are clean and will be written to.
-MI_INTERNAL void mi_purge_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// Returns those that are lost: nobody may use them any more. Mostly none.
+MI_INTERNAL mi_slices_t mi_purge_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
+// A move to claimed slices failed: map again what it may have unmapped, `size` bytes. False: the
+// system refuses; these slices are lost, and nothing is moved any more in this process.
+MI_INTERNAL bool mi_purge_restore(mi_arena_t* arena, size_t slice_index, size_t size);
 
 // Purge what is due in a sub-process. Reads the clock only when something waits. Never waits for
 // another purger.

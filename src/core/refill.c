@@ -166,6 +166,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   theap->generic_count += since;
   theap->cadence_count += since;
   mi_remote_flush();
+  if (mi_unlikely(theap->home->is_unwatched)) mi_thread_watch(theap->home);
   if (theap->cadence_count < MI_CADENCE_CALLS) return;
   theap->cadence_count = 0;
   const uint64_t now = mi_os_now_ms();

@@ -51,8 +51,11 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
                                 size_t slice_count) {
   mi_subproc_t* const subproc = heap->subproc;
   if (backing == MI_BACKING_DIRECT) {
-    mi_os_unmap(start, slice_count * MI_SLICE_SIZE);
-    mi_count_add(&subproc->count.committed, -(int64_t)(slice_count * MI_SLICE_SIZE));
+    const size_t size = slice_count * MI_SLICE_SIZE;
+    // A hole in a larger mapping makes one more, of which there is a limit: then the addresses are
+    // lost, but not the memory.
+    if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
+    mi_count_add(&subproc->count.committed, -(int64_t)size);
     return;
   }
   mi_arena_t* const arena = mi_arena_of(subproc, start);

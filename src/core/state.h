@@ -84,8 +84,11 @@ typedef struct mi_state_s {
   mi_atomic(bool) is_usable;
   // setup_thread - who sets up, 0 nobody. Relaxed: only that thread finds its own id.
   mi_atomic(uintptr_t) setup_thread;
-  // is_fork_known - our handlers run at a fork. Relaxed: by who sets up, and by the handlers.
+  // is_fork_known - our handlers run at a fork. Written by who registers them, and by the handlers,
+  // relaxed; read relaxed, and again under the next.
   mi_atomic(bool) is_fork_known;
+  // is_fork_asked - somebody registers them: swap acquire, store release (publishes the above).
+  mi_atomic(bool) is_fork_asked;
   mi_os_info_t os;
   mi_lock_t thread_lock;
   mi_lock_t arena_lock;
@@ -108,6 +111,8 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
   mi_atomic(size_t) moved_count;
+  // lost_count - slices of arenas that nobody may use any more, see mi_purge_restore (relaxed).
+  mi_atomic(size_t) lost_count;
   // numa_count - NUMA nodes of the machine, 0 not known yet (relaxed: all find the same).
   mi_atomic(size_t) numa_count;
   bool is_unloaded; // all memory was given back once: unload.c; changes while nobody is here

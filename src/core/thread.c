@@ -29,6 +29,7 @@
 
 #include <errno.h>
 
+#include "fork.h"
 #include "heap.h"
 #include "meta.h"
 #include "portion.h"
@@ -84,6 +85,10 @@ static void mi_thread_push_orphan(mi_theap_t* theap) {
 
 // -- start --
 
+MI_INTERNAL void mi_thread_watch(mi_theap_t* home) {
+  home->is_unwatched = !mi_os_thread_on_exit(&mi_thread_on_exit, home);
+}
+
 static void mi_thread_count(mi_theap_t* home) {
   mi_counters_t* const count = &mi_theap_subproc(home)->count;
   mi_count_add(&count->threads_total, 1);
@@ -118,8 +123,9 @@ MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
   }
   mi_lock_leave(&mi_state.thread_lock);
   mi_theap_tls = theap;
-  // May allocate through us: the theap is in place.
-  mi_os_thread_on_exit(&mi_thread_on_exit, theap);
+  // These may allocate through us: the theap is in place.
+  mi_fork_register();
+  mi_thread_watch(theap);
   return theap;
 }
 
@@ -222,6 +228,7 @@ MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap) {
     mi_lock_leave(&mi_state.thread_lock);
   }
   if (theap == NULL) {
+    mi_hook_error(MI_ERROR_OUT_OF_MEMORY, "heap", NULL, sizeof(mi_theap_t));
     errno = ENOMEM;
     return NULL;
   }

@@ -11,6 +11,9 @@
 MI_INTERNAL mi_theap_t* mi_thread_get_home(void);
 MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc);
 
+// Be told of the end of the calling thread. The system may refuse (`is_unwatched`): call again.
+MI_INTERNAL void mi_thread_watch(mi_theap_t* home);
+
 // The calling thread has no home any more. It may go on and get another one.
 MI_INTERNAL void mi_thread_give_up(void);
 

@@ -168,6 +168,7 @@ struct mi_theap_s {
   size_t page_count; // pages in `current` and `queue`
   bool is_in_deferred_free;
   bool is_in_threadpool;
+  bool is_unwatched; // of a home: nobody tells us when its thread ends
   // -- of a home, in a crowd: portion.c --
   bool is_busy; // the thread did not wait of late
   uint64_t wait_count; // of its life, when that was last looked at

@@ -37,6 +37,8 @@ static void mi_unload_direct(mi_subproc_t* subproc) {
 }
 
 static void mi_unload_arenas(mi_arena_t* arena) {
+  // Where slices are lost there may be memory of somebody else by now.
+  if (mi_atomic_load_relaxed(&mi_state.lost_count) > 0) return;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
     if (!arena->is_foreign) mi_os_unmap(arena->start, arena->slice_count * MI_SLICE_SIZE);
   }
@@ -54,7 +56,8 @@ MI_INTERNAL void mi_unload(void) {
   mi_unload_arenas(mi_state.arenas_free);
   mi_pagemap_done();
   mi_meta_clear();
-  mi_state = (mi_state_t){.is_unloaded = true};
+  const bool is_fork_known = mi_atomic_load_relaxed(&mi_state.is_fork_known);
+  mi_state = (mi_state_t){.is_unloaded = true, .is_fork_known = is_fork_known};
 }
 
 MI_INTERNAL bool mi_unload_alone(void) {

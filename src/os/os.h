@@ -69,8 +69,8 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge);
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted);
 
 // Move the contents of [from, from+size) to [to, to+size) by remapping; both are read-write
-// mappings. Afterwards `from` is still mapped and reads as zero. Not 0 when not supported: nothing
-// changed.
+// mappings. Afterwards `from` is still mapped and reads as zero. Not 0: nothing was moved, but `to`
+// may be unmapped now, until it is remapped (Linux unmaps it before it looks at the limits).
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
 
 // Replace whatever is mapped there by fresh zero memory that can merge with its neighbours.

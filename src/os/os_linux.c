@@ -210,7 +210,7 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
 }
 
 static uint64_t mi_os_clock_us(clockid_t clock) {
-  struct timespec t;
+  struct timespec t = {0};
   const int saved_errno = errno;
   if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
   errno = saved_errno;

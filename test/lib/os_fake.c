@@ -191,7 +191,7 @@ static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
   if (hint == NULL) return range_place_high(size, alignment);
   uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
   if (hint >= os_fake.reserve && hint < end && size <= (size_t)(end - hint) &&
-      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_RESERVED, hint, hint + size) == 0) {
+      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_HOLE, hint, hint + size) == 0) {
     return hint;
   }
   os_fake.hint_missed++;
@@ -203,7 +203,9 @@ static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
 static bool is_due(size_t* countdown) {
   if (*countdown == 0) return false;
   if (*countdown == 1 && os_fake.is_failing_on) return true;
-  return --*countdown == 0;
+  if (--*countdown > 0) return false;
+  *countdown = os_fake.fail_every;
+  return true;
 }
 
 // Called with the lock held. True: the call must fail.
@@ -330,9 +332,11 @@ MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) 
 
 MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("unmap of what is not mapped", start, size, OS_FAKE_RESERVED);
+  check_range("unmap of what is not mapped", start, size, OS_FAKE_HOLE);
   const bool is_failed = enter_call(OS_FAKE_UNMAP, start, size);
-  if (!is_failed) {
+  if (is_failed) {
+    os_fake.kept += range_bytes(OS_FAKE_RESERVED, (uint8_t*)start, (uint8_t*)start + size);
+  } else {
     range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_UNMAPPED, ADVICE_NONE, 0});
     real_discard(start, size);
     real_protect(start, size, PROT_NONE);
@@ -372,11 +376,14 @@ MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
 MI_INTERNAL int mi_os_purge(void* start, size_t size) {
   if (os_fake.on_purge != NULL) os_fake.on_purge();
   pthread_mutex_lock(&lock);
-  check_normal_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
+  const bool has_hole = range_bytes(OS_FAKE_HOLE, start, (uint8_t*)start + size) !=
+                        range_bytes(OS_FAKE_RESERVED, start, (uint8_t*)start + size);
+  check_normal_range("purge of what is not usable", start, size,
+                     has_hole ? OS_FAKE_HOLE : OS_FAKE_COMMITTED);
   const bool is_failed = enter_call(OS_FAKE_PURGE, start, size);
-  if (!is_failed) real_discard(start, size);
+  if (!is_failed) real_discard(start, size); // the rest of it, beside a hole
   pthread_mutex_unlock(&lock);
-  return is_failed ? ENOMEM : 0;
+  return is_failed || has_hole ? ENOMEM : 0;
 }
 
 // The system takes every other page at once: the worst it may do.
@@ -421,14 +428,19 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
 }
 
 // The target takes over the advice of the source, as a moved mapping does. A source that lies in
-// two mappings is refused.
+// two mappings is refused. What is refused unmaps the target: the worst a kernel may do.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   pthread_mutex_lock(&lock);
   check_normal_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
   check_normal_range("move to what is not usable", to, size, OS_FAKE_COMMITTED);
   const bool is_cut = ranges[range_find((uint8_t*)from)].end < (uint8_t*)from + size;
-  const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || !os_fake.has_move || is_cut;
-  if (!is_failed) {
+  const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || is_cut;
+  const bool is_done = !is_failed && os_fake.has_move;
+  if (is_failed) {
+    range_set((range_t){(uint8_t*)to, (uint8_t*)to + size, OS_FAKE_HOLE, ADVICE_NONE, 0});
+    real_discard(to, size);
+    real_protect(to, size, PROT_NONE);
+  } else if (is_done) {
     real_discard(to, size);
     for (size_t i = 0; i < size; i += os_fake.page_size) {
       if (os_fake_resident((uint8_t*)from + i, os_fake.page_size) == 0) continue;
@@ -442,12 +454,12 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
     range_set(now);
   }
   pthread_mutex_unlock(&lock);
-  return is_failed ? ENOMEM : 0;
+  return is_done ? 0 : ENOMEM;
 }
 
 MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_normal_range("remap of what is not mapped", start, size, OS_FAKE_RESERVED);
+  check_normal_range("remap of what is not mapped", start, size, OS_FAKE_HOLE);
   const bool is_failed = enter_call(OS_FAKE_REMAP, start, size);
   if (!is_failed) {
     range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_COMMITTED, ADVICE_NONE,

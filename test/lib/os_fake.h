@@ -59,6 +59,7 @@ typedef struct os_fake_s {
   size_t map_limit; // larger mappings are refused; 0: no limit
   size_t fail_at[OS_FAKE_CALL_COUNT]; // 1: the next such call fails, 2: the one after; 0: none
   bool is_failing_on; // what reached its count fails from then on
+  size_t fail_every; // what reached its count fails again after so many; 0: not again
   uint64_t now_us;
   uint64_t huge_us; // what populating with huge pages takes
   size_t huge_page_size;
@@ -75,6 +76,7 @@ typedef struct os_fake_s {
   // -- what a test reads --
   size_t count[OS_FAKE_CALL_COUNT];
   size_t fallible_count; // of all calls that can fail
+  size_t kept; // bytes that could not be unmapped
   size_t hint_missed; // mappings that went elsewhere than their hint said
   size_t mapped; // bytes
   size_t committed; // bytes that are read-write
@@ -107,6 +109,7 @@ size_t os_fake_mapping_count(void);
 
 typedef enum os_fake_state_e {
   OS_FAKE_UNMAPPED = 0,
+  OS_FAKE_HOLE, // unmapped, by a move to there that failed
   OS_FAKE_RESERVED,
   OS_FAKE_COMMITTED,
 } os_fake_state_t;

@@ -35,6 +35,9 @@
 // What that heap has counted.
 #define unit_tally(what) mi_atomic_load_relaxed(&UNIT_HEAP->tally.amount[MI_TALLY_##what])
 
+// For the message when a child fails: which of many similar ones it is.
+extern char unit_context[256];
+
 // Runs the body in a child: with the smallest page size, or with each that the build supports.
 void unit_run(void (*body)(void), size_t reserve_size);
 void unit_run_page_sizes(void (*body)(void));

@@ -47,6 +47,26 @@ UNIT_TEST_PAGE_SIZES(fork_holds_all_locks) {
   mi_free(mi_malloc(MI_CLASS_MAX * 2));
 }
 
+static void allocate(void* arg) {
+  (void)arg;
+  mi_free(mi_malloc(1));
+}
+
+// If this fails, the child of a fork may wait for ever when the system had no memory for the
+// handlers at the start.
+UNIT_TEST(fork_is_registered_when_the_system_lets_us) {
+  os_fake.fail_at[OS_FAKE_AT_FORK] = 1;
+  os_fake.is_failing_on = true;
+  allocate(NULL);
+  check(os_fake.fork_prepare == NULL);
+  os_fake.fail_at[OS_FAKE_AT_FORK] = 0;
+  unit_on_thread(&allocate, NULL);
+  check(os_fake.fork_prepare != NULL);
+  const size_t calls = os_fake_calls(OS_FAKE_AT_FORK);
+  unit_on_thread(&allocate, NULL);
+  check_equal(os_fake_calls(OS_FAKE_AT_FORK), calls);
+}
+
 // If this fails, the child of a program with one thread loses its own pages.
 UNIT_TEST_PAGE_SIZES(fork_child_keeps_its_own_theap) {
   void* const p = mi_malloc(SIZE);
@@ -463,6 +483,7 @@ UNIT_TEST(fork_during_set_up) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fork_holds_all_locks),
+      cmocka_unit_test(fork_is_registered_when_the_system_lets_us),
       cmocka_unit_test(fork_child_keeps_its_own_theap),
       cmocka_unit_test(fork_child_adopts_pages_of_vanished_threads),
       cmocka_unit_test(fork_child_adopts_orphans),

@@ -196,10 +196,32 @@ UNIT_TEST_PAGE_SIZES(purge_that_fails_leaves_memory_dirty) {
   mi_run_t run = claim_dirty(2);
   release(&run);
   os_fake.fail_at[OS_FAKE_PURGE] = 1;
+  os_fake.is_failing_on = true;
   check_equal(mi_purge_everything(&mi_state.main), 0);
   run = claim(2);
   check(!run.is_zero && run.start[0] == 1);
+  os_fake.fail_at[OS_FAKE_PURGE] = 0;
   release(&run);
+  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);
+  check_equal(resident(&run), 0);
+}
+
+// If this fails, memory that the system once refused to take stays resident for good.
+UNIT_TEST_PAGE_SIZES(purge_that_failed_is_tried_again) {
+  start();
+  const mi_run_t run = claim_dirty(2);
+  release(&run);
+  os_fake.fail_at[OS_FAKE_PURGE] = 1;
+  os_fake.is_failing_on = true;
+  for (size_t i = 0; i < 5; i++) {
+    mi_purge_poll(&mi_state.main);
+    os_fake_advance_ms(DELAY_MS);
+  }
+  check(resident(&run) > 0);
+  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
+  mi_purge_poll(&mi_state.main); // not again and again
+  check_equal(os_fake_calls(OS_FAKE_PURGE), calls);
+  os_fake.fail_at[OS_FAKE_PURGE] = 0;
   check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);
   check_equal(resident(&run), 0);
 }
@@ -386,6 +408,7 @@ int main(void) {
       cmocka_unit_test(purge_joins_neighbours),
       cmocka_unit_test(purge_reads_no_clock_when_idle),
       cmocka_unit_test(purge_that_fails_leaves_memory_dirty),
+      cmocka_unit_test(purge_that_failed_is_tried_again),
       cmocka_unit_test(purge_by_reset_leaves_memory_dirty),
       cmocka_unit_test(purge_decommits_without_overcommit),
       cmocka_unit_test(purge_never_waits_for_another),

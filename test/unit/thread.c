@@ -293,6 +293,24 @@ static void first_call(void* arg) {
   mi_free(p);
 }
 
+static void start_unwatched(void* arg) {
+  (void)arg;
+  os_fake.fail_at[OS_FAKE_THREAD_KEY] = 1;
+  os_fake.is_failing_on = true;
+  mi_free(mi_malloc(100));
+  check(mi_theap_self()->is_unwatched);
+  os_fake.fail_at[OS_FAKE_THREAD_KEY] = 0;
+  mi_free(mi_malloc(MI_CLASS_MAX * 2)); // comes by the cadence of refill.c
+  check(!mi_theap_self()->is_unwatched);
+}
+
+// If this fails, a thread that started while memory was short keeps its pages when it ends.
+UNIT_TEST(thread_end_is_told_when_the_system_lets_us) {
+  mi_free(mi_malloc(100));
+  unit_on_thread(&start_unwatched, NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.count.threads), 1);
+}
+
 // If this fails, threads that allocate for the first time at once set the process up twice.
 UNIT_TEST(thread_first_calls_race) {
   size_t id[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -307,6 +325,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thread_takes_over_what_another_left),
       cmocka_unit_test(thread_owns_what_it_took_over),
+      cmocka_unit_test(thread_end_is_told_when_the_system_lets_us),
       cmocka_unit_test(thread_id_that_is_used_again),
       cmocka_unit_test(thread_id_that_is_used_again_in_another_sub_process),
       cmocka_unit_test(thread_allocates_after_its_end),

@@ -54,7 +54,7 @@ impl Lock {
     fn try_enter(&self) -> bool {
         let enter = order(self.fault == Fault::TryRelaxed, Acquire);
         let mut expected = 0;
-        //@ src/os/lock.h mi_lock_try_enter mi_atomic_cas_strong_acquire word
+        //@ src/os/lock.h mi_lock_take mi_atomic_cas_strong_acquire word
         self.futex.word.cas(&mut expected, 1, enter)
     }
 

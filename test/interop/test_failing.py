@@ -1,0 +1,84 @@
+"""The sweep over system calls that fail (test/stress/failing.c and failing_new.cpp) has every exported function in a
+scenario, and stands before every function of libc that the library calls and that can fail."""
+import json
+import re
+import subprocess
+
+import pytest
+
+import conftest
+
+# Exported functions that no scenario calls, with the reason.
+NOT_SWEPT = {
+    "mi_process_done": "the end of the process calls it: every scenario does",
+    "mi_heap_main": "returns an address; the scenarios of heaps use it",
+    **dict.fromkeys(("cfree", "vfree", "free_sized", "free_aligned_sized", "__libc_free", "__libc_cfree"),
+                    "another name of mi_free and its relatives, which are swept"),
+    **dict.fromkeys(("__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_memalign", "__libc_valloc",
+                     "__libc_pvalloc", "__posix_memalign", "_aligned_malloc", "reallocarr", "reallocf"),
+                    "another name of a function that is swept"),
+    **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
+    **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
+}
+# What the library calls of libc and the sweep lets pass, with the reason.
+NOT_REFUSED = {
+    **dict.fromkeys(("memcpy", "memmove", "memset", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
+                     "pthread_getspecific", "__pthread_register_cancel", "__pthread_unregister_cancel"),
+                    "makes no system call"),
+    **dict.fromkeys(("close", "abort", "pthread_key_delete", "__cxa_finalize"), "the result is not used"),
+    **dict.fromkeys(("write", "fputs"), "a message that is lost"),
+    **dict.fromkeys(("getrlimit", "getrusage"), "refused by a filter in test/api/refusals.c"),
+    "getpid": "always successful",
+    "realpath": "of the path, not of memory",
+    "__cxa_atexit": "when the library is loaded, before a scenario",
+}
+WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$")
+DATA = {"__environ", "environ", "stderr", "stdout", "_r_debug", "_DYNAMIC", "__libc_single_threaded"}
+
+
+def undefined(path):
+    """Names a program or library expects from others."""
+    output = subprocess.run(["nm", "-D", "--undefined-only", str(path)], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout
+    return {line.split()[-1].split("@")[0] for line in output.splitlines()}
+
+
+def defined(path):
+    output = subprocess.run(["nm", "-D", "--defined-only", str(path)], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout
+    return {line.split()[-1].split("@")[0] for line in output.splitlines()}
+
+
+@pytest.fixture(scope="module")
+def sweeps(build):
+    manifest = build / "tests.json"
+    if not manifest.exists():
+        pytest.fail(f"{manifest} is missing: run make test")
+    found = [p["path"] for p in json.loads(manifest.read_text())
+             if p["name"].startswith("failing") and p["group"] == "stress" and p["flavour"] == "release"]
+    assert len(found) == 2, f"failing and failing_new are not among the tests: {found}"
+    return found
+
+
+def exported(root):
+    lines = (root / "test" / "interop" / "symbols.txt").read_text().splitlines()
+    return {line for line in lines if line and not line.startswith(("#", "["))}
+
+
+def test_every_function_is_swept(sweeps):
+    """If this fails, nobody knows what a function does when there is no memory."""
+    called = set().union(*(undefined(path) for path in sweeps))
+    names = exported(conftest.ROOT)
+    missing = sorted(names - called - set(NOT_SWEPT))
+    assert not missing, ("in no scenario of test/stress/failing.c or failing_new.cpp, nor in NOT_SWEPT of "
+                         f"test/interop/test_failing.py: {', '.join(missing)}")
+    unknown = sorted(set(NOT_SWEPT) - names)
+    assert not unknown, f"NOT_SWEPT names what the library does not export: {', '.join(unknown)}"
+
+
+def test_every_call_can_be_refused(sweeps, library):
+    """If this fails, the library makes a system call that the sweep never refuses."""
+    calls = {name for name in undefined(library) if not WEAK.match(name)} - DATA
+    for path in sweeps:
+        left = sorted(calls - defined(path) - set(NOT_REFUSED))
+        assert not left, f"test/lib/sweep.h does not stand before: {', '.join(left)}"
