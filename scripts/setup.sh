@@ -81,6 +81,7 @@ need_test() {
   need soft pkgconf pkg-config pkgconf
   need soft valgrind valgrind
   need soft strace strace
+  need soft gdb gdb
   need soft doxygen doxygen
   need soft redis-tools redis-server redis-check-rdb
   need soft perl perl

@@ -22,6 +22,8 @@
 #include "core/meta.c"
 #include "core/book.c"
 #include "core/bitmap.c"
+#include "core/describe.c"
+#include "core/report.c"
 #include "core/arena.c"
 #include "core/numa.c"
 #include "core/purge.c"

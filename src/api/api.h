@@ -10,6 +10,7 @@
 #include "mimalloc.h"
 #include "../base/text.h"
 #include "../core/core.h"
+#include "../core/report.h"
 #include "../core/theap.h"
 
 // Longest message, with prefix and terminating zero; longest line of a report.

@@ -15,19 +15,19 @@
 #include "api.h"
 
 MI_INTERNAL void* mi_api_overflow(const char* where) {
-  mi_hook_error(MI_ERROR_TOO_LARGE, where, NULL, SIZE_MAX);
+  mi_report(MI_ERROR_TOO_LARGE, where, NULL, SIZE_MAX);
   errno = ENOMEM;
   return NULL;
 }
 
 MI_INTERNAL void* mi_api_no_memory(const char* where, size_t size) {
-  mi_hook_error(MI_ERROR_OUT_OF_MEMORY, where, NULL, size);
+  mi_report(MI_ERROR_OUT_OF_MEMORY, where, NULL, size);
   errno = ENOMEM;
   return NULL;
 }
 
 MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment) {
-  mi_hook_error(MI_ERROR_ALIGNMENT, where, NULL, alignment);
+  mi_report(MI_ERROR_ALIGNMENT, where, NULL, alignment);
   errno = EINVAL;
   return NULL;
 }

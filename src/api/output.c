@@ -187,6 +187,7 @@ MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) {
 }
 
 MI_INTERNAL void mi_hook_verbose(const char* format, ...) {
+  mi_lock_check_none("tells something");
   if (!mi_output_is_verbose()) return;
   va_list args;
   va_start(args, format);
@@ -195,6 +196,7 @@ MI_INTERNAL void mi_hook_verbose(const char* format, ...) {
 }
 
 MI_INTERNAL void mi_hook_warning(const char* format, ...) {
+  mi_lock_check_none("warns");
   if (!mi_output_admit(&mi_output.warnings, mi_option_value(max_warnings))) return;
   va_list args;
   va_start(args, format);
@@ -219,6 +221,7 @@ static const struct {
     [MI_ERROR_INTERIOR_POINTER] = {EINVAL, "pointer inside a block"},
     [MI_ERROR_DOUBLE_FREE] = {EAGAIN, "double free"},
     [MI_ERROR_CORRUPT_LIST] = {EFAULT, "corrupted free list"},
+    [MI_ERROR_CORRUPT_PAGE] = {EFAULT, "corrupted page"},
     [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large"},
     [MI_ERROR_ALIGNMENT] = {EOVERFLOW, "invalid alignment"},
     [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
@@ -242,24 +245,28 @@ static void mi_output_call_error(int code) {
   mi_output_is_in_error = false;
 }
 
-static void mi_output_describe(mi_error_kind_t kind, const char* where, const void* p,
-                               size_t size) {
+static void mi_output_say(const mi_report_t* report) {
   const char* const prefix = "mimalloc: error: ";
-  switch (kind) {
+  const char* const where = report->where;
+  const size_t size = report->size;
+  char about[MI_DESCRIBE_TEXT_MAX];
+  mi_describe_text(&report->about, about, sizeof(about));
+  switch (report->kind) {
     case MI_ERROR_INVALID_POINTER:
-      mi_output_message(prefix, "invalid pointer: %p in %s: the address is not ours", p, where);
-      break;
     case MI_ERROR_INTERIOR_POINTER:
-      mi_output_message(prefix, "invalid pointer: %p in %s: inside a block of %zu bytes", p, where,
-                        size);
+      mi_output_message(prefix, "invalid pointer: %p in %s: %s", report->p, where, about);
       break;
     case MI_ERROR_DOUBLE_FREE:
-      mi_output_message(prefix, "double free detected of block %p with size %zu in %s", p, size,
-                        where);
+      mi_output_message(prefix, "double free detected of block %p with size %zu in %s: %s",
+                        report->p, size, where, about);
       break;
     case MI_ERROR_CORRUPT_LIST:
-      mi_output_message(prefix, "corrupted free list entry of size %zu at %p in %s", size, p,
-                        where);
+      mi_output_message(prefix, "corrupted free list entry of size %zu at %p: value %p in %s: %s",
+                        size, report->p, report->found, where, about);
+      break;
+    case MI_ERROR_CORRUPT_PAGE:
+      mi_output_message(prefix, "corrupted page with blocks of size %zu at %p in %s: %s", size,
+                        report->p, where, about);
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.
@@ -275,15 +282,19 @@ static void mi_output_describe(mi_error_kind_t kind, const char* where, const vo
   }
 }
 
-MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
-                               size_t size) {
-  mi_process_setup(); // this may be the first call of all: know what the user wants
+MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
+  mi_lock_check_none("reports an error");
+  // This may be the first call of all: know what the user wants. But the program may be ending in
+  // the middle of the set-up.
+  if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) mi_process_setup();
+  const mi_error_kind_t kind = report->kind;
   if (mi_output_wants_errors()) {
-    const bool is_first = mi_atomic_add_relaxed(&mi_output.seen[kind], (size_t)1) == 0;
-    if (!is_first && !mi_output_is_verbose()) {
-      mi_atomic_add_relaxed(&mi_output.hidden[kind], (size_t)1);
+    const size_t count = report->missed > 0 ? report->missed : 1;
+    const bool is_first = mi_atomic_add_relaxed(&mi_output.seen[kind], count) == 0;
+    if (report->missed > 0 || (!is_first && !mi_output_is_verbose())) {
+      mi_atomic_add_relaxed(&mi_output.hidden[kind], count);
     } else if (mi_output_admit(&mi_output.errors, mi_option_value(max_errors))) {
-      mi_output_describe(kind, where, p, size);
+      mi_output_say(report);
     }
   }
   mi_output_call_error(mi_output_kinds[kind].code);

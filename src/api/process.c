@@ -116,6 +116,7 @@ void mi_register_deferred_free(mi_deferred_free_fun* deferred_free, void* arg) m
 }
 
 MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
+  mi_lock_check_none("runs deferred frees");
   if (mi_process_is_in_deferred) return;
   void* arg = NULL;
   mi_deferred_free_fun* const fun =

@@ -46,7 +46,8 @@ static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_vis
 
 static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
                                mi_visit_free_t* free) {
-  for (; block != NULL && free->count < page->reserved; block = block->next) {
+  // After a mistake of the user the list may have a loop, or lead anywhere.
+  for (; free->count < page->reserved && mi_page_has_block(page, block); block = block->next) {
     mi_visit_mark(page, block, free);
   }
 }

@@ -13,6 +13,9 @@
 
 MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
                                   const char* function);
+// The same with a line about what it concerns.
+MI_INTERNAL void mi_assert_failed_about(const char* text, const char* file, int line,
+                                        const char* function, const char* about);
 
 #if MI_DEBUG >= 1
 #define mi_assert(e) ((e) ? (void)0 : mi_assert_failed(#e, __FILE__, __LINE__, __func__))

@@ -14,9 +14,10 @@
 #include "core.h"
 #include "large.h"
 #include "refill.h"
+#include "report.h"
 
 static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
-  mi_hook_error(kind, "aligned allocation", NULL, size);
+  mi_report(kind, "aligned allocation", NULL, size);
   errno = err;
   return NULL;
 }

@@ -22,6 +22,7 @@
 
 #include "mimalloc.h"
 #include "refill.h"
+#include "report.h"
 
 // The list ran dry but the current page has blocks that this thread freed: swap them in. What
 // refill.c does first, kept here because lists of larger blocks are short. Every so often, and
@@ -75,7 +76,7 @@ static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
 }
 
 static mi_attr_cold void* mi_alloc_overflow(void) {
-  mi_hook_error(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
+  mi_report(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
   errno = ENOMEM;
   return NULL;
 }

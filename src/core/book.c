@@ -15,6 +15,7 @@
 #include "book.h"
 
 #include "meta.h"
+#include "report.h"
 
 #define MI_BOOK_IN_FIRST SIZE_MAX
 #define MI_BOOK_LENGTH_MAX (UINT32_MAX >> 1)
@@ -85,7 +86,7 @@ MI_INTERNAL bool mi_book_add(mi_book_t* book, mi_page_t* page) {
 MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page) {
   const uint32_t index = page->book_index;
   mi_book_entry_t* const entry = mi_book_entry(book, index);
-  mi_assert(mi_atomic_load_relaxed(entry) == (uintptr_t)page);
+  mi_assert_page(page, mi_atomic_load_relaxed(entry) == (uintptr_t)page);
   uint32_t vacant = mi_atomic_load_relaxed(&book->vacant);
   do {
     // Publishes that the caller is inside the heap; pairs with the acquire in `mi_book_next` (W2 of

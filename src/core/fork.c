@@ -31,6 +31,7 @@
 
 #include "heap.h"
 #include "remote.h"
+#include "report.h"
 #include "theap.h"
 #include "thread.h"
 
@@ -69,10 +70,8 @@ static void mi_fork_parent(void) {
 
 // A page whose owner does not exist here: count again and let anyone have it.
 static void mi_fork_adopt(mi_page_t* page) {
-  uint32_t local = 0;
-  for (mi_block_t* b = page->local_free; b != NULL && local < mi_page_capacity(page); b = b->next)
-    local++;
-  page->count.used = mi_page_capacity(page) - local;
+  mi_block_t* last;
+  page->count.used = mi_page_capacity(page) - mi_page_measure(page, &page->local_free, &last);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->next = page->prev = NULL;
@@ -145,12 +144,15 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
+  mi_report_enter("fork");
+  mi_report_keep_own();
   mi_theap_t* const own = mi_theap_home();
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
     mi_fork_keep_own(s, own);
     if (has_others) mi_heap_visit_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
   }
+  mi_report_leave();
 }
 
 static void mi_fork_child(void) {

@@ -19,6 +19,7 @@
 #include "large.h"
 #include "mimalloc.h"
 #include "remote.h"
+#include "report.h"
 #include "theap.h"
 #include "core.h"
 
@@ -40,7 +41,7 @@ static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
   const size_t index = mi_page_index_of(page, p);
   mi_block_t* const block = (mi_block_t*)(page->start + index * page->block_size);
   if (mi_likely(index < page->reserved && (block == p || mi_page_has_interior(page)))) return block;
-  mi_hook_error(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
+  mi_report(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
   return NULL;
 }
 
@@ -57,7 +58,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
   if (owner == MI_OWNER_NONE) {
     // Of what went with all memory nobody needs to hear (U2 of unload.c).
-    if (p != NULL && !mi_state.is_unloaded) mi_hook_error(MI_ERROR_INVALID_POINTER, "free", p, 0);
+    if (p != NULL && !mi_state.is_unloaded) mi_report(MI_ERROR_INVALID_POINTER, "free", p, 0);
     return;
   }
   if (owner == MI_OWNER_SINGLE) {

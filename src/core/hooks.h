@@ -7,7 +7,7 @@
 #ifndef MI_CORE_HOOKS_H
 #define MI_CORE_HOOKS_H
 
-#include "types.h"
+#include "describe.h"
 
 // What went wrong, for `mi_hook_error`. Each kind is printed in full once and counted afterwards;
 // the counts are printed at the end of the process.
@@ -16,6 +16,7 @@ typedef enum mi_error_kind_e {
   MI_ERROR_INTERIOR_POINTER, // an address inside a block              EINVAL
   MI_ERROR_DOUBLE_FREE, // the block is free already              EAGAIN
   MI_ERROR_CORRUPT_LIST, // a link of a free list points outside   EFAULT
+  MI_ERROR_CORRUPT_PAGE, // a page contradicts itself              EFAULT
   MI_ERROR_TOO_LARGE, // the request cannot be represented      EOVERFLOW
   MI_ERROR_ALIGNMENT, // not a power of two                     EINVAL (public code EOVERFLOW, see
   // api)
@@ -23,10 +24,19 @@ typedef enum mi_error_kind_e {
   MI_ERROR_COUNT,
 } mi_error_kind_t;
 
-// Report an error that concerns address `p` (or NULL) and `size` bytes. `where` names the function
-// the user called, such as "free". Prints (when wanted), counts, and calls the user's error
-// handler.
-MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p, size_t size);
+typedef struct mi_report_s {
+  const char* where; // what the user called, such as "free"
+  const void* p; // the address it concerns, or NULL
+  const void* found; // where a corrupt link leads to, or NULL
+  size_t size; // bytes asked for, or of the block
+  size_t missed; // not a report: so many could not be kept, the last of this kind
+  mi_error_kind_t kind;
+  mi_about_t about; // what is at `p`
+} mi_report_t;
+
+// Print a report (when wanted), count it, and call the user's error handler. Called by report.c
+// only, which knows when.
+MI_INTERNAL void mi_hook_error(const mi_report_t* report);
 
 // A message for users who asked for them (option verbose).
 MI_INTERNAL void mi_hook_verbose(const char* format, ...) mi_attr_printf(1, 2);

@@ -20,9 +20,18 @@
 #include "pool.h"
 #include "purge.h"
 #include "remote.h"
+#include "report.h"
 #include "reserve.h"
 #include "theap.h"
 #include "thread.h"
+
+// Only under the thread lock, or without any, is something found that must be reported.
+static void mi_init_locks(void) {
+  mi_state.thread_lock =
+      (mi_lock_t){.rank = MI_RANK_THREAD, .name = "thread", .on_left = &mi_report_deliver};
+  mi_state.arena_lock = (mi_lock_t){.rank = MI_RANK_ARENA, .name = "arena"};
+  mi_state.purge_lock = (mi_lock_t){.rank = MI_RANK_PURGE, .name = "purge"};
+}
 
 // True: the calling thread sets up. False: that was done meanwhile.
 static mi_attr_cold bool mi_init_begin(void) {
@@ -61,9 +70,7 @@ MI_INTERNAL void mi_process_setup(void) {
   if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: I3
     mi_fork_take_over();
   } else {
-    mi_state.thread_lock.rank = MI_RANK_THREAD;
-    mi_state.arena_lock.rank = MI_RANK_ARENA;
-    mi_state.purge_lock.rank = MI_RANK_PURGE;
+    mi_init_locks();
     mi_os_init(&mi_state.os);
     if (is_first) mi_hook_load_options();
     memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: I3

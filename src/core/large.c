@@ -27,6 +27,7 @@
 #include "bitmap.h"
 #include "heap.h"
 #include "purge.h"
+#include "report.h"
 #include "run.h"
 #include "theap.h"
 
@@ -124,7 +125,7 @@ static void mi_large_end(mi_page_t* page, size_t lost_count) {
 
 MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   if ((size_t)((uint8_t*)p - page->start) != page->shift) {
-    mi_hook_error(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
+    mi_report(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
     return;
   }
   mi_large_end(page, 0);

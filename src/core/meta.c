@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define MI_META_MAP_SIZE (64 * MI_KIB)
+// More mappings than a process can have: a list that is longer is damaged.
+#define MI_META_MAPS_MAX ((size_t)1 << 20)
 
 typedef struct mi_meta_region_s {
   uint8_t* start;
@@ -152,6 +154,17 @@ MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_meta_free(p, size);
   mi_lock_leave(&mi_state.arena_lock);
+}
+
+// The list grows at its head only, and an entry does not change.
+MI_INTERNAL mi_attr_racy bool mi_meta_contains(const void* p, size_t size) {
+  size_t left = MI_META_MAPS_MAX;
+  for (const mi_meta_map_t* map = mi_atomic_peek(&mi_meta_maps); map != NULL; map = map->next) {
+    const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)map->start);
+    if (offset < map->size) return map->size - offset >= size;
+    if (left-- == 0) break;
+  }
+  return false;
 }
 
 MI_INTERNAL void mi_meta_purge(void) {

@@ -24,10 +24,10 @@
 // pick (refill.c), when slices go back (purge.c).
 #include "page.h"
 
-#include "hooks.h"
 #include "huge.h"
 #include "purge.h"
 #include "remote.h"
+#include "report.h"
 #include "run.h"
 #include "theap.h"
 
@@ -82,8 +82,8 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
 // the child of a fork takes the pages of vanished threads, and those must be in their book (N2 of
 // fork.c).
 static void mi_page_clear(mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_NONE && page->count.used == 0);
-  mi_assert((mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
+  mi_assert_page(page, page->place == MI_PLACE_NONE && page->count.used == 0);
+  mi_assert_page(page, (mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
   const size_t slice_count = page->slice_count;
   page->is_lean = slice_count == 1 && !page->is_resident &&
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
@@ -128,6 +128,10 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_theap_t* theap, size_t size_class) {
 }
 
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
+  if (mi_unlikely(!mi_page_is_sound(page))) {
+    mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
+    return; // its slices stay where they are: nobody knows which they are
+  }
   mi_page_clear(page);
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
@@ -170,27 +174,63 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   return (mi_block_t*)first;
 }
 
-MI_INTERNAL void mi_page_collect(mi_page_t* page) {
-  mi_block_t* const list = mi_remote_take(page);
-  if (list == NULL) return;
-  // The list can hold every block of the page once; a longer one has a loop.
-  uint32_t count = 1;
-  mi_block_t* last = list;
-  while (last->next != NULL) {
-    if (count >= mi_page_capacity(page) || mi_page_block_of(page, last->next) != last->next) {
-      mi_hook_error(MI_ERROR_CORRUPT_LIST, "free", last, page->block_size);
-      // Cut here: what follows stays in use. In a loop some blocks were counted more than once.
-      last->next = NULL;
-      count = 1;
-      for (const mi_block_t* b = list; b != last; b = b->next) count++;
-      break;
+MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
+  uint32_t count = 0;
+  mi_block_t** link = list;
+  for (; *link != NULL; link = &(*link)->next) {
+    // The list can hold every block of the page once; a longer one has a loop.
+    if (count < mi_page_capacity(page) && mi_page_has_block(page, *link)) {
+      count++;
+      continue;
     }
-    last = last->next;
-    count++;
+    const void* const from = link == list ? (const void*)page->start : (const void*)link;
+    mi_report_block(MI_ERROR_CORRUPT_LIST, page, from, *link);
+    *link = NULL;
+    // In a loop some blocks were counted more than once.
+    count = 0;
+    for (const mi_block_t* b = *list; b != NULL; b = b->next) count++;
+    break;
   }
+  *last = link == list ? NULL : (mi_block_t*)link; // the link is its first word
+  return count;
+}
+
+MI_INTERNAL mi_attr_cold void mi_page_cut_head(mi_page_t* page, mi_block_t** list) {
+  mi_block_t* const head = *list;
+  if (!mi_page_has_block(page, head)) {
+    mi_report_block(MI_ERROR_CORRUPT_LIST, page, page->start, head);
+    *list = NULL;
+    return;
+  }
+  mi_block_t* const next = head->next;
+  // The newest block was freed twice in a row, or written to.
+  const mi_error_kind_t kind = next == head ? MI_ERROR_DOUBLE_FREE : MI_ERROR_CORRUPT_LIST;
+  head->next = NULL;
+  mi_report_block(kind, page, head, next);
+}
+
+MI_INTERNAL bool mi_page_check(mi_page_t* page) {
+  const bool is_cut = page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free);
+  if (is_cut) mi_page_cut_head(page, &page->local_free);
+  mi_block_t* last;
+  const uint32_t local = mi_page_measure(page, &page->local_free, &last);
+  const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  const uint32_t used = mi_page_capacity(page) - local + bias; // P1
+  if (page->count.used == used) return true;
+  // More frees were counted than there are blocks. Which was one too many is not known.
+  page->count.used = used;
+  if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
+  return false;
+}
+
+MI_INTERNAL void mi_page_collect(mi_page_t* page) {
+  mi_block_t* list = mi_remote_take(page);
+  mi_block_t* last;
+  const uint32_t count = mi_page_measure(page, &list, &last);
+  if (count == 0) return;
   last->next = page->local_free;
   page->local_free = list;
-  mi_assert(page->count.used >= count);
+  mi_assert_page(page, page->count.used >= count);
   page->count.used -= count;
 }
 

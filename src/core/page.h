@@ -28,6 +28,28 @@ static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p)
   return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
 }
 
+// The descriptor is where the page map has it, and says what its class says.
+static inline bool mi_page_is_sound(const mi_page_t* page) {
+  return page == mi_pagemap_slice(page->start) && page->size_class < MI_CLASS_COUNT &&
+         page->block_size == mi_class_size(page->size_class) &&
+         mi_class_has_slices(page->size_class, page->slice_count);
+}
+
+// Whether a block that was carved starts at `p`, which may be any address.
+static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
+  const size_t offset = (size_t)((const uint8_t*)p - page->start);
+  return offset < mi_page_capacity(page) * page->block_size && mi_page_block_of(page, p) == p;
+}
+
+// What can be said of a list at hardly any cost: it starts in the page, and what comes next lies
+// there, too, somewhere else.
+static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {
+  const size_t size = (size_t)page->slice_count * MI_SLICE_SIZE;
+  if ((size_t)((const uint8_t*)head - page->start) >= size) return false;
+  const mi_block_t* const next = head->next;
+  return next == NULL || (next != head && (size_t)((const uint8_t*)next - page->start) < size);
+}
+
 static inline bool mi_page_has_interior(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->has_interior);
 }
@@ -96,6 +118,18 @@ MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page);
 
 // Carve the next blocks and return them as a list, NULL when all are carved. They count as used.
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page);
+
+// Blocks of a list of the page, and the last of them; 0 and NULL of an empty one. The program may
+// have damaged it: a link that leads to no block, or the second time to one, is reported and cut,
+// and what hangs behind it stays in use. Owner only.
+MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last);
+
+// The same for a list whose head is not sound: at most one block of it is left.
+MI_INTERNAL void mi_page_cut_head(mi_page_t* page, mi_block_t** list);
+
+// Look at what a program may have broken: what is in `local_free` are blocks, and those that do not
+// count as used. False: not so; reported and put right. Too slow but for debug builds.
+MI_INTERNAL bool mi_page_check(mi_page_t* page);
 
 // Move blocks that others freed to `local_free`, and count them. Owner only.
 MI_INTERNAL void mi_page_collect(mi_page_t* page);

@@ -24,8 +24,8 @@
 // is counted again, which is at most once in so many frees.
 #include "portion.h"
 
-#include "hooks.h"
 #include "remote.h"
+#include "report.h"
 
 // Blocks in a list that may have a loop after a mistake of the user, up to `most`.
 static size_t mi_portion_count(const mi_block_t* block, size_t most) {
@@ -46,7 +46,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   if (mi_theap_current(theap, c) != NULL) return false;
   mi_block_t* const newest = theap->free[c];
   if (mi_unlikely(block == newest)) {
-    mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", block, page->block_size);
+    mi_report_block(MI_ERROR_DOUBLE_FREE, page, block, NULL);
     return true;
   }
   if (theap->room[c] == 0) {
@@ -94,7 +94,7 @@ MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
     theap->free[c] = NULL; // first: a report may allocate
     theap->room[c] = 0;
     if (!mi_portion_is_sane(list, c)) {
-      mi_hook_error(MI_ERROR_CORRUPT_LIST, "free", list, mi_class_size(c));
+      mi_report(MI_ERROR_CORRUPT_LIST, "free", list, mi_class_size(c));
       continue; // its blocks stay in use
     }
     while (list != NULL) list = mi_portion_return(list);

@@ -12,6 +12,7 @@
 #include "large.h"
 #include "mimalloc.h"
 #include "refill.h"
+#include "report.h"
 
 // A block that grew beyond this gets a page of its own: it will grow again, in place or by moving
 // its mapping, and leaves no blocks of ever larger classes behind (5 % of the peak memory of a
@@ -53,7 +54,7 @@ static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
 static mi_page_t* mi_realloc_page_of(void* p) {
   mi_page_t* const page = mi_pagemap_find(p);
   if (mi_unlikely(page == NULL)) {
-    mi_hook_error(MI_ERROR_INVALID_POINTER, "realloc", p, 0);
+    mi_report(MI_ERROR_INVALID_POINTER, "realloc", p, 0);
     errno = EINVAL;
   }
   return page;

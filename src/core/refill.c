@@ -30,6 +30,7 @@
 #include "portion.h"
 #include "purge.h"
 #include "remote.h"
+#include "report.h"
 #include "sample.h"
 #include "thread.h"
 
@@ -53,18 +54,15 @@ static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
 static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   mi_block_t* list = page->local_free;
   if (list != NULL) {
-    if (mi_unlikely(list->next == list)) {
-      // The newest block was freed twice in a row. Its second free was counted: forget it.
-      mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", list, page->block_size);
-      list->next = NULL;
-    }
+    if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
     page->local_free = NULL;
     page->count = page->refilled;
-    return mi_refill_set(theap, c, list);
+    if (mi_likely(list != NULL)) return mi_refill_set(theap, c, list);
   }
   list = mi_remote_take(page);
-  // These still count as used, and go on to.
-  if (list != NULL) page->count.is_fresh_list = false;
+  if (list == NULL) return false;
+  if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
+  page->count.is_fresh_list = false; // these still count as used, and go on to
   return list != NULL && mi_refill_set(theap, c, list);
 }
 
@@ -84,8 +82,9 @@ static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
 
 // Allocate from `page`, which this thread owns and which is in no place.
 static void mi_refill_make_current(mi_theap_t* theap, size_t c, mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_NONE && mi_theap_current(theap, c) == NULL);
-  mi_assert_full(mi_page_is_valid(page));
+  mi_assert_page(page, page->place == MI_PLACE_NONE && mi_theap_current(theap, c) == NULL);
+  if (MI_DEBUG >= 3) mi_page_check(page);
+  mi_assert_page_full(page, mi_page_is_valid(page));
   page->place = MI_PLACE_CURRENT;
   page->count.used++; // P1: it cannot become empty under a malloc and free pair
   page->theap = theap;
@@ -204,6 +203,10 @@ static bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
   if (page->local_free == NULL) mi_page_collect(page);
+  if (page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free)) {
+    mi_page_cut_head(page, &page->local_free);
+    page->count.used = mi_page_capacity(page) - (page->local_free != NULL ? 1 : 0); // P1
+  }
   if (page->local_free == NULL) {
     const uint32_t used = page->count.used;
     page->local_free = mi_page_carve(page);
@@ -241,16 +244,21 @@ static mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
 
 static void* mi_refill_fail(size_t size) {
   const bool is_too_large = size > MI_REQUEST_MAX;
-  mi_hook_error(is_too_large ? MI_ERROR_TOO_LARGE : MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, size);
+  mi_report(is_too_large ? MI_ERROR_TOO_LARGE : MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, size);
   errno = ENOMEM;
   return NULL;
 }
 
 MI_INTERNAL void* mi_refill_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
+  mi_lock_check_none("allocates");
   theap = mi_refill_theap(theap);
+  // What is wrong with other blocks is told when this one is the caller's, and zero: the error
+  // function of the user may allocate.
+  mi_report_enter("malloc");
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
-  if (mi_unlikely(block == NULL)) return mi_refill_fail(mi_class_size(size_class));
-  return fill == MI_ZERO ? mi_refill_zero(theap, size_class, block) : block;
+  if (mi_likely(block != NULL) && fill == MI_ZERO) mi_refill_zero(theap, size_class, block);
+  mi_report_leave();
+  return mi_likely(block != NULL) ? block : mi_refill_fail(mi_class_size(size_class));
 }
 
 static void* mi_refill_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
@@ -258,8 +266,10 @@ static void* mi_refill_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
   theap = mi_refill_theap(theap);
   if (theap == NULL) return mi_refill_fail(size);
+  mi_report_enter("malloc");
   mi_refill_cadence(theap, MI_CLASS_COUNT);
   void* const p = mi_large_alloc(mi_theap_heap(theap), size, MI_SLICE_SIZE, fill);
+  mi_report_leave();
   return p != NULL ? p : mi_refill_fail(size);
 }
 

@@ -46,9 +46,9 @@
 #include "remote.h"
 
 #include "heap.h"
-#include "hooks.h"
 #include "pool.h"
 #include "portion.h"
+#include "report.h"
 #include "state.h"
 #include "theap.h"
 
@@ -76,7 +76,7 @@ typedef struct mi_parcel_s {
 
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
-  mi_assert((word & MI_REMOTE_OWNED) != 0);
+  mi_assert_page(page, (word & MI_REMOTE_OWNED) != 0);
   do {
     if (word <= MI_REMOTE_BITS) return NULL;
     // Sees every link on the list; pairs with the release in `mi_remote_free`.
@@ -88,7 +88,7 @@ MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
 // not what the caller saw: the page left the stack, and nobody would look at it again.
 static bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
-  mi_assert((word & MI_REMOTE_OWNED) != 0);
+  mi_assert_page(page, (word & MI_REMOTE_OWNED) != 0);
   if (mi_os_is_single_threaded() && word <= MI_REMOTE_BITS) {
     mi_atomic_store_relaxed(&page->thread_free, (word | bits) & ~MI_REMOTE_OWNED);
     return true;
@@ -102,7 +102,7 @@ static bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits)
 }
 
 MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
-  mi_assert(page->place == MI_PLACE_NONE && page->local_free == NULL);
+  mi_assert_page(page, page->place == MI_PLACE_NONE && page->local_free == NULL);
   mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
   uintptr_t word;
   while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
@@ -115,7 +115,7 @@ MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
 MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   while (true) {
-    mi_assert((word & MI_REMOTE_POOLED) != 0);
+    mi_assert_page(page, (word & MI_REMOTE_POOLED) != 0);
     const uintptr_t desired = (word & ~MI_REMOTE_POOLED) | MI_REMOTE_OWNED;
     // Sees all fields when this claims the page; pairs with the release in `mi_remote_release`.
     if (mi_atomic_cas_weak_acq_rel(&page->thread_free, &word, desired)) {
@@ -131,7 +131,8 @@ static bool mi_remote_is_worth_pooling(const mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_NONE);
+  mi_assert_page(page, page->place == MI_PLACE_NONE);
+  mi_report_enter("free");
   mi_heap_t* const heap = mi_heap_enter(page);
   const size_t c = page->size_class;
   while (true) {
@@ -153,6 +154,7 @@ MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
     }
   }
   mi_heap_leave(heap);
+  mi_report_leave();
 }
 
 // What becomes of a page that the calling thread claimed by a free, if it is not empty.
@@ -234,7 +236,7 @@ static void mi_remote_free_chain_claimed(mi_page_t* page, mi_block_t* first, mi_
 // The block is free already if it is the newest of a list.
 static bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block, const mi_block_t* newest) {
   if (mi_unlikely(block == newest)) {
-    mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", block, page->block_size);
+    mi_report_block(MI_ERROR_DOUBLE_FREE, (mi_page_t*)(uintptr_t)page, block, NULL);
     return false;
   }
   return true;

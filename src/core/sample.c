@@ -80,9 +80,9 @@ MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class) {
 MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
   mi_page_t* const page = mi_theap_current(theap, size_class);
   if (page == NULL || page->sample_rest == NULL) return;
-  mi_block_t** link = &theap->free[size_class];
-  while (*link != NULL) link = &(*link)->next;
-  *link = page->sample_rest;
+  mi_block_t* last;
+  mi_page_measure(page, &theap->free[size_class], &last);
+  *(last != NULL ? &last->next : &theap->free[size_class]) = page->sample_rest;
   page->sample_rest = NULL;
 }
 

@@ -48,6 +48,11 @@ MI_INTERNAL size_t mi_class_slices(size_t size_class);
 // The same for a page that is made in a crowd of threads (theap.h): at least as many.
 MI_INTERNAL size_t mi_class_slices_shared(size_t size_class);
 
+// Whether a page of the class may have so many.
+static inline bool mi_class_has_slices(size_t size_class, size_t count) {
+  return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
+}
+
 // The smallest class whose blocks hold `size` bytes and are a multiple of `alignment`; blocks of
 // such a class are all aligned, because pages start at a slice. MI_CLASS_COUNT when there is none.
 MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment);

@@ -4,8 +4,8 @@
 // Nothing else in the core is a mutable global but the page map (pagemap.h) and the thread's own
 // pointer.
 //
-// No lock is held while a hook (hooks.h) is called, but for reports of corrupted memory. fork takes
-// all of them in the order of their ranks (fork.c).
+// No lock is held while a hook (hooks.h) is called: reports of damage that is found under one wait
+// until it is left (report.c). fork takes all of them in the order of their ranks (fork.c).
 #ifndef MI_CORE_STATE_H
 #define MI_CORE_STATE_H
 

@@ -20,6 +20,7 @@
 #include "core.h"
 #include "portion.h"
 #include "remote.h"
+#include "report.h"
 #include "sample.h"
 
 // An empty page in a queue is kept when it has no more slices than this.
@@ -96,7 +97,7 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 }
 
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert(page->count.used == 0 && !page->is_idle);
+  mi_assert_page(page, page->count.used == 0 && !page->is_idle);
   // All threads together keep a part of the heap, not each of them.
   mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
@@ -116,16 +117,18 @@ static void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert(page->count.used == 0);
-  mi_block_t* const newest = page->local_free;
-  if (mi_unlikely(newest->next == newest)) {
-    // Freed twice in a row: some other block is still in use. Keep the page for good.
-    mi_hook_error(MI_ERROR_DOUBLE_FREE, "free", newest, page->block_size);
-    newest->next = NULL;
+  mi_assert_page(page, page->count.used == 0);
+  if (mi_unlikely(!mi_page_is_head_sound(page, page->local_free))) {
+    // As when freed twice in a row: some other block is still in use. Keep the page for good.
+    mi_report_enter("free");
+    mi_page_cut_head(page, &page->local_free);
     const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-    page->count.used = mi_page_capacity(page) - 1 + bias; // P1: the list has one block
+    const uint32_t left = page->local_free != NULL ? 1 : 0;
+    page->count.used = mi_page_capacity(page) - left + bias; // P1
+    mi_report_leave();
     return;
   }
+  if (MI_DEBUG >= 3 && !mi_page_check(page)) return;
   if (page->place == MI_PLACE_GUEST) {
     mi_theap_remove_guest(theap, page);
     mi_remote_give_up(page);
@@ -144,24 +147,24 @@ MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_cl
   mi_page_t* const page = mi_theap_current(theap, size_class);
   if (page == NULL) return NULL;
   mi_sample_restore(theap, size_class);
-  mi_block_t* block = theap->free[size_class];
+  mi_block_t* list = theap->free[size_class];
   theap->free[size_class] = NULL;
   theap->current[size_class] = MI_PAGE_NONE;
   theap->page_count--;
-  while (block != NULL) {
-    mi_block_t* const next = block->next;
-    block->next = page->local_free;
-    page->local_free = block;
-    page->count.used--;
-    block = next;
+  mi_block_t* last;
+  const uint32_t count = mi_page_measure(page, &list, &last);
+  if (count > 0) {
+    last->next = page->local_free;
+    page->local_free = list;
   }
-  page->count.used--; // the one for being current, P1
+  page->count.used -= count + 1; // the one for being current, P1
   page->place = MI_PLACE_NONE;
   page->count.is_fresh_list = false;
   return page;
 }
 
 MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap) {
+  mi_report_enter("mi_collect");
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
       mi_page_t* const next = page->next;
@@ -179,19 +182,21 @@ MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap) {
     mi_theap_remove_guest(theap, page);
     mi_remote_give_up(page);
   }
+  mi_report_leave();
 }
 
 // Bytes of a current page that are carved but not in use: all of them, or 0 when a block is in use.
-static size_t mi_theap_idle_bytes(const mi_theap_t* theap, const mi_page_t* page) {
-  size_t in_list = 0;
-  for (const mi_block_t* b = theap->free[page->size_class]; b != NULL; b = b->next) in_list++;
+static size_t mi_theap_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
+  mi_block_t* last;
+  const uint32_t in_list = mi_page_measure(page, &theap->free[page->size_class], &last);
   return page->count.used == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
 }
 
 MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   size_t kept = 0;
+  mi_report_enter("mi_collect");
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
-    const mi_page_t* const page = mi_theap_current(theap, c);
+    mi_page_t* const page = mi_theap_current(theap, c);
     if (page == NULL || c == busy || theap->sample_interval != 0) continue;
     const size_t bytes = mi_theap_idle_bytes(theap, page);
     if (bytes == 0) continue;
@@ -201,6 +206,7 @@ MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
       mi_remote_give_up(mi_theap_detach_current(theap, c));
     }
   }
+  mi_report_leave();
 }
 
 MI_INTERNAL void mi_theap_flush_class(mi_theap_t* theap, size_t size_class) {
@@ -213,10 +219,12 @@ MI_INTERNAL void mi_theap_flush_class(mi_theap_t* theap, size_t size_class) {
 }
 
 MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
+  mi_report_enter("mi_collect");
   mi_portion_return_all(theap);
   mi_theap_collect_pages(theap);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_theap_flush_class(theap, c);
   mi_assert(theap->page_count == 0);
+  mi_report_leave();
 }
 
 MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner) {

@@ -35,6 +35,7 @@
 #include "portion.h"
 #include "purge.h"
 #include "remote.h"
+#include "report.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
@@ -228,7 +229,7 @@ MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap) {
     mi_lock_leave(&mi_state.thread_lock);
   }
   if (theap == NULL) {
-    mi_hook_error(MI_ERROR_OUT_OF_MEMORY, "heap", NULL, sizeof(mi_theap_t));
+    mi_report(MI_ERROR_OUT_OF_MEMORY, "heap", NULL, sizeof(mi_theap_t));
     errno = ENOMEM;
     return NULL;
   }
@@ -289,13 +290,14 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
 
 // The theap has the calling thread's id.
 static void mi_thread_end_home(mi_theap_t* home) {
-  // First: a report of corrupted memory may allocate, and must find a home while the lock is held.
+  mi_report_enter("thread exit"); // who hears of it finds a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
   mi_thread_sweep(home, true);
   mi_lock_leave(&mi_state.thread_lock);
   mi_theap_tls = &mi_theap_empty;
   mi_theap_recent_tls = &mi_theap_empty;
   mi_thread_leave_home(home);
+  mi_report_leave();
 }
 
 MI_INTERNAL void mi_thread_give_up(void) {

@@ -41,10 +41,13 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 
 // -- blocks that are counted and free --
 
-// Blocks of one page; after a mistake of the user the list may have a loop.
+// Blocks of one page; after a mistake of the user the list may have a loop, or lead anywhere.
 static size_t mi_usage_list_length(const mi_page_t* page, const mi_block_t* block) {
   size_t count = 0;
-  for (; block != NULL && count < page->reserved; block = block->next) count++;
+  while (count < page->reserved && mi_page_has_block(page, block)) {
+    block = block->next;
+    count++;
+  }
   return count;
 }
 

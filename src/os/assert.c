@@ -1,23 +1,84 @@
 // SPDX-License-Identifier: MIT
-// assert.c - what a failed assertion of base/check.h does: it says where, and ends the process.
+// assert.c - what a failed assertion of base/check.h does: it says where, and ends the process. And
+// what debug builds check of locks (lock.h).
 //
 // It lies in this folder because it must print and stop without anything above: no output
-// function of the user is called, nothing is allocated. Only debug builds have assertions. Also
-// here: which locks a thread holds, which all builds need (os/lock.h).
+// function of the user is called, nothing is allocated, no lock is waited for. Also here: which
+// locks a thread holds, which all builds need.
 #include "../base/text.h"
 #include "os.h"
 
 #include "lock.h"
 
-#define MI_ASSERT_TEXT_MAX ((size_t)512)
+#define MI_ASSERT_TEXT_MAX ((size_t)1024)
 
-MI_INTERNAL_DATA __thread uint32_t mi_locks_held mi_attr_tls;
+MI_INTERNAL void mi_assert_failed_about(const char* text, const char* file, int line,
+                                        const char* function, const char* about) {
+  char message[MI_ASSERT_TEXT_MAX];
+  const size_t used = mi_text_format(
+      message, sizeof(message), "mimalloc: assertion failed: at \"%s\":%d, %s\nassertion: \"%s\"\n",
+      file, line, function, text);
+  if (about != NULL) {
+    mi_text_format(message + used, sizeof(message) - used, "concerns: %s\n", about);
+  }
+  mi_os_abort(message);
+}
 
 MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
                                   const char* function) {
+  mi_assert_failed_about(text, file, line, function, NULL);
+}
+
+// -- Locks --
+
+MI_INTERNAL_DATA __thread uint32_t mi_locks_held mi_attr_tls;
+
+#if MI_DEBUG >= 1
+// Which lock holds the bit of a rank.
+static __thread const mi_lock_t* mi_lock_of_rank[MI_LOCK_RANKS] mi_attr_tls;
+
+static const char* mi_lock_name(const mi_lock_t* lock) {
+  return lock != NULL && lock->name != NULL ? lock->name : "without a name";
+}
+
+// The lock of the highest rank that this thread holds, NULL none.
+static const mi_lock_t* mi_lock_highest(void) {
+  const mi_lock_t* highest = NULL;
+  for (uint32_t rank = 0; rank < MI_LOCK_RANKS; rank++) {
+    if ((mi_locks_held >> rank & 1) != 0) highest = mi_lock_of_rank[rank];
+  }
+  return highest;
+}
+
+MI_INTERNAL void mi_lock_note(const mi_lock_t* lock) { mi_lock_of_rank[lock->rank] = lock; }
+
+MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock) {
+  mi_assert(lock->rank < MI_LOCK_RANKS);
+  if (mi_locks_held >> lock->rank == 0) return;
+  const mi_lock_t* const held = mi_lock_highest();
   char message[MI_ASSERT_TEXT_MAX];
   mi_text_format(message, sizeof(message),
-                 "mimalloc: assertion failed: at \"%s\":%d, %s\nassertion: \"%s\"\n", file, line,
-                 function, text);
+                 "mimalloc: lock order: waits for lock %s (rank %u) while it holds lock %s (rank "
+                 "%u)\n",
+                 mi_lock_name(lock), lock->rank, mi_lock_name(held), held->rank);
   mi_os_abort(message);
 }
+
+MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock) {
+  if ((mi_locks_held >> lock->rank & 1) != 0 && mi_lock_of_rank[lock->rank] == lock) return;
+  const mi_lock_t* const held = mi_lock_highest();
+  char message[MI_ASSERT_TEXT_MAX];
+  mi_text_format(message, sizeof(message),
+                 "mimalloc: lock order: leaves lock %s, which it does not hold; it holds %s\n",
+                 mi_lock_name(lock), held == NULL ? "none" : mi_lock_name(held));
+  mi_os_abort(message);
+}
+
+MI_INTERNAL void mi_lock_check_none(const char* what) {
+  if (mi_locks_held == 0 || (mi_locks_held & MI_LOCKS_OF_FORK) != 0) return;
+  char message[MI_ASSERT_TEXT_MAX];
+  mi_text_format(message, sizeof(message), "mimalloc: lock order: %s while it holds lock %s\n",
+                 what, mi_lock_name(mi_lock_highest()));
+  mi_os_abort(message);
+}
+#endif

@@ -6,8 +6,8 @@
 // 2011, the second mutex). All zero is an unlocked lock.
 //
 // Locks that may be held together have ranks (core/state.h): a thread waits for one only while it
-// holds none of the same or a higher rank, so that no two wait for each other. Debug builds check
-// it. Rank 0: held alone.
+// holds none of the same or a higher rank, so that no two wait for each other. Rank 0: held alone.
+// Debug builds check that, and that only what is held is left; they name the locks and stop.
 //
 // Around a fork one thread holds all locks that have a rank, so that nobody is in the middle of
 // anything; what it calls then enters them without effect (core/fork.c).
@@ -22,8 +22,12 @@ typedef struct mi_lock_s {
   //   write  any thread  CAS/swap acquire  enter          sees what the last holder wrote
   //   write  holder      swap release      leave          publishes what was written under the lock
   mi_atomic(uint32_t) word;
-  uint32_t rank; // below 32 (const)
+  uint32_t rank; // below MI_LOCK_RANKS (const)
+  const char* name; // for messages (const)
+  void (*on_left)(void); // called by whoever left the lock, when it did; NULL none (const)
 } mi_lock_t;
+
+#define MI_LOCK_RANKS 8
 
 // The ranks of the locks that this thread holds or is about to enter, one bit each, and
 // MI_LOCKS_OF_FORK. Set before a lock is taken and cleared after it was left, so that a signal
@@ -35,6 +39,20 @@ MI_INTERNAL_DATA_DECL __thread uint32_t mi_locks_held mi_attr_tls;
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
 // Wake one sleeper.
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word);
+
+#if MI_DEBUG >= 1
+// Stop when this thread may not wait for the lock, or does not hold it, or holds any; `what` is
+// what it is about to do.
+MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock);
+MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock);
+MI_INTERNAL void mi_lock_check_none(const char* what);
+MI_INTERNAL void mi_lock_note(const mi_lock_t* lock);
+#else
+#define mi_lock_check_order(lock) ((void)(lock))
+#define mi_lock_check_held(lock) ((void)(lock))
+#define mi_lock_check_none(what) ((void)(what))
+#define mi_lock_note(lock) ((void)(lock))
+#endif
 
 static inline uint32_t mi_lock_bit(const mi_lock_t* lock) { return (uint32_t)1 << lock->rank; }
 
@@ -62,7 +80,10 @@ static inline bool mi_lock_try_enter(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return true;
   const uint32_t held = mi_locks_held;
   mi_lock_announce(lock);
-  if (mi_likely(mi_lock_take(lock))) return true;
+  if (mi_likely(mi_lock_take(lock))) {
+    mi_lock_note(lock);
+    return true;
+  }
   mi_atomic_signal_fence();
   mi_locks_held = held; // it may be this thread that has the lock
   return false;
@@ -70,18 +91,22 @@ static inline bool mi_lock_try_enter(mi_lock_t* lock) {
 
 static inline void mi_lock_enter(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return;
-  mi_assert(lock->rank == 0 || mi_locks_held >> lock->rank == 0);
+  mi_lock_check_order(lock);
   mi_lock_announce(lock);
-  if (mi_likely(mi_lock_take(lock))) return;
-  // Pairs with the release in `mi_lock_leave`. Taking the lock with 2 may cause one needless wake.
-  while (mi_atomic_swap_acquire(&lock->word, 2) != 0) mi_os_wait(&lock->word, 2);
+  if (mi_unlikely(!mi_lock_take(lock))) {
+    // Pairs with the release in `mi_lock_leave`. Taking it with 2 may cause one needless wake.
+    while (mi_atomic_swap_acquire(&lock->word, 2) != 0) mi_os_wait(&lock->word, 2);
+  }
+  mi_lock_note(lock);
 }
 
 static inline void mi_lock_leave(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return;
+  mi_lock_check_held(lock);
   // Pairs with the acquire in `mi_lock_enter`: publishes what was written under the lock.
   if (mi_atomic_swap_release(&lock->word, 0) == 2) mi_os_wake(&lock->word);
   mi_lock_revoke(lock);
+  if (lock->on_left != NULL) lock->on_left();
 }
 
 // In the child of a fork: whoever held the lock does not exist here.

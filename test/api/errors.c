@@ -7,6 +7,8 @@
 #include "test_api.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static spawn_result_t result;
 
@@ -122,6 +124,116 @@ static int free_small_twice(void) {
   return status;
 }
 
+static int free_after_its_page(void) {
+  enum { COUNT = 4000 };
+  static void* p[COUNT];
+  for (size_t i = 0; i < COUNT; i++) p[i] = mi_malloc(1000);
+  for (size_t i = 0; i < COUNT; i++) mi_free(p[i]);
+  mi_collect(true);
+  tell_address(p[COUNT / 2]);
+  mi_free(test_opaque_pointer(p[COUNT / 2]));
+  return survive();
+}
+
+static int free_twice_in_a_heap(void) {
+  mi_heap_t* const heap = mi_heap_new();
+  void* p[10];
+  for (size_t i = 0; i < 10; i++) p[i] = mi_heap_malloc(heap, 64);
+  tell_address(p[5]);
+  mi_free(p[5]);
+  mi_free(test_opaque_pointer(p[5]));
+  for (size_t i = 0; i < 4000; i++) {
+    if (mi_heap_malloc(heap, 64) == NULL) return 25;
+  }
+  mi_heap_destroy(heap);
+  return survive();
+}
+
+static void ignore_error(int err, void* arg) {
+  (void)err;
+  (void)arg;
+}
+
+static void* free_ten(void* arg) {
+  void** const p = (void**)arg;
+  for (size_t i = 0; i < 10; i++) mi_free(p[i]);
+  return NULL;
+}
+
+static int write_after_free(void) {
+  void* p[20];
+  mi_register_error(&ignore_error, NULL); // else debug builds stop
+  for (size_t i = 0; i < 20; i++) p[i] = mi_malloc(64);
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, &free_ten, p) != 0) return 7;
+  pthread_join(thread, NULL);
+  tell_address(p[4]);
+  memset(test_opaque_pointer(p[4]), 0x5a, 64);
+  mi_collect(true);
+  for (size_t i = 10; i < 20; i++) mi_free(p[i]);
+  return survive();
+}
+
+static size_t handled;
+
+// What needs every lock there is.
+static void do_anything(int err, void* arg) {
+  (void)err;
+  (void)arg;
+  handled++;
+  mi_heap_t* const heap = mi_heap_new();
+  void* const p = mi_heap_malloc(heap, 100);
+  void* const q = mi_malloc(100);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    void* const r = mi_malloc(100);
+    _exit(r != NULL && r != p && r != q ? 0 : 1);
+  }
+  int status = 1;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) _exit(20);
+  mi_free(q);
+  mi_heap_destroy(heap);
+  mi_collect(true);
+}
+
+// The block that was freed last, and is handed out next, leads nowhere behind it.
+static void damage_list(mi_heap_t* heap) {
+  void* p[20];
+  for (size_t i = 0; i < 20; i++) p[i] = mi_heap_malloc(heap, 64);
+  for (size_t i = 0; i < 20; i++) mi_free(p[i]);
+  // Handed over to the list that malloc takes from, when that has run out.
+  void* q = NULL;
+  for (size_t i = 0; i < 100000 && q != p[19]; i++) q = mi_heap_malloc(heap, 64);
+  if (q != p[19]) _exit(21);
+  memset(test_opaque_pointer(p[17]), 0x5a, 64);
+}
+
+static void* damage_and_end(void* arg) {
+  damage_list((mi_heap_t*)arg);
+  return NULL;
+}
+
+static int handler_does_anything(void) {
+  alarm(60); // if it waits for itself
+  mi_register_error(&do_anything, NULL);
+  mi_heap_t* const heap = mi_heap_new();
+  damage_list(heap);
+  mi_heap_delete(heap);
+  if (handled != 1) return 22;
+  pthread_t thread;
+  mi_heap_t* const other = mi_heap_new();
+  if (pthread_create(&thread, NULL, &damage_and_end, other) != 0) return 7;
+  pthread_join(thread, NULL);
+  if (handled != 2) return 23;
+  if (pthread_create(&thread, NULL, &damage_and_end, mi_heap_main()) != 0) return 7;
+  pthread_join(thread, NULL);
+  mi_collect(true);
+  if (handled != 3) return 24;
+  mi_heap_destroy(other);
+  return survive();
+}
+
 static int too_large(void) {
   if (mi_malloc(test_opaque(SIZE_MAX - 100)) != NULL) return 8;
   if (mi_calloc(test_opaque(SIZE_MAX / 2), 3) != NULL) return 9;
@@ -148,27 +260,81 @@ static const struct misuse_s {
   int (*run)(void);
   const char* message; // with %s where the address stands
   const char* summary; // printed at the end when it happened again, or NULL
+  const char* says[4]; // further parts of that line
 } misuses[] = {
-    {"free_stack", &free_stack, "mimalloc: error: invalid pointer: %s in free", NULL},
-    {"free_static", &free_static, "mimalloc: error: invalid pointer: %s in free", NULL},
-    {"free_wild", &free_wild, "mimalloc: error: invalid pointer: %s in free", NULL},
-    {"free_non_canonical", &free_non_canonical, "mimalloc: error: invalid pointer: 0x10 in free",
-     NULL},
-    {"free_many_foreign", &free_many_foreign, "mimalloc: error: invalid pointer: %s in free",
-     "mimalloc: error: invalid pointer: 99 more of this kind"},
-    {"realloc_stack", &realloc_stack, "mimalloc: error: invalid pointer: %s in realloc", NULL},
-    {"free_inside_large", &free_inside_large, "invalid pointer: %s in free: inside a block", NULL},
-    {"free_inside_of_another_thread", &free_inside_of_another_thread,
-     "invalid pointer: %s in free: inside a block", NULL},
-    {"free_large_twice", &free_large_twice, "mimalloc: error: invalid pointer: %s in free", NULL},
-    {"free_small_twice", &free_small_twice, "mimalloc: error: double free detected of block %s",
-     NULL},
-    {"too_large", &too_large, "mimalloc: error: allocation request is too large (",
-     "mimalloc: error: allocation request is too large: 3 more of this kind"},
-    {"bad_alignment", &bad_alignment, "mimalloc: error: invalid alignment: 24",
-     "mimalloc: error: invalid alignment: 2 more of this kind"},
-    {"no_memory", &no_memory,
-     "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)", NULL},
+    {"free_stack", &free_stack, "mimalloc: error: invalid pointer: %s in free", NULL, {NULL}},
+    {"free_static", &free_static, "mimalloc: error: invalid pointer: %s in free", NULL, {NULL}},
+    {"free_wild", &free_wild, "mimalloc: error: invalid pointer: %s in free", NULL, {NULL}},
+    {"free_non_canonical",
+     &free_non_canonical,
+     "mimalloc: error: invalid pointer: 0x10 in free",
+     NULL,
+     {NULL}},
+    {"free_many_foreign",
+     &free_many_foreign,
+     "mimalloc: error: invalid pointer: %s in free",
+     "mimalloc: error: invalid pointer: 99 more of this kind",
+     {NULL}},
+    {"realloc_stack",
+     &realloc_stack,
+     "mimalloc: error: invalid pointer: %s in realloc",
+     NULL,
+     {NULL}},
+    {"free_inside_large",
+     &free_inside_large,
+     "invalid pointer: %s in free: block 0 of 1 at 0x",
+     NULL,
+     {" bytes, 100 bytes into it; ", "; page of its own at 0x", "; main heap\n"}},
+    {"free_inside_of_another_thread",
+     &free_inside_of_another_thread,
+     "invalid pointer: %s in free: block ",
+     NULL,
+     {" of 112 bytes, 8 bytes into it; ", "; page at 0x", "; main heap\n", " of thread 0x"}},
+    {"free_large_twice",
+     &free_large_twice,
+     "mimalloc: error: invalid pointer: %s in free: nothing is in use there",
+     NULL,
+     {"; last was a page at 0x", ", blocks of 5001216 bytes\n"}},
+    {"free_after_its_page",
+     &free_after_its_page,
+     "mimalloc: error: invalid pointer: %s in free: nothing is in use there",
+     NULL,
+     {"; last was a page at 0x", ", blocks of 1024 bytes\n"}},
+    {"free_small_twice",
+     &free_small_twice,
+     "mimalloc: error: double free detected of block %s with size 64 in malloc: block ",
+     NULL,
+     {" of 64 bytes; page at 0x", " blocks in use, of thread 0x", "; main heap\n"}},
+    {"free_twice_in_a_heap",
+     &free_twice_in_a_heap,
+     "mimalloc: error: double free detected of block %s with size 64 in malloc: block ",
+     NULL,
+     {" of 64 bytes; page at 0x", "; heap 1 at 0x"}},
+    {"write_after_free",
+     &write_after_free,
+     "mimalloc: error: corrupted free list entry of size 64 at %s: value 0x5a5a5a5a5a5a5a5a in ",
+     NULL,
+     {" of 64 bytes; page at 0x", "; main heap\n"}},
+    {"handler_does_anything",
+     &handler_does_anything,
+     "mimalloc: error: corrupted free list entry of size 64 at ",
+     "mimalloc: error: corrupted free list: 2 more of this kind",
+     {" in mi_heap_delete: block "}},
+    {"too_large",
+     &too_large,
+     "mimalloc: error: allocation request is too large (",
+     "mimalloc: error: allocation request is too large: 3 more of this kind",
+     {NULL}},
+    {"bad_alignment",
+     &bad_alignment,
+     "mimalloc: error: invalid alignment: 24",
+     "mimalloc: error: invalid alignment: 2 more of this kind",
+     {NULL}},
+    {"no_memory",
+     &no_memory,
+     "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)",
+     NULL,
+     {NULL}},
 };
 #define MISUSE_COUNT (sizeof(misuses) / sizeof(misuses[0]))
 
@@ -199,6 +365,11 @@ static void misuse_is_named_with_its_address(void** state) {
     expected_message(&misuses[i], text, sizeof(text));
     if (spawn_count(&result, text) != 1) {
       fail_msg("%s: expected \"%s\" once in:\n%s", misuses[i].name, text, result.output);
+    }
+    for (size_t k = 0; k < 4 && misuses[i].says[k] != NULL; k++) {
+      if (spawn_count(&result, misuses[i].says[k]) == 1) continue;
+      fail_msg("%s: expected \"%s\" once in:\n%s", misuses[i].name, misuses[i].says[k],
+               result.output);
     }
   }
 }

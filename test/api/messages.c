@@ -4,6 +4,9 @@
 #include "test_api.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static spawn_result_t result;
 
@@ -126,6 +129,52 @@ static void registered_output_gets_earlier_messages(void** state) {
     count++;
   }
   assert_int_equal(count, 50);
+}
+
+static void print_and_end(int signal) {
+  (void)signal;
+  alarm(30); // if it waits for a lock that this thread holds
+  mi_arenas_print();
+  _exit(0);
+}
+
+static bool crash_in_commit(bool commit, void* start, size_t size, bool* is_zero, void* arg) {
+  (void)arg;
+  if (commit) {
+    if (mprotect(start, size, PROT_READ | PROT_WRITE) != 0) return false;
+    *is_zero = true;
+    return true;
+  }
+  *(volatile int*)test_opaque_pointer(NULL) = 1; // we are called with a lock held
+  return true;
+}
+
+static int crash_under_a_lock(void) {
+  signal(SIGSEGV, &print_and_end);
+  const size_t size = 256 * TEST_MIB;
+  void* const start =
+      mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  mi_arena_id_t arena;
+  if (start == MAP_FAILED || !mi_manage_memory(start, size, false, false, true, -1, true,
+                                               &crash_in_commit, NULL, &arena)) {
+    return 2;
+  }
+  mi_heap_t* const heap = mi_heap_new_in_arena(arena);
+  void* const p = mi_heap_malloc(heap, 3 * TEST_MIB);
+  if (p == NULL) return 3;
+  mi_free(p);
+  mi_collect(true);
+  return 4; // the memory did not go back
+}
+
+// If this fails, the handler of a crash hangs instead of telling where memory was.
+static void arenas_are_printed_after_a_crash(void** state) {
+  (void)state;
+  if (!spawn_self("crash_under_a_lock", NULL, &result)) skip();
+  if (result.signal != 0 || result.exit_status != 0) {
+    fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
+  }
+  assert_int_equal(spawn_count(&result, ", exclusive, of the program, node -1\n"), 1);
 }
 
 static void* make_error(void* arg) {
@@ -293,6 +342,7 @@ static void init_and_done_may_be_repeated(void** state) {
 int main(int argc, char** argv) {
   if (argc > 1) {
     if (strcmp(argv[1], "register_late") == 0) return register_late();
+    if (strcmp(argv[1], "crash_under_a_lock") == 0) return crash_under_a_lock();
     if (strcmp(argv[1], "other_thread_errors") == 0) return other_thread_errors();
     return nothing();
   }
@@ -302,6 +352,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(registered_output_gets_messages),
       cmocka_unit_test(registered_output_gets_earlier_messages),
       cmocka_unit_test(messages_name_the_thread),
+      cmocka_unit_test(arenas_are_printed_after_a_crash),
       cmocka_unit_test(registered_error_function_gets_codes),
       cmocka_unit_test(registration_never_mixes_two_callbacks),
       cmocka_unit_test(deferred_free_is_called),

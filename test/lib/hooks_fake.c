@@ -3,8 +3,6 @@
 #include "hooks_fake.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "core/state.h"
 
@@ -13,26 +11,15 @@ hooks_fake_t hooks_fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of the records
 
 // The promise of hooks.h: a user's function may call anything, so no lock may be held.
-static void check_no_lock(void) {
-  if (hooks_fake.is_lock_allowed) return;
-  if (mi_atomic_load_relaxed(&mi_state.thread_lock.word) != 0 ||
-      mi_atomic_load_relaxed(&mi_state.arena_lock.word) != 0 ||
-      mi_atomic_load_relaxed(&mi_state.purge_lock.word) != 0) {
-    fprintf(stderr, "hooks_fake: a hook is called while a lock is held\n");
-    abort();
-  }
-}
+static void check_no_lock(void) { mi_lock_check_none("calls a hook"); }
 
-MI_INTERNAL void mi_hook_error(mi_error_kind_t kind, const char* where, const void* p,
-                               size_t size) {
+MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
   check_no_lock();
   pthread_mutex_lock(&lock);
   hooks_fake.error_count++;
-  hooks_fake.count[kind]++;
-  hooks_fake.kind = kind;
-  hooks_fake.where = where;
-  hooks_fake.p = p;
-  hooks_fake.size = size;
+  hooks_fake.count[report->kind]++;
+  hooks_fake.report = *report;
+  mi_describe_text(&report->about, hooks_fake.about, sizeof(hooks_fake.about));
   pthread_mutex_unlock(&lock);
   if (hooks_fake.on_error != NULL) hooks_fake.on_error();
 }

@@ -8,14 +8,11 @@
 typedef struct hooks_fake_s {
   size_t error_count;                   // of all kinds
   size_t count[MI_ERROR_COUNT];
-  mi_error_kind_t kind;                 // of the last error, as the next three
-  const char* where;
-  const void* p;
-  size_t size;
+  mi_report_t report;                   // the last error
+  char about[MI_DESCRIBE_TEXT_MAX];     // what it says of the address
   size_t warning_count;
   size_t deferred_count;
   uint64_t heartbeat;                   // of the last deferred free
-  bool is_lock_allowed;                 // other threads run: a lock held now may be theirs
   void (*on_error)(void);               // what the user's handlers do
   void (*on_deferred_free)(void);
   void (*on_load_options)(void);

@@ -15,6 +15,7 @@
 #include "core/page.h"
 #include "core/pool.h"
 #include "core/portion.h"
+#include "core/report.h"
 #include "core/theap.h"
 #include "spawn.h"
 
@@ -348,6 +349,8 @@ static void unit_check_retired_arenas(void) {
 }
 
 void unit_check_valid(void) {
+  check(mi_locks_held == 0 && mi_report_tls.quiet == 0);
+  check(mi_report_tls.waiting == 0 && mi_report_tls.missed == 0);
   unit_census_t census = {0};
   size_t owned = 0;
   for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
@@ -509,16 +512,12 @@ static void* unit_call_run(void* p) {
 void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size) {
   unit_call_t call[64];
   check(count <= 64);
-  // Several threads at once: who of them holds a lock is not known.
-  const bool is_first = count > 1 && !hooks_fake.is_lock_allowed;
-  if (is_first) hooks_fake.is_lock_allowed = true;
   for (size_t i = 0; i < count; i++) {
     call[i].f = f;
     call[i].arg = (uint8_t*)arg + i * size;
     check(pthread_create(&call[i].thread, NULL, &unit_call_run, &call[i]) == 0);
   }
   for (size_t i = 0; i < count; i++) pthread_join(call[i].thread, NULL);
-  if (is_first) hooks_fake.is_lock_allowed = false;
 }
 
 void unit_on_thread(void (*f)(void* arg), void* arg) { unit_on_threads(1, f, arg, 0); }

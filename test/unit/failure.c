@@ -427,7 +427,6 @@ static void forking(void) {
   keep(mi_malloc(10), 10);
   unit_puppet_t other;
   unit_puppet_start(&other);
-  hooks_fake.is_lock_allowed = true;
   void* const theirs = unit_puppet_malloc(&other, 300);
   void* const ours = mi_malloc(300);
   if (os_fake.fork_prepare != NULL) {
@@ -437,7 +436,6 @@ static void forking(void) {
   unit_puppet_free(&other, ours);
   mi_free(theirs);
   unit_puppet_end(&other);
-  hooks_fake.is_lock_allowed = false;
 }
 
 // The library leaves and comes back.

@@ -35,7 +35,6 @@ static bool are_locks_free(void) {
 UNIT_TEST_PAGE_SIZES(fork_holds_all_locks) {
   mi_free(mi_malloc(1));
   check_equal(os_fake_calls(OS_FAKE_AT_FORK), 1);
-  hooks_fake.is_lock_allowed = true;
   for (size_t i = 0; i < 2; i++) {
     os_fake.fork_prepare();
     check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
@@ -348,7 +347,6 @@ UNIT_TEST(fork_sees_no_page_without_its_book) {
 UNIT_TEST_PAGE_SIZES(fork_inside_waits_for_nothing) {
   mi_free(mi_malloc(1));
   mi_lock_t* const lock[] = {&mi_state.thread_lock, &mi_state.arena_lock, &mi_state.purge_lock};
-  hooks_fake.is_lock_allowed = true;
   for (size_t i = 0; i < 6; i++) {
     void (*const end)(void) = i % 2 == 0 ? os_fake.fork_parent : os_fake.fork_child;
     mi_lock_enter(lock[i / 2]);
@@ -410,7 +408,6 @@ static void allocate_in_handler(void) {
 // If this fails, a fork hangs in a program with a library whose own fork handlers allocate and
 // were registered before ours: they run while we hold all locks.
 UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_allocate) {
-  hooks_fake.is_lock_allowed = true;
   mi_free(mi_malloc(1));
   for (size_t i = 0; i < 2; i++) {
     allocate_with_other();

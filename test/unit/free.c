@@ -34,7 +34,7 @@ UNIT_TEST_PAGE_SIZES(free_as_the_first_call) {
   check_equal(hooks_fake.error_count, 0);
   int local = 0;
   mi_free(&local);
-  check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.p == &local);
+  check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.report.p == &local);
   check_equal(mi_usable_size(NULL), 0);
   check_equal(mi_usable_size(&local), 0);
 }
@@ -50,7 +50,7 @@ UNIT_TEST_PAGE_SIZES(free_twice_in_a_row_is_reported) {
     void* const p = mi_malloc(sizes[i]);
     void* const q = mi_malloc(sizes[i]);
     check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], i + 1);
-    check(hooks_fake.p == blocks[0] && hooks_fake.size == mi_class_size(c));
+    check(hooks_fake.report.p == blocks[0] && hooks_fake.report.size == mi_class_size(c));
     check(p != q);
     blocks[0] = p;
     mi_free(q);
@@ -90,7 +90,7 @@ UNIT_TEST_PAGE_SIZES(free_inside_a_block_of_another_thread) {
     const size_t errors = hooks_fake.count[MI_ERROR_INTERIOR_POINTER];
     mi_free(p + shift);
     check_equal(hooks_fake.count[MI_ERROR_INTERIOR_POINTER], errors + 1);
-    check(hooks_fake.p == p + shift);
+    check(hooks_fake.report.p == p + shift);
   }
   mi_page_t* const page = unit_page_of(p);
   check_equal(mi_atomic_load_relaxed(&page->thread_free), MI_REMOTE_OWNED);

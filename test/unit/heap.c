@@ -301,7 +301,6 @@ static void interrupt(void) {
 // again while that free still works on it.
 UNIT_TEST_PAGE_SIZES(heap_delete_in_the_middle_of_a_free) {
   for (size_t size = SIZE; size <= LARGE; size += LARGE - SIZE) {
-    hooks_fake.is_lock_allowed = true;
     mi_heap_t* const heap = make_heap();
     unit_puppet_start(&interrupter);
     void* block = unit_puppet_heap_malloc(&interrupter, heap, size);

@@ -51,7 +51,6 @@ static void fork_elsewhere(void) { unit_on_thread(&fork_and_wait, NULL); }
 // If this fails, the child of a program that forks while another thread makes its first allocation
 // waits for that thread for ever.
 UNIT_TEST_PAGE_SIZES(init_child_of_a_fork_in_the_middle_sets_up) {
-  hooks_fake.is_lock_allowed = true;
   hooks_fake.on_load_options = &fork_elsewhere;
   mi_free(mi_malloc(100));
   check_equal(child_status, 0);
@@ -70,7 +69,6 @@ static void allocate_and_fork_elsewhere(void) {
 // If this fails, so it does when it forks a moment later, or a libc that allocates to remember
 // our fork handlers hangs the process.
 UNIT_TEST_PAGE_SIZES(init_child_of_a_fork_before_the_handlers_takes_over) {
-  hooks_fake.is_lock_allowed = true;
   os_fake.on_at_fork = &allocate_and_fork_elsewhere;
   mi_free(mi_malloc(100));
   check_equal(child_status, 0);

@@ -401,7 +401,7 @@ UNIT_TEST_PAGE_SIZES(large_free_of_a_wrong_address_is_reported) {
   uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
   mi_free(p + 16);
   check_equal(hooks_fake.count[MI_ERROR_INTERIOR_POINTER], 1);
-  check(hooks_fake.p == p + 16 && mi_usable_size(p) == LARGE);
+  check(hooks_fake.report.p == p + 16 && mi_usable_size(p) == LARGE);
   mi_free(p + MI_SLICE_SIZE + 8);
   check_equal(hooks_fake.error_count, 2);
   check_equal(mi_usable_size(p), LARGE);

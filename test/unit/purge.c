@@ -265,7 +265,6 @@ UNIT_TEST_PAGE_SIZES(purge_decommits_without_overcommit) {
 // If this fails, a thread that frees waits for another one that purges.
 UNIT_TEST_PAGE_SIZES(purge_never_waits_for_another) {
   start();
-  hooks_fake.is_lock_allowed = true;
   const mi_run_t run = claim_dirty(1);
   release(&run);
   mi_purge_poll(&mi_state.main);

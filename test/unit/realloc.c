@@ -138,7 +138,7 @@ UNIT_TEST_PAGE_SIZES(realloc_of_a_foreign_address_is_reported) {
   int local[4] = {0};
   errno = 0;
   check(mi_realloc_block(mi_theap_self(), local, 100, MI_UNINITIALIZED) == NULL);
-  check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.p == local);
+  check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.report.p == local);
   check_equal(errno, EINVAL);
   check(mi_realloc_block_at(mi_theap_self(), local, 100, 64, 0, MI_UNINITIALIZED) == NULL);
   check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], 2);

@@ -159,7 +159,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   size_t count = 0;
   while ((p[count] = mi_malloc(MI_CLASS_MAX)) != NULL) count++;
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
-  check(errno == ENOMEM && hooks_fake.size == MI_CLASS_MAX);
+  check(errno == ENOMEM && hooks_fake.report.size == MI_CLASS_MAX);
   check(count >= 4 && mi_malloc(MI_CLASS_MAX * 2) == NULL);
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
   for (size_t i = 0; i < count; i++) mi_free(p[i]);

@@ -195,7 +195,7 @@ UNIT_TEST_PAGE_SIZES(remote_double_free_is_reported) {
   const uintptr_t before = word(page);
   unit_puppet_free(&other, blocks[0]);
   check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
-  check(hooks_fake.p == blocks[0] && hooks_fake.size == SIZE);
+  check(hooks_fake.report.p == blocks[0] && hooks_fake.report.size == SIZE);
   check_equal(word(page), before);
   unit_puppet_end(&other);
 }

@@ -338,7 +338,6 @@ static void race_last_free(void* arg) {
 // If this fails, an interpreter that is deleted while others free its last objects is never ended,
 // or twice.
 UNIT_TEST(subproc_delete_meets_the_last_free) {
-  hooks_fake.is_lock_allowed = true;
   race_guest[0] = (guest_t){.subproc = make_subproc()};
   unit_on_thread(&be_guest, &race_guest[0]);
   size_t id[RACE_THREADS] = {0, 1, 2};

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// describe.h - what is known of an address: block, page and heap, for reports of what went wrong.
+#ifndef MI_CORE_DESCRIBE_H
+#define MI_CORE_DESCRIBE_H
+
+#include "types.h"
+
+typedef enum mi_about_kind_e {
+  MI_ABOUT_NOTHING = 0, // the address is not ours
+  MI_ABOUT_PAST, // nothing is in use there; `start` and so on are of the last page
+  MI_ABOUT_PAGE,
+  MI_ABOUT_DAMAGED, // the descriptor contradicts itself or the page map
+} mi_about_kind_t;
+
+typedef enum mi_about_heap_e {
+  MI_ABOUT_HEAP_NONE = 0, // not known
+  MI_ABOUT_HEAP_MAIN,
+  MI_ABOUT_HEAP_NUMBERED,
+  MI_ABOUT_HEAP_ENDED, // deleted or destroyed
+  MI_ABOUT_HEAP_UNKNOWN, // the pointer leads nowhere
+} mi_about_heap_t;
+
+// A copy of the facts, as they were at one moment.
+typedef struct mi_about_s {
+  const uint8_t* p;
+  const mi_page_t* page; // the descriptor
+  const uint8_t* start; // of the page, as the next five
+  size_t slice_count;
+  size_t block_size;
+  size_t reserved; // blocks that fit
+  size_t capacity; // blocks carved
+  size_t used;
+  size_t shift; // of a single block: where the address handed out is
+  uintptr_t owner; // as in mi_page_t, as the next two
+  uintptr_t remote;
+  mi_page_place_t place;
+  const mi_heap_t* heap;
+  size_t heap_sequence;
+  size_t subproc_sequence; // 0 the main one
+  mi_about_heap_t heap_kind;
+  mi_about_kind_t kind;
+  bool is_single;
+} mi_about_t;
+
+#define MI_DESCRIBE_TEXT_MAX ((size_t)512)
+
+// Look at any address, at any time, whatever is damaged: only the page map, descriptors and heaps
+// are read, nothing is waited for, and every loop is bounded.
+MI_INTERNAL void mi_describe_address(const void* p, mi_about_t* about);
+
+// The same with a page at hand that `p` should lie in. NULL: its start; the descriptor can be read.
+MI_INTERNAL void mi_describe_page(const mi_page_t* page, const void* p, mi_about_t* about);
+
+// Write it out in a line; returns its length.
+MI_INTERNAL size_t mi_describe_text(const mi_about_t* about, char* buffer, size_t capacity);
+
+#endif
