@@ -6,7 +6,7 @@ FORKS ?= 10000
 THREADS ?= 1000000
 AT_ONCE ?= 2000
 
-.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help
+.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage
 .DEFAULT_GOAL := all
 
 all:
@@ -35,6 +35,14 @@ endurance:
 	$(STRESS)/crowd --threads $(AT_ONCE) --waves 10
 	$(STRESS)/threads --count $(THREADS) --at-once 1 --seconds 86400
 	$(STRESS)/forks --count $(FORKS) --threads 32 --mib 100 --seconds 86400
+
+fuzz:
+	@scripts/setup.sh build fuzz
+	@python3 scripts/fuzz.py $(if $(SECONDS),--seconds=$(SECONDS)) $(if $(TARGET),--target=$(TARGET)) $(ARGS)
+
+coverage:
+	@scripts/setup.sh build test coverage
+	@python3 scripts/coverage.py
 
 docs:
 	@scripts/setup.sh docs
@@ -67,6 +75,8 @@ help:
 	@echo "make check      the quick ones: style, unit and API tests"
 	@echo "make models     explore the models of the lock-free protocols (test/models) as far as anyone can wait"
 	@echo "make endurance  10,000 forks, a million threads, 2,000 at once: FORKS= THREADS= AT_ONCE= change that"
+	@echo "make fuzz       look for inputs that break something; SECONDS=600 for each program, TARGET=calls for one"
+	@echo "make coverage   which lines of src/ the tests run; as HTML in build/coverage"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make docs       the reference and the guide as HTML, in build/docs"
 	@echo "make tidy       the style rules a machine can check"

@@ -14,6 +14,7 @@ set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
 
 # For developers.
 option(MI_BUILD_TESTS "Build the test programs" OFF)
+option(MI_BUILD_FUZZ "Build the fuzz targets (needs clang and its runtime)" OFF)
 option(MI_WERROR "Warnings are errors" OFF)
 option(MI_TINY "Tiny constants, so that rare paths run often" OFF)
 set(MI_DEBUG "" CACHE STRING "Level of the checks compiled in: 0 none, 1 cheap, 2 more, 3 all")

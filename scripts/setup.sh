@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [models] [bench] [docs] [cross]      (no argument: build demo test)
+# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [bench] [docs] [cross]
+#        (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
@@ -70,9 +71,28 @@ need_models() {
   need hard gcc gcc cc
 }
 
+# clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
+need_fuzz() {
+  need soft clang clang
+  version=$(clang -dumpversion 2>/dev/null)
+  version=${version%%.*}
+  if [ -z "$version" ]; then # what `clang` will be
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9][0-9]*\)$/\1/p')
+  fi
+  [ -n "$version" ] || return 0
+  need_file soft "libclang-rt-$version-dev" \
+    /usr/lib/llvm-"$version"/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a \
+    /usr/lib/clang/"$version"/lib/linux/libclang_rt.fuzzer-*.a
+}
+
+need_coverage() {
+  need soft lcov lcov
+}
+
 need_test() {
   need_report soft
   need_rust
+  need_fuzz
   need hard g++ g++
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"
@@ -177,13 +197,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | models | bench | docs) "need_$group" ;;
+    build | demo | test | models | fuzz | coverage | bench | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, models, bench, docs or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, bench, docs or cross)" >&2
       exit 2
       ;;
   esac

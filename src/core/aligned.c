@@ -6,13 +6,16 @@
 //     within the next doubling.
 // E2  beyond, the block has a page of its own at an aligned address.
 // E3  only an offset that is no multiple of the alignment makes an interior pointer: the page is
-//     marked, and frees into it look for the start of the block.
+//     marked, and frees into it look for the start of the block. Who marks it owns it: the next
+//     owner must see the mark. In a crowd, where pages are owned for a moment only, such a block
+//     has a page of its own.
 //
 // Deliberately absent: over-allocation by size + alignment.
 #include <errno.h>
 
 #include "core.h"
 #include "large.h"
+#include "mimalloc.h"
 #include "refill.h"
 #include "report.h"
 
@@ -22,16 +25,16 @@ static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
   return NULL;
 }
 
-// A block of a class at an address `shift` bytes inside it.
-static void* mi_aligned_interior(mi_theap_t* theap, size_t size_class, size_t shift,
-                                 mi_fill_t fill) {
-  uint8_t* const block = (uint8_t*)mi_refill_class(theap, size_class, fill);
-  if (block == NULL) return NULL;
+// Note that an address inside a block of the page is handed out. False: the page is nobody's again
+// (mi_refill_portion), and its next owner may have looked already.
+static bool mi_aligned_mark(void* block) {
   mi_page_t* const page = mi_pagemap_find(block);
-  // This thread owns the page: it is the one its class allocates from.
+  const uintptr_t self = mi_tls_thread_id();
+  // Only this thread writes its own id: else it does not own the page.
+  if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
   mi_atomic_store_relaxed(&page->has_interior, true);
-  mi_atomic_store_relaxed(&page->owner, mi_tls_thread_id() | MI_OWNER_SLOW);
-  return block + shift;
+  mi_atomic_store_relaxed(&page->owner, self | MI_OWNER_SLOW);
+  return true;
 }
 
 MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
@@ -47,8 +50,10 @@ MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t ali
   if (size <= MI_REQUEST_MAX - shift) {
     const size_t size_class = mi_class_of_aligned(size + shift, alignment);
     if (size_class < MI_CLASS_COUNT) {
-      return shift == 0 ? mi_refill_class(theap, size_class, fill)
-                        : mi_aligned_interior(theap, size_class, shift, fill);
+      uint8_t* const block = (uint8_t*)mi_refill_class(theap, size_class, fill);
+      if (block == NULL || shift == 0) return block;
+      if (mi_aligned_mark(block)) return block + shift;
+      mi_free(block);
     }
     const size_t large_alignment = mi_bits_max(alignment, MI_SLICE_SIZE);
     theap = mi_refill_theap(theap);

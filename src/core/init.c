@@ -108,7 +108,7 @@ MI_INTERNAL size_t mi_theap_collect_all(mi_theap_t* theap, mi_effort_t effort) {
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   mi_theap_t* const theap = mi_theap_self();
   if (theap->thread_id != 0) {
-    if (theap->home != theap && effort == MI_FORCE) mi_theap_flush(theap->home);
+    if (effort == MI_FORCE) mi_thread_flush_all(theap->home);
     return mi_theap_collect_all(theap, effort);
   }
   mi_remote_flush();

@@ -30,12 +30,15 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size, false);
     // Publishes the table; readers follow from an address that was handed out after this.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);
+    if (mi_state.window_end == 0) mi_state.window_first = w;
+    mi_state.window_first = mi_bits_min(mi_state.window_first, w);
+    mi_state.window_end = mi_bits_max(mi_state.window_end, w + 1);
   }
   return true;
 }
 
 MI_INTERNAL void mi_pagemap_done(void) {
-  for (size_t w = 0; w < MI_WINDOW_COUNT; w++) {
+  for (size_t w = mi_state.window_first; w < mi_state.window_end; w++) {
     const uintptr_t offset = mi_atomic_load_relaxed(&mi_pagemap.window[w]);
     if (offset == 0) continue;
     mi_atomic_store_relaxed(&mi_pagemap.window[w], 0);

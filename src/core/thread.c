@@ -237,6 +237,19 @@ MI_INTERNAL mi_theap_t* mi_theap_get(mi_heap_t* heap) {
   return theap;
 }
 
+MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
+  mi_theap_flush(home);
+  if (home->others == NULL) return;
+  // So that none of their heaps is destroyed meanwhile. No theap is freed: one of them may be what
+  // the caller allocates from.
+  mi_lock_enter(&mi_state.thread_lock);
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap != NULL && !theap->is_destroyed) mi_theap_flush(theap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
 MI_INTERNAL void mi_thread_release_ended(size_t slot) {
   mi_theap_t* const home = mi_theap_home();
   mi_theap_t* const theap = slot < home->others_count ? home->others[slot] : NULL;

@@ -20,6 +20,9 @@ MI_INTERNAL void mi_thread_give_up(void);
 // A heap has ended whose slot is `slot`: give up the calling thread's part of it.
 MI_INTERNAL void mi_thread_release_ended(size_t slot);
 
+// What the calling thread holds and does not need, in its heap and in all others, goes back.
+MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
+
 // Threads ended and left pages that nobody took over for a while: put them where `theap` finds
 // them. False: nothing done.
 MI_INTERNAL bool mi_thread_release_orphans(void);

@@ -49,6 +49,7 @@ os_fake_t os_fake;
 
 static range_t ranges[RANGE_MAX];
 static size_t range_count;
+static void* reserved; // with what was needed to align `os_fake.reserve`
 static size_t next_origin = RANGE_ORIGIN_LARGE + 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t exit_key;
@@ -273,8 +274,14 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
   void* const p = mmap((void*)RESERVE_HINT, size, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) misuse("no address space", NULL, size);
+  reserved = p;
   madvise(p, size, MADV_NOHUGEPAGE); // so that what is resident was touched
   os_fake.reserve = (uint8_t*)mi_bits_align_up((uintptr_t)p, MI_WINDOW_SIZE);
+}
+
+void os_fake_end(void) {
+  munmap(reserved, os_fake.reserve_size + MI_WINDOW_SIZE);
+  range_count = 0;
 }
 
 MI_INTERNAL void mi_os_init(mi_os_info_t* info) {

@@ -92,8 +92,11 @@ typedef struct os_fake_s {
 
 extern os_fake_t os_fake;
 
-// Once per process, before the first use of the allocator. `reserve_size` 0: the default.
+// Before the first use of the allocator. `reserve_size` 0: the default.
 void os_fake_start(size_t page_size, size_t reserve_size);
+
+// The system is gone with all memory, and may be started again.
+void os_fake_end(void);
 
 void os_fake_advance_ms(uint64_t ms);
 

@@ -19,6 +19,14 @@ extern char** environ;
 #define SPAWN_NOT_STARTED 126
 #define SPAWN_LIST_MAX 512
 
+// Which lines this process ran; only `exit` would write it down by itself.
+static void spawn_keep_coverage(void) {
+#if defined(MI_COVERAGE)
+  void __gcov_dump(void);
+  __gcov_dump();
+#endif
+}
+
 static void spawn_prepare_child(int fd) {
   const struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
@@ -120,6 +128,7 @@ bool spawn_fork(void (*body)(void), spawn_result_t* result) {
     spawn_prepare_child(ends[1]);
     body();
     fflush(NULL);
+    spawn_keep_coverage();
     _exit(0);
   }
   close(ends[1]);

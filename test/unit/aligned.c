@@ -85,12 +85,38 @@ UNIT_TEST_PAGE_SIZES(aligned_refuses_bad_arguments) {
   check_equal(hooks_fake.count[MI_ERROR_ALIGNMENT], 5);
 }
 
+// If this fails, two threads own a page: one because it marked it after it had given it away.
+UNIT_TEST_PAGE_SIZES(aligned_at_an_offset_in_a_threadpool) {
+  mi_free(mi_malloc(1));
+  mi_theap_home()->is_in_threadpool = true; // as mi_thread_set_in_threadpool does
+  void* blocks[32];
+  for (size_t i = 0; i < 32; i++) {
+    const size_t size = i % 2 == 0 ? MI_SHARED_SIZE_MIN * 2 : 8 * i;
+    uint8_t* const p =
+        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, 64, 24, MI_UNINITIALIZED);
+    check(p != NULL && ((uintptr_t)p + 24) % 64 == 0 && mi_usable_size(p) >= size);
+    memset(p, 0xC3, size);
+    blocks[i] = p;
+    // Who has its id on a page of blocks that share it owns it.
+    mi_page_t* const page = unit_page_of(p);
+    const uintptr_t owner = mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW;
+    const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+    check(owner != mi_tls_thread_id() || (word & MI_REMOTE_OWNED) != 0);
+  }
+  unit_check_valid();
+  for (size_t i = 0; i < 32; i++) mi_free(blocks[i]);
+  check_equal(hooks_fake.error_count, 0);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(aligned_every_size_and_alignment),
       cmocka_unit_test(aligned_makes_no_interior_pointer),
       cmocka_unit_test(aligned_at_an_offset),
       cmocka_unit_test(aligned_refuses_bad_arguments),
+      cmocka_unit_test(aligned_at_an_offset_in_a_threadpool),
   };
   return cmocka_run_group_tests_name("aligned", tests, NULL, NULL);
 }

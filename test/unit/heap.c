@@ -627,6 +627,20 @@ UNIT_TEST_PAGE_SIZES(heap_find_page_of_any_address) {
   end(heap, true);
 }
 
+// If this fails, a collection keeps what the thread does not need of other heaps than the main one,
+// and a sub-process that was deleted never ends.
+UNIT_TEST_PAGE_SIZES(heap_collect_reaches_all_heaps_of_the_thread) {
+  mi_heap_t* const live = make_heap();
+  mi_heap_t* const ended = make_heap();
+  void* const p = mi_heap_malloc(live, SIZE);
+  void* const q = mi_heap_malloc(ended, SIZE);
+  end_on_thread(ended, false);
+  mi_free(p);
+  mi_free(q);
+  check_all_given_back();
+  end(live, false);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heap_delete_moves_every_page),
@@ -647,6 +661,7 @@ int main(void) {
       cmocka_unit_test(heap_structures_are_used_again),
       cmocka_unit_test(heap_forgets_theaps_of_threads_that_end),
       cmocka_unit_test(heap_find_page_of_any_address),
+      cmocka_unit_test(heap_collect_reaches_all_heaps_of_the_thread),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

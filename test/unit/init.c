@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+#include <sched.h>
 
 #include "core/meta.h"
 #include "core/sample.h"
@@ -73,6 +74,32 @@ UNIT_TEST_PAGE_SIZES(init_child_of_a_fork_before_the_handlers_takes_over) {
   mi_free(mi_malloc(100));
   check_equal(child_status, 0);
   check_equal(os_fake_calls(OS_FAKE_AT_FORK), 1);
+}
+
+#define EARLY_COUNT 3
+static pthread_t early[EARLY_COUNT];
+
+static void* allocate_early(void* arg) {
+  (void)arg;
+  check(mi_malloc(100) != NULL);
+  return NULL;
+}
+
+// In the middle of set-up: others come, and at least one of them sleeps.
+static void start_others(void) {
+  for (size_t i = 0; i < EARLY_COUNT; i++) {
+    check_equal(pthread_create(&early[i], NULL, &allocate_early, NULL), 0);
+  }
+  const uint32_t awaited = mi_os_process_id() << MI_STAGE_BITS | MI_STAGE_AWAITED;
+  while (mi_atomic_load_relaxed(&mi_state.stage) != awaited) sched_yield();
+}
+
+// If this fails, threads that allocate at the very start see half of the state, or sleep for ever.
+UNIT_TEST(init_others_wait_for_setup) {
+  hooks_fake.on_load_options = &start_others;
+  mi_process_setup();
+  for (size_t i = 0; i < EARLY_COUNT; i++) pthread_join(early[i], NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.stage), MI_STAGE_READY);
 }
 
 static void reserve_64_mib(void) { unit_option(reserve_os_memory, 64 * MI_MIB / MI_KIB); }
@@ -193,6 +220,7 @@ int main(void) {
       cmocka_unit_test(init_setup_maps_nothing),
       cmocka_unit_test(init_child_of_a_fork_in_the_middle_sets_up),
       cmocka_unit_test(init_child_of_a_fork_before_the_handlers_takes_over),
+      cmocka_unit_test(init_others_wait_for_setup),
       cmocka_unit_test(init_reserves_what_the_user_wants),
       cmocka_unit_test(init_warns_when_it_cannot_reserve),
       cmocka_unit_test(init_collect_returns_what_it_gave_back),

@@ -449,6 +449,19 @@ UNIT_TEST(reserve_arenas_serve_the_next_subproc) {
   release(&run);
 }
 
+// If this fails, memory that was reserved on a node and is used later comes from another one.
+UNIT_TEST(reserve_commits_on_its_node) {
+  os_fake.numa_nodes = 2;
+  mi_process_setup();
+  mi_arena_plan_t plan = {.size = 1, .numa_node = 1, .is_exclusive = true};
+  mi_arena_t* const arena = mi_reserve_memory(&mi_state.main, &plan, MI_ARENA_RESERVED);
+  check(arena != NULL);
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, arena);
+  os_fake.preferred_node = 0;
+  check(mi_heap_malloc(heap, 100) != NULL);
+  check_equal(os_fake.preferred_node, 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reserve_rounds_up),
@@ -472,6 +485,7 @@ int main(void) {
       cmocka_unit_test(reserve_asks_the_program_to_commit),
       cmocka_unit_test(reserve_goes_on_when_the_program_refuses),
       cmocka_unit_test(reserve_arenas_serve_the_next_subproc),
+      cmocka_unit_test(reserve_commits_on_its_node),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "core/page.h"
 #include "core/pool.h"
 #include "core/remote.h"
+#include "core/reserve.h"
 #include "core/subproc.h"
 #include "core/theap.h"
 #include "core/thread.h"
@@ -487,6 +488,25 @@ UNIT_TEST_PAGE_SIZES(subproc_leaves_no_guests_outside) {
   check(mi_subproc_end_by_destroy(next));
 }
 
+// If this fails, one small arena of a sub-process that ended keeps others from being used again.
+UNIT_TEST(subproc_adopts_an_arena_that_is_large_enough) {
+  mi_subproc_t* const large = make_subproc();
+  mi_subproc_t* const small = make_subproc();
+  mi_arena_plan_t plan = {.size = 4 * MI_RESERVE_UNIT, .numa_node = -1};
+  check(mi_reserve_memory(large, &plan, MI_ARENA_RESERVED) != NULL);
+  plan = (mi_arena_plan_t){.size = MI_RESERVE_UNIT, .numa_node = -1};
+  check(mi_reserve_memory(small, &plan, MI_ARENA_RESERVED) != NULL);
+  check(mi_subproc_end_by_destroy(large) && mi_subproc_end_by_destroy(small)); // small is first
+  check_equal(arenas_free(), 2);
+  mi_run_t run = {0};
+  mi_subproc_t* const next = make_subproc();
+  check(mi_arena_claim(&next->heap_main, 2 * MI_RESERVE_UNIT / MI_SLICE_SIZE, MI_SLICE_SIZE, 0,
+                       &run));
+  check_equal(run.arena->slice_count, 4 * MI_RESERVE_UNIT / MI_SLICE_SIZE);
+  check_equal(arenas_free(), 1);
+  mi_arena_release(run.arena, run.slice_index, run.slice_count);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(subproc_arenas_are_retired_clean_and_adopted),
@@ -507,6 +527,7 @@ int main(void) {
       cmocka_unit_test(subproc_with_threads_does_not_end),
       cmocka_unit_test(subproc_end_is_told_to_threads_outside),
       cmocka_unit_test(subproc_leaves_no_guests_outside),
+      cmocka_unit_test(subproc_adopts_an_arena_that_is_large_enough),
   };
   return cmocka_run_group_tests_name("subproc", tests, NULL, NULL);
 }
