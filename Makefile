@@ -6,7 +6,7 @@ FORKS ?= 10000
 THREADS ?= 1000000
 AT_ONCE ?= 2000
 
-.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage
+.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage service soak
 .DEFAULT_GOAL := all
 
 all:
@@ -68,6 +68,21 @@ bench:
 	@scripts/setup.sh build bench
 	@/usr/bin/python3 bench/run.py $(ARGS)
 
+service: all
+	@scripts/setup.sh plots
+	cmake -S bench -B build/bench/cmake -G Ninja
+	cmake --build build/bench/cmake --target bench-pool
+	@/usr/bin/python3 bench/service.py $(ARGS)
+
+MINUTES ?= 30
+SEED ?= 1
+
+soak:
+	@scripts/setup.sh build test plots
+	cmake --preset test
+	cmake --build --preset test --target soak soak-plain
+	@/usr/bin/python3 test/soak/soak.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
 help:
 	@echo "make            build the release libraries into $(BUILD)"
 	@echo "make demo       real programs on the system's malloc and on ours, side by side"
@@ -78,6 +93,8 @@ help:
 	@echo "make fuzz       look for inputs that break something; SECONDS=600 for each program, TARGET=calls for one"
 	@echo "make coverage   which lines of src/ the tests run; as HTML in build/coverage"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
+	@echo "make service    a pool of 800 threads that wait: what lives and what is resident over time, with each allocator"
+	@echo "make soak       a server's life for 30 minutes (MINUTES=, SEED=): memory over time, its bounds and its plot"
 	@echo "make docs       the reference and the guide as HTML, in build/docs"
 	@echo "make tidy       the style rules a machine can check"
 	@echo "make fmt        format all sources (clang-format)"

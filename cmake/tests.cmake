@@ -2,6 +2,7 @@
 #   test/unit/*.c    one program each, on the fake operating system, every module its own object file
 #   test/api/*.c     one program each, public header only; compiled once, linked with every flavour
 #   test/stress/*.c  the same without cmocka; the exit code tells
+#   test/soak/       two programs that soak.py runs: one linked with the library, one with no allocator
 #   test/lib/*.c     helpers linked to all of them (os_fake.c, hooks_fake.c, unit.c: to unit tests only)
 # Programs of the folders api and stress may be C++ (*.cpp) too.
 # The list of what was built goes to tests.json, which test/test_native.py reads.
@@ -161,6 +162,26 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
     mi_test_program(${target} ${group} ${flavour} ${source})
   endforeach()
 endforeach()
+
+# -- The soak: not in the list, because it takes arguments and soak.py judges what it did.
+
+if(NOT CMAKE_CROSSCOMPILING)
+  set(mi_soak_sources soak blocks phases)
+  list(TRANSFORM mi_soak_sources PREPEND ${MI_TEST_DIR}/soak/)
+  list(TRANSFORM mi_soak_sources APPEND .c)
+  add_executable(soak ${mi_soak_sources} ${MI_TEST_DIR}/soak/own.c)
+  target_link_options(soak PRIVATE -Wl,--no-as-needed)
+  target_link_libraries(soak PRIVATE mi-flavour-release)
+  add_executable(soak-plain ${mi_soak_sources} ${MI_TEST_DIR}/soak/plain.c)
+  foreach(target soak soak-plain)
+    mi_test_flags(${target})
+    target_compile_options(${target} PRIVATE -fno-builtin)
+    target_include_directories(${target} PRIVATE include ${MI_TEST_DIR}/lib)
+    target_link_libraries(${target} PRIVATE Threads::Threads)
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                               ${CMAKE_CURRENT_BINARY_DIR}/test/soak)
+  endforeach()
+endif()
 
 string(JOIN ",\n  " mi_manifest ${MI_TEST_MANIFEST})
 file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/tests.json CONTENT "[\n  ${mi_manifest}\n]\n")

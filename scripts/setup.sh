@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [bench] [docs] [cross]
+# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [bench] [plots] [docs] [cross]
 #        (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
 # and left out if it cannot be had; the test then reports itself as skipped.
 # `bench` is what `make bench` compares and runs; servers among it are installed, but not started.
+# `plots` is what `make soak` and `make service` draw with.
 # `cross` fetches cmocka for 64-bit ARM into build/cross-root, without installing anything.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -87,6 +88,10 @@ need_fuzz() {
 
 need_coverage() {
   need soft lcov lcov
+}
+
+need_plots() {
+  need_report hard
 }
 
 need_test() {
@@ -197,13 +202,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | models | fuzz | coverage | bench | docs) "need_$group" ;;
+    build | demo | test | models | fuzz | coverage | bench | plots | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, bench, docs or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, bench, plots, docs or cross)" >&2
       exit 2
       ;;
   esac

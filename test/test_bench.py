@@ -349,3 +349,25 @@ def test_nothing_is_left_behind(hold, tmp_path):
     harness.wait()
     time.sleep(0.5)
     assert running(62000) == ""
+
+
+@pytest.mark.slow
+def test_service(micro, python):
+    """`make service`: the table has a row for each peer, what lives and what is resident make sense, and there is a picture."""
+    done = subprocess.run([python, "bench/service.py", "--scale", "tiny", "--rounds", "1", "--peers", "glibc"], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = re.search(r"^\| glibc \| (.*) \|$", done.stdout, re.M)[1].split(" | ")
+    live, resident = float(row[0]), float(row[1])
+    assert 5 < live <= resident < 4 * live and row[8] != "-" and row[9] == "1.00"
+    picture = pathlib.Path(re.search(r"^picture: (.*)$", done.stdout, re.M)[1])
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments, message", [
+    (("--rounds", "0"), "--rounds must be at least 1"), (("--peers", "nonsense"), "unknown peer 'nonsense'"),
+    (("--scale", "huge"), "invalid choice")])
+def test_service_refuses(arguments, message):
+    done = subprocess.run([sys.executable, "bench/service.py", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and message in done.stderr

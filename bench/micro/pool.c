@@ -14,18 +14,23 @@
 // of 32 bytes to 64 KiB, and waits with them for its next turn. Each 16th time the store that it
 // leaves them in is the other lane's.
 //
-//   --threads N  threads in the pool (800; quick 50; tiny 8)
+//   --threads N      threads in the pool (800; quick 50; tiny 8)
+//   --timeline FILE  write what lived and what was resident after every 64th turn of a lane and at
+//                    the end, and what the allocator says it has committed (0: it does not say,
+//                    by `mi_process_info`)
 //
 // Prints live_kib (peak), resident_peak_kib (highest sample after a turn), and at the end, while
 // all threads still wait with their blocks: live_end_kib, resident_kib.
 #include "bench.h"
+#include <dlfcn.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
 #define POOL_LANES 2
 #define POOL_STORES 256 // per lane; each holds half of the blocks of a task
 #define POOL_PAGE ((size_t)4096)
-#define POOL_SAMPLE 64 // turns between two samples of the resident memory
+#define POOL_SAMPLE 64 // turns between two samples
+#define POOL_SAMPLES 256 // at most, per lane
 
 typedef struct pool_block_s {
   struct pool_block_s* next;
@@ -33,14 +38,26 @@ typedef struct pool_block_s {
   uint64_t key; // the page marks and the last byte are its low byte
 } pool_block_t;
 
+typedef struct pool_sample_s {
+  uint64_t ns;
+  size_t live, committed; // bytes
+  size_t resident_kib;
+} pool_sample_t;
+
 typedef struct pool_lane_s {
   _Alignas(128) _Atomic(pool_block_t*) stores[POOL_STORES];
   size_t turns_left;
   bench_random_t random;
   uint64_t check;
   uint64_t ops;
-  size_t resident_max_kib;
+  pool_sample_t sample[POOL_SAMPLES];
+  size_t sample_count;
 } pool_lane_t;
+
+// mi_process_info of allocators that have it: NULL but for the bytes that are committed now.
+typedef void pool_info_t(size_t* elapsed, size_t* user, size_t* system, size_t* resident,
+                         size_t* resident_peak, size_t* committed, size_t* committed_peak,
+                         size_t* faults);
 
 typedef struct pool_thread_s {
   _Alignas(128) sem_t turn;
@@ -55,6 +72,7 @@ static sem_t pool_lane_done;
 static atomic_bool pool_is_done;
 static atomic_size_t pool_live; // bytes
 static atomic_size_t pool_live_max;
+static pool_info_t* pool_info; // NULL: none
 
 static void pool_wait(sem_t* semaphore) {
   while (sem_wait(semaphore) != 0) {
@@ -143,13 +161,18 @@ static pool_thread_t* pool_next(pool_lane_t* lane, size_t lane_index) {
   return &pool_threads[bench_below(&lane->random, count) * POOL_LANES + lane_index];
 }
 
+static void pool_take_sample(pool_lane_t* lane) {
+  pool_sample_t* const sample = &lane->sample[lane->sample_count++];
+  sample->ns = bench_now_ns();
+  sample->live = pool_live;
+  sample->resident_kib = bench_resident_kib();
+  if (pool_info != NULL) pool_info(NULL, NULL, NULL, NULL, NULL, &sample->committed, NULL, NULL);
+}
+
 static void pool_turn(pool_thread_t* thread, pool_lane_t* lane) {
   if (thread->blocks != NULL) pool_end(thread, lane);
   thread->blocks = pool_begin(lane);
-  if (lane->turns_left % POOL_SAMPLE == 0) {
-    const size_t resident = bench_resident_kib();
-    if (resident > lane->resident_max_kib) lane->resident_max_kib = resident;
-  }
+  if (lane->turns_left % POOL_SAMPLE == 0) pool_take_sample(lane);
   sem_post(--lane->turns_left > 0 ? &pool_next(lane, thread->lane)->turn : &pool_lane_done);
 }
 
@@ -166,11 +189,13 @@ static void* pool_run(void* argument) {
 static void* pool_control(void* argument) {
   (void)argument;
   for (size_t i = 0; i < POOL_LANES; i++) pool_wait(&pool_lane_done);
+  pool_take_sample(&pool_lanes[0]); // nobody runs in it any more
   size_t resident_max = bench_resident_kib();
   printf("resident_kib %zu\nlive_end_kib %zu\n", resident_max, pool_live / 1024);
   for (size_t i = 0; i < POOL_LANES; i++) {
-    if (pool_lanes[i].resident_max_kib > resident_max) {
-      resident_max = pool_lanes[i].resident_max_kib;
+    for (size_t k = 0; k < pool_lanes[i].sample_count; k++) {
+      const size_t resident = pool_lanes[i].sample[k].resident_kib;
+      if (resident > resident_max) resident_max = resident;
     }
   }
   printf("resident_peak_kib %zu\nlive_kib %zu\n", resident_max, pool_live_max / 1024);
@@ -179,9 +204,25 @@ static void* pool_control(void* argument) {
   return NULL;
 }
 
+static void pool_write_timeline(const char* name) {
+  FILE* const file = fopen(name, "w");
+  if (file == NULL) bench_fail("the file of --timeline cannot be written");
+  fprintf(file, "lane,ns,live_kib,resident_kib,committed_kib\n");
+  for (size_t i = 0; i < POOL_LANES; i++) {
+    for (size_t k = 0; k < pool_lanes[i].sample_count; k++) {
+      const pool_sample_t* const sample = &pool_lanes[i].sample[k];
+      fprintf(file, "%zu,%llu,%zu,%zu,%zu\n", i, (unsigned long long)sample->ns,
+              sample->live / 1024, sample->resident_kib, sample->committed / 1024);
+    }
+  }
+  if (fclose(file) != 0) bench_fail("the file of --timeline cannot be written");
+}
+
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
-  if (args.rest != argc) bench_fail("there are no options of its own");
+  const bool is_timed = args.rest + 2 == argc && strcmp(argv[args.rest], "--timeline") == 0;
+  if (args.rest + (is_timed ? 2 : 0) != argc) bench_fail("known option: --timeline FILE");
+  *(void**)&pool_info = dlsym(RTLD_DEFAULT, "mi_process_info");
   pool_thread_count = args.threads != 0 ? args.threads : bench_pick(args, 8, 50, 800);
   if (pool_thread_count < POOL_LANES) bench_fail("--threads must be at least 2");
 
@@ -210,6 +251,7 @@ int main(int argc, char** argv) {
     check += pool_lanes[i].check;
     ops += pool_lanes[i].ops;
   }
+  if (is_timed) pool_write_timeline(argv[args.rest + 1]);
   bench_report(check, ops);
   return 0;
 }

@@ -469,11 +469,25 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
   return is_taken;
 }
 
+MI_INTERNAL bool mi_arena_is_cut(mi_arena_t* arena, size_t slice_index) {
+  return !mi_bitmap_is_all_clear(arena->moved_first, slice_index, 1) ||
+         mi_bitmap_is_all_clear(arena->moved, slice_index, 1) !=
+             mi_bitmap_is_all_clear(arena->moved, slice_index - 1, 1);
+}
+
+MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index) {
+  if (slice_index >= arena->slice_count) return;
+  if (mi_bitmap_is_all_clear(arena->moved, slice_index, 1)) return;
+  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
+  if (added > 0) mi_atomic_add_relaxed(&mi_state.moved_count, added);
+}
+
 MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   mi_bitmap_set(arena->moved, slice_index, slice_count);
   const size_t replaced = mi_bitmap_clear(arena->moved_first, slice_index, slice_count);
-  mi_bitmap_set(arena->moved_first, slice_index, 1);
-  mi_atomic_add_relaxed(&mi_state.moved_count, (size_t)1 - replaced);
+  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
+  mi_atomic_add_relaxed(&mi_state.moved_count, added - replaced);
+  mi_arena_note_cut(arena, slice_index + slice_count);
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {

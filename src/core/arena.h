@@ -34,6 +34,15 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
 // The mapping of these slices was replaced by `mi_os_move`.
 MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
+// Whether another mapping begins at a slice that is not the first.
+MI_INTERNAL bool mi_arena_is_cut(mi_arena_t* arena, size_t slice_index);
+
+// From now on another mapping begins at this slice, if it is of a moved range: its rest is a range
+// of its own then, and counts. Behind a range that was replaced the slice may be another thread's,
+// which may renew it at this moment: then a mark is left that counts one too many until its next
+// purge.
+MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index);
+
 // How many ranges may be moved and not yet renewed.
 #define MI_ARENA_MOVED_MAX 256
 

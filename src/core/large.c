@@ -189,6 +189,24 @@ static void mi_large_end_target(mi_page_t* target, mi_heap_t* heap, size_t bytes
   mi_large_end(target, lost_count);
 }
 
+// A mapping of its own stays one; in an arena the moved range is one more until it is renewed, or
+// several: from 6.17 on the kernel moves what consists of several mappings, and they stay apart.
+static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
+                                size_t slice_count) {
+  if (to->backing != MI_BACKING_ARENA) return;
+  mi_arena_t* const arena = mi_arena_of(heap->subproc, to->start);
+  const size_t index = mi_arena_slice_of(arena, to->start);
+  mi_arena_note_moved(arena, index, slice_count);
+  if (from->backing != MI_BACKING_ARENA) return;
+  mi_heap_t* const old_heap = mi_heap_enter(from);
+  mi_arena_t* const source = mi_arena_of(old_heap->subproc, from->start);
+  const size_t first = mi_arena_slice_of(source, from->start);
+  for (size_t k = 1; k < slice_count; k++) {
+    if (mi_arena_is_cut(source, first + k)) mi_arena_note_cut(arena, index + k);
+  }
+  mi_heap_leave(old_heap);
+}
+
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
   if (!mi_arena_may_move()) return NULL;
@@ -197,7 +215,9 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   // What grew once will grow again: room for an eighth more costs addresses only.
   mi_page_t* const moved = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, 0);
   if (moved == NULL) return NULL;
-  const size_t bytes = page->block_size;
+  // Whole slices: what grows inside the last one later must be of the same mapping.
+  const size_t slice_count = mi_bits_divide_up(page->block_size, MI_SLICE_SIZE);
+  const size_t bytes = slice_count * MI_SLICE_SIZE;
   if (!mi_large_is_ours(moved)) {
     mi_large_free(moved, moved->start);
     return NULL;
@@ -206,12 +226,7 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
     mi_large_end_target(moved, heap, bytes);
     return NULL;
   }
-  // A mapping of its own stays one; in an arena the moved range is one more until it is renewed.
-  if (moved->backing == MI_BACKING_ARENA) {
-    mi_arena_t* const arena = mi_arena_of(heap->subproc, moved->start);
-    mi_arena_note_moved(arena, mi_arena_slice_of(arena, moved->start),
-                        mi_bits_divide_up(bytes, MI_SLICE_SIZE));
-  }
+  mi_large_note_moved(page, heap, moved, slice_count);
   mi_large_free(page, page->start);
   return moved->start;
 }

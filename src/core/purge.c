@@ -67,6 +67,11 @@ MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t
   return count;
 }
 
+static void mi_purge_unmark(mi_arena_t* arena, size_t index, size_t count) {
+  const size_t marks = mi_bitmap_clear(arena->moved_first, index, count);
+  if (marks > 0) mi_atomic_sub_relaxed(&mi_state.moved_count, marks);
+}
+
 // Join the mapping of moved slices with its neighbours again; they read as zero afterwards.
 static int mi_purge_renew(mi_arena_t* arena, size_t index, size_t count) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
@@ -75,7 +80,8 @@ static int mi_purge_renew(mi_arena_t* arena, size_t index, size_t count) {
   if (mi_os_remap(start, size) != 0) return mi_os_purge(start, size);
   if (arena->is_committed) mi_huge_advise(start, size); // only with the same advice as theirs
   mi_bitmap_clear(arena->moved, index, count);
-  mi_atomic_sub_relaxed(&mi_state.moved_count, mi_bitmap_clear(arena->moved_first, index, count));
+  mi_purge_unmark(arena, index, count);
+  mi_arena_note_cut(arena, index + count);
   return 0;
 }
 
@@ -94,7 +100,9 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
   int err = 0;
-  if (!mi_bitmap_is_all_clear(arena->moved, index, count)) {
+  const bool is_moved = !mi_bitmap_is_all_clear(arena->moved, index, count);
+  if (!is_moved) mi_purge_unmark(arena, index, count); // what mi_arena_note_cut may have left
+  if (is_moved) {
     err = mi_purge_renew(arena, index, count);
   } else if (arena->commit_fun != NULL) {
     bool is_zero = false; // said when it is committed again

@@ -316,8 +316,8 @@ struct mi_arena_s {
   // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back (relaxed,
   // claimed).
   mi_bitmap_word_t* moved;
-  // moved_first - 1: a moved range starts here; `mi_state.moved_count` is their number (as
-  // `moved`).
+  // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
+  // their number. As `moved`, but for `mi_arena_note_cut`.
   mi_bitmap_word_t* moved_first;
   // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
   // (relaxed).

@@ -211,6 +211,24 @@ UNIT_TEST(large_moves_are_bounded) {
   unit_check_empty();
 }
 
+// If this fails, they are used up by what moves leave of each other's ranges.
+UNIT_TEST(large_counts_the_rest_of_a_moved_range) {
+  uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
+  mi_arena_t* const arena = mi_arena_of(&mi_state.main, p);
+  const size_t i = mi_arena_slice_of(arena, p);
+  const struct {
+    size_t at, count, ranges;
+  } move[] = {{0, 10, 1}, {0, 5, 2}, {2, 1, 4}, {2, 1, 4}, {1, 3, 4}, {0, 10, 1}};
+  for (size_t m = 0; m < sizeof(move) / sizeof(move[0]); m++) {
+    mi_arena_note_moved(arena, i + move[m].at, move[m].count);
+    check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), move[m].ranges);
+  }
+  mi_free(p);
+  mi_purge_everything(&mi_state.main);
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
+  unit_check_empty();
+}
+
 // Two blocks that were written to and freed, each before one in use: [first][wall][second][wall].
 static uint8_t* make_waiting(void* wall[2]) {
   uint8_t* const first = make_walled(LARGE, &wall[0]);
@@ -453,6 +471,7 @@ int main(void) {
       cmocka_unit_test(large_moved_ranges_are_renewed),
       cmocka_unit_test(large_moves_again_after_renewal),
       cmocka_unit_test(large_moves_are_bounded),
+      cmocka_unit_test(large_counts_the_rest_of_a_moved_range),
       cmocka_unit_test(large_takes_what_waits_elsewhere),
       cmocka_unit_test(large_zero_memory_takes_nothing),
       cmocka_unit_test(large_takes_nothing_where_moves_fail),
