@@ -40,7 +40,7 @@ static size_t mi_portion_count(const mi_block_t* block, size_t most) {
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   const size_t length = mi_portion_length(c);
-  if (length == 1 || mi_os_is_single_threaded()) return false;
+  if (length == 1) return false;
   mi_theap_t* const theap = mi_theap_find(mi_atomic_load_relaxed(&page->heap));
   if (theap == NULL || !mi_theap_is_shared_class(theap, c)) return false;
   if (mi_theap_current(theap, c) != NULL) return false;

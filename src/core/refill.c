@@ -149,7 +149,7 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
-static void mi_refill_note_waits(mi_theap_t* home) {
+static mi_attr_cold void mi_refill_note_waits(mi_theap_t* home) {
   if (!mi_theap_is_crowd(mi_theap_subproc(home))) return;
   const uint64_t waits = mi_os_thread_waits();
   home->is_busy = waits - home->wait_count < MI_WAITS_MIN; // no, if it was another thread's
@@ -196,7 +196,7 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
 }
 
 // In a crowd of threads: a portion of blocks from a page that belongs to nobody before and after.
-static bool mi_refill_portion(mi_theap_t* theap, size_t c) {
+static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_refill_cadence(theap, c);
   if (theap->free[c] != NULL) return true; // the deferred frees allocated
   mi_theap_flush_class(theap, c); // pages from before there was a crowd

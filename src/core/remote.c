@@ -288,7 +288,6 @@ MI_INTERNAL void mi_remote_end_parcels(void) {
 // R5 to R7
 static bool mi_remote_may_collect(const mi_page_t* page) {
   if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
-  if (mi_os_is_single_threaded()) return false;
   const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
   const bool is_main = heap == &mi_state.main.heap_main;
   if (!is_main && heap != mi_theap_heap(mi_theap_home())) return false; // R8
@@ -328,11 +327,12 @@ MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
   }
   if (parcel->pause > 0) {
     parcel->pause--;
-  } else if (mi_remote_may_collect(page)) {
-    mi_remote_start_parcel(parcel, page, block);
-    return;
-  } else if (mi_portion_add(page, block)) {
-    return;
+  } else if (!mi_os_is_single_threaded()) {
+    if (mi_remote_may_collect(page)) {
+      mi_remote_start_parcel(parcel, page, block);
+      return;
+    }
+    if (mi_portion_add(page, block)) return;
   }
   mi_remote_free_chain(page, block, block, 1);
 }

@@ -137,7 +137,7 @@ typedef struct mi_page_queue_s {
 #define MI_HEAP_GONE ((mi_heap_t*)16)
 
 #define MI_GUEST_COUNT 4
-#define MI_QUICK_REFILLS 512
+#define MI_QUICK_REFILLS 640
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked. A
 // thread has a home, its theap of the main heap, and others: thread.c.
