@@ -6,7 +6,7 @@ FORKS ?= 10000
 THREADS ?= 1000000
 AT_ONCE ?= 2000
 
-.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage service soak
+.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak
 .DEFAULT_GOAL := all
 
 all:
@@ -43,6 +43,10 @@ fuzz:
 coverage:
 	@scripts/setup.sh build test coverage
 	@python3 scripts/coverage.py
+
+faults:
+	@scripts/setup.sh build test faults
+	@python3 scripts/faults.py $(foreach name,$(ONLY),--only $(name)) $(ARGS)
 
 docs:
 	@scripts/setup.sh docs
@@ -92,6 +96,7 @@ help:
 	@echo "make endurance  10,000 forks, a million threads, 2,000 at once: FORKS= THREADS= AT_ONCE= change that"
 	@echo "make fuzz       look for inputs that break something; SECONDS=600 for each program, TARGET=calls for one"
 	@echo "make coverage   which lines of src/ the tests run; as HTML in build/coverage"
+	@echo "make faults     break one rule of the code after the other: the tests must see each; ONLY=pool-tag tries one"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make service    a pool of 800 threads that wait: what lives and what is resident over time, with each allocator"
 	@echo "make soak       a server's life for 30 minutes (MINUTES=, SEED=): memory over time, its bounds and its plot"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [bench] [plots] [docs] [cross]
+# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [faults] [bench] [plots] [docs] [cross]
 #        (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
@@ -86,6 +86,10 @@ need_fuzz() {
     /usr/lib/clang/"$version"/lib/linux/libclang_rt.fuzzer-*.a
 }
 
+need_faults() {
+  need hard patch patch
+}
+
 need_coverage() {
   need soft lcov lcov
 }
@@ -108,6 +112,7 @@ need_test() {
   need soft strace strace
   need soft gdb gdb
   need soft doxygen doxygen
+  need soft patch patch
   need soft redis-tools redis-server redis-check-rdb
   need soft perl perl
   need soft sqlite3 sqlite3
@@ -202,13 +207,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | models | fuzz | coverage | bench | plots | docs) "need_$group" ;;
+    build | demo | test | models | fuzz | coverage | faults | bench | plots | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, bench, plots, docs or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, faults, bench, plots, docs or cross)" >&2
       exit 2
       ;;
   esac
