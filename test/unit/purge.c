@@ -361,6 +361,26 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   check_equal(mi_state.main.purge_waiting, 256 * MI_SLICE_SIZE);
 }
 
+static mi_run_t claimed_meanwhile;
+
+static void claim_meanwhile(void) {
+  os_fake.on_purge = NULL;
+  claimed_meanwhile = claim_dirty(4);
+}
+
+// If this fails, what a thread writes to memory that it was given in the middle of a purge is lost.
+UNIT_TEST_PAGE_SIZES(purge_claims_what_it_purges) {
+  start();
+  const mi_run_t idle = claim_dirty(4);
+  release(&idle);
+  os_fake.on_purge = &claim_meanwhile;
+  check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE); // V1
+  check(os_fake.on_purge == NULL);
+  check(claimed_meanwhile.start != idle.start);
+  check_equal(resident(&claimed_meanwhile), 4 * MI_SLICE_SIZE);
+  release(&claimed_meanwhile);
+}
+
 static size_t all_calls(void) {
   return os_fake_calls(OS_FAKE_FALLIBLE) + os_fake_calls(OS_FAKE_CLOCK);
 }
@@ -396,6 +416,7 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(purge_is_not_for_a_free),
+      cmocka_unit_test(purge_claims_what_it_purges),
       cmocka_unit_test(purge_bounds_what_waits),
       cmocka_unit_test(purge_waits_half_to_whole_delay),
       cmocka_unit_test(purge_spares_what_is_in_use),
