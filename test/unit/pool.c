@@ -118,6 +118,19 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   unit_check_empty();
 }
 
+// If this fails, a heap grows although there are empty pages of other sizes in pools.
+UNIT_TEST_PAGE_SIZES(pool_is_drained_before_fresh_memory_is_used) {
+  mi_page_t* const page = abandon(2, blocks);
+  mi_free(blocks[0]);
+  mi_free(blocks[1]);
+  if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
+  const int64_t pages = mi_state.main.count.pages;
+  void* const p = mi_malloc(4 * SIZE);
+  check(unit_pool_length(pool_of(SIZE)) == 0); // L4
+  check_equal(mi_state.main.count.pages, pages);
+  mi_free(p);
+}
+
 // If this fails, a thread that was interrupted in the middle of a pop puts a page back at the head
 // that somebody else has.
 UNIT_TEST_PAGE_SIZES(pool_head_differs_after_pops) {
@@ -243,6 +256,7 @@ int main(void) {
       cmocka_unit_test(pool_passes_over_a_full_page),
       cmocka_unit_test(pool_empty_pages_are_given_back),
       cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
+      cmocka_unit_test(pool_is_drained_before_fresh_memory_is_used),
       cmocka_unit_test(pool_head_differs_after_pops),
       cmocka_unit_test(pool_gives_a_page_to_one_thread),
       cmocka_unit_test(pool_loses_no_page_that_empties),

@@ -188,12 +188,15 @@ static void hold_many_pages(void* arg) {
   // More pages than an ended thread may keep, each with one block in use.
   void** const keep = (void**)arg;
   const size_t c = mi_class_of(MI_SLICE_SIZE / 8);
-  static void* fill[UNIT_BLOCKS_MAX];
-  for (size_t i = 0; i < 300; i++) {
-    const size_t count = unit_fill_page(c, fill);
-    keep[i] = fill[0];
-    for (size_t k = 1; k < count; k++) mi_free(fill[k]);
+  const size_t per_page = unit_page_blocks(c);
+  static void* all[300 * 64];
+  check(per_page > 1 && per_page <= 64);
+  for (size_t i = 0; i < 300 * per_page; i++) all[i] = mi_malloc(mi_class_size(c));
+  for (size_t i = 0; i < 300 * per_page; i++) {
+    if (i % per_page == 0) keep[i / per_page] = all[i];
+    if (i % per_page != 0) mi_free(all[i]);
   }
+  check(mi_theap_self()->page_count > 256);
 }
 
 // If this fails, one thread that ended holds a whole heap's worth of pages.

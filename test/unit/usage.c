@@ -44,6 +44,21 @@ UNIT_TEST(usage_counts_who_is_inside_an_ended_heap) {
   mi_free(p);
 }
 
+// If this fails, what other threads have freed is reported as in use, or as leaked.
+UNIT_TEST(usage_knows_what_others_freed) {
+  enum { COUNT = 20 };
+  unit_theap();
+  unit_puppet_t other;
+  unit_puppet_start(&other);
+  mi_free(unit_puppet_malloc(&other, 1)); // it has a theap
+  for (size_t i = 0; i < COUNT; i++) blocks[i] = mi_malloc(SIZE);
+  for (size_t i = 0; i < 5; i++) unit_puppet_free(&other, blocks[i]);
+  unit_puppet_end(&other);
+  static mi_usage_t usage;
+  mi_usage_measure(&mi_state.main, NULL, &usage);
+  check_equal(usage.class_blocks[CLASS], COUNT - 5);
+}
+
 // If this fails, the totals of heaps that ended are lost when their sub-process ends.
 UNIT_TEST(usage_counts_who_was_inside_when_the_subproc_ends) {
   mi_process_setup();
@@ -142,6 +157,7 @@ UNIT_TEST(usage_ends_where_a_list_has_a_loop) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(usage_counts_who_is_inside_an_ended_heap),
+      cmocka_unit_test(usage_knows_what_others_freed),
       cmocka_unit_test(usage_counts_who_was_inside_when_the_subproc_ends),
       cmocka_unit_test(usage_heaps_are_seen_once_while_they_come_and_go),
       cmocka_unit_test(usage_subprocs_are_seen_once_while_they_come_and_go),
