@@ -27,16 +27,6 @@
 #include "remote.h"
 #include "report.h"
 
-// Blocks in a list that may have a loop after a mistake of the user, up to `most`.
-static size_t mi_portion_count(const mi_block_t* block, size_t most) {
-  size_t count = 0;
-  while (block != NULL && count < most) {
-    block = block->next;
-    count++;
-  }
-  return count;
-}
-
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   const size_t length = mi_portion_length(c);

@@ -19,6 +19,16 @@ static inline mi_block_t* mi_portion_of(const mi_theap_t* theap, size_t size_cla
   return mi_theap_current(theap, size_class) == NULL ? theap->free[size_class] : NULL;
 }
 
+// Blocks in a list that may have a loop after a mistake of the user, up to `most`.
+static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
+  size_t count = 0;
+  while (block != NULL && count < most) {
+    block = block->next;
+    count++;
+  }
+  return count;
+}
+
 // Put a block that this thread frees into its portion. False: it has none of the class, or it is
 // full.
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);

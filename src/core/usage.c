@@ -57,21 +57,13 @@ static size_t mi_usage_returned(mi_page_t* page) {
   return mi_usage_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
 }
 
-// As above, in a list of blocks of several pages.
-static size_t mi_usage_portion(const mi_theap_t* theap, size_t c) {
-  size_t count = 0;
-  const mi_block_t* block = mi_portion_of(theap, c);
-  for (; block != NULL && count < 2 * mi_portion_length(c); block = block->next) count++;
-  return count;
-}
-
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
   usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // Y2
 }
 
 static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    size_t count = mi_usage_portion(theap, c);
+    size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_length(c));
     mi_page_t* const current = mi_theap_current(theap, c);
     if (current != NULL) {
       count = mi_usage_list_length(current, theap->free[c]) +

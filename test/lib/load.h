@@ -178,4 +178,17 @@ static inline void load_verify(const void* p, size_t size, uint8_t mark) {
   }
 }
 
+// A block with a pattern of its size, and its end.
+static inline void* load_make(size_t size) {
+  void* const p = malloc(size);
+  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
+  load_fill(p, size, (uint8_t)size);
+  return p;
+}
+
+static inline void load_drop(void* p, size_t size) {
+  load_verify(p, size, (uint8_t)size);
+  free(p);
+}
+
 #endif

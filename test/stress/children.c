@@ -31,28 +31,15 @@ static size_t rounds;
 static uint64_t deadline_ms;
 static _Atomic(size_t) started;
 
-static void* make(size_t size) {
-  void* const p = malloc(size);
-  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
-  load_fill(p, size, (uint8_t)size);
-  return p;
-}
-
-static void drop(void* p, size_t size) {
-  if (p == NULL) return;
-  load_verify(p, size, (uint8_t)size);
-  free(p);
-}
-
 static void* is_busy(void* argument) {
   uint64_t state = load.seed + (uintptr_t)argument;
   void* block[KEEP] = {NULL};
   size_t size[KEEP];
   while (!atomic_load(&is_done)) {
     const size_t i = load_below(&state, KEEP);
-    drop(block[i], size[i]);
+    if (block[i] != NULL) load_drop(block[i], size[i]);
     size[i] = 1 + load_below(&state, i % 16 == 0 ? 300000 : 2000);
-    block[i] = make(size[i]);
+    block[i] = load_make(size[i]);
     if (i == 0) {
       mi_heap_t* const heap = mi_heap_new();
       LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 5000) != NULL, "a heap");
@@ -60,7 +47,9 @@ static void* is_busy(void* argument) {
       load_wait_ms(1);
     }
   }
-  for (size_t i = 0; i < KEEP; i++) drop(block[i], size[i]);
+  for (size_t i = 0; i < KEEP; i++) {
+    if (block[i] != NULL) load_drop(block[i], size[i]);
+  }
   return NULL;
 }
 
@@ -106,12 +95,12 @@ static void start_by_popen(void) {
 
 static void* starts_children(void* argument) {
   for (size_t i = 0; i < rounds && load_now_ms() < deadline_ms; i++) {
-    void* const p = make(1000 + i);
+    void* const p = load_make(1000 + i);
     load_alive();
     start_by_spawn();
     start_by_vfork();
     start_by_popen();
-    drop(p, 1000 + i);
+    load_drop(p, 1000 + i);
   }
   return argument;
 }
@@ -128,12 +117,12 @@ static _Noreturn void fork_chain(void) {
     load_alive(); // an alarm is not inherited
     pthread_t thread[2];
     start_busy(thread, 2);
-    void* const mine = make(100000);
+    void* const mine = load_make(100000);
     fflush(stdout);
     const pid_t child = depth < DEPTH ? fork() : 1;
     LOAD_CHECK(child >= 0, "fork at depth %zu", depth);
     if (child == 0) {
-      drop(mine, 100000); // of the parent, whose threads do not exist here
+      load_drop(mine, 100000); // of the parent, whose threads do not exist here
       continue;
     }
     int status = 0;
@@ -141,14 +130,14 @@ static _Noreturn void fork_chain(void) {
                "depth %zu: status %d", depth, status);
     atomic_store(&is_done, true);
     for (size_t i = 0; i < 2; i++) pthread_join(thread[i], NULL);
-    drop(mine, 100000);
+    load_drop(mine, 100000);
     exit(0);
   }
 }
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "child") == 0) {
-    drop(make(20000), 20000);
+    load_drop(load_make(20000), 20000);
     return 0;
   }
   load = load_begin(argc, argv);

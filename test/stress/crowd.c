@@ -27,11 +27,6 @@ static member_t* member;
 static pthread_barrier_t all_have, may_go_on;
 static _Atomic(size_t) live;
 
-static void drop(void* p, size_t size) {
-  load_verify(p, size, (uint8_t)size);
-  free(p);
-}
-
 static void* work(void* argument) {
   const size_t me = (uintptr_t)argument;
   uint64_t state = load.seed + me * 977;
@@ -49,7 +44,7 @@ static void* work(void* argument) {
   const size_t other = (me + 1) % threads;
   for (size_t i = 0; i < BLOCKS; i++) {
     const size_t whose = i % 2 == 0 ? me : other;
-    drop(member[whose].block[i], member[whose].size[i]);
+    load_drop(member[whose].block[i], member[whose].size[i]);
   }
   return NULL;
 }

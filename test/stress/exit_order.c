@@ -25,23 +25,11 @@ static load_t load;
 static void* early_block; // made before main, freed after it
 static _Thread_local void* thread_block;
 
-static void* make(size_t size) {
-  void* const p = malloc(size);
-  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
-  load_fill(p, size, (uint8_t)size);
-  return p;
-}
-
-static void drop(void* p, size_t size) {
-  load_verify(p, size, (uint8_t)size);
-  free(p);
-}
-
 // Frees what the thread or the round before allocated, and allocates again.
 static void on_thread_end(void* value) {
   late_t* const late = (late_t*)value;
   atomic_fetch_add(&late_calls, 1);
-  drop(late->block, late->size);
+  load_drop(late->block, late->size);
   if (late->round == 0 && thread_block != NULL) {
     free(thread_block);
     thread_block = NULL;
@@ -51,7 +39,7 @@ static void on_thread_end(void* value) {
     return;
   }
   late->size = late->size * 3 + 1;
-  late->block = make(late->size);
+  late->block = load_make(late->size);
   for (size_t i = 0; i < KEYS; i++) {
     if (pthread_getspecific(key[i]) == NULL) {
       pthread_setspecific(key[i], late); // one more round, under any of the keys
@@ -65,12 +53,12 @@ static void on_thread_end(void* value) {
 static void* work(void* argument) {
   const size_t number = (uintptr_t)argument;
   for (size_t i = 0; i < KEYS / 2; i++) {
-    late_t* const late = (late_t*)make(sizeof(late_t));
+    late_t* const late = (late_t*)load_make(sizeof(late_t));
     *late = (late_t){0, 24 + (number * 7 + i * 331) % 3000, NULL};
-    late->block = make(late->size);
+    late->block = load_make(late->size);
     pthread_setspecific(key[(number + i * 2) % KEYS], late);
   }
-  thread_block = make(100);
+  thread_block = load_make(100);
   return NULL;
 }
 
@@ -78,7 +66,7 @@ static pthread_key_t only_key; // of threads whose first allocation is in its de
 
 static void on_only_end(void* value) {
   (void)value;
-  drop(make(300), 300);
+  load_drop(load_make(300), 300);
 }
 
 static void* only_late_thread(void* argument) {
@@ -86,33 +74,33 @@ static void* only_late_thread(void* argument) {
   return NULL;
 }
 
-static void at_exit(void) { drop(make(5000), 5000); }
+static void at_exit(void) { load_drop(load_make(5000), 5000); }
 
-__attribute__((constructor)) static void before_main(void) { early_block = make(777); }
+__attribute__((constructor)) static void before_main(void) { early_block = load_make(777); }
 
 __attribute__((destructor)) static void after_main(void) {
-  drop(early_block, 777);
-  drop(make(200000), 200000);
-  drop(make(3000000), 3000000);
+  load_drop(early_block, 777);
+  load_drop(load_make(200000), 200000);
+  load_drop(load_make(3000000), 3000000);
 }
 
 static void* never_ends(void* argument) {
   uint64_t state = (uintptr_t)argument;
   while (true) {
     const size_t size = 1 + load_below(&state, 5000);
-    drop(make(size), size);
+    load_drop(load_make(size), size);
   }
   return NULL;
 }
 
 static void* exits(void* argument) {
   load_wait_ms(2);
-  drop(make(1000), 1000);
+  load_drop(load_make(1000), 1000);
   exit(0);
   return argument;
 }
 
-static void at_quick_exit_handler(void) { drop(make(6000), 6000); }
+static void at_quick_exit_handler(void) { load_drop(load_make(6000), 6000); }
 
 // A child that ends in the way `how` while detached threads go on allocating.
 static int exit_with_threads(const char* how) {

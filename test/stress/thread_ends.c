@@ -26,35 +26,23 @@ typedef struct {
 static load_t load;
 static _Atomic(size_t) detached_left;
 
-static void* make(size_t size) {
-  void* const p = malloc(size);
-  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
-  load_fill(p, size, (uint8_t)size);
-  return p;
-}
-
-static void drop(void* p, size_t size) {
-  load_verify(p, size, (uint8_t)size);
-  free(p);
-}
-
 static void make_all(blocks_t* mine, uint64_t* state) {
   for (size_t i = 0; i < BLOCKS; i++) {
     mine->size[i] = 1 + load_below(state, i % 16 == 0 ? 50000 : 1000);
-    mine->block[i] = make(mine->size[i]);
+    mine->block[i] = load_make(mine->size[i]);
   }
 }
 
 // Runs when the thread ends, before destructors of thread-specific values.
 static void drop_all(void* argument) {
   blocks_t* const mine = (blocks_t*)argument;
-  for (size_t i = 0; i < BLOCKS; i++) drop(mine->block[i], mine->size[i]);
+  for (size_t i = 0; i < BLOCKS; i++) load_drop(mine->block[i], mine->size[i]);
   free(mine);
 }
 
 static void* exits(void* argument) {
   uint64_t state = load.seed + (uintptr_t)argument;
-  blocks_t* const mine = (blocks_t*)make(sizeof(blocks_t));
+  blocks_t* const mine = (blocks_t*)load_make(sizeof(blocks_t));
   make_all(mine, &state);
   pthread_cleanup_push(&drop_all, mine);
   pthread_exit((void*)7);
@@ -64,13 +52,13 @@ static void* exits(void* argument) {
 // Allocates until it is cancelled, which happens at one of the calls that permit it.
 static void* is_cancelled(void* argument) {
   uint64_t state = load.seed + (uintptr_t)argument;
-  blocks_t* const mine = (blocks_t*)make(sizeof(blocks_t));
+  blocks_t* const mine = (blocks_t*)load_make(sizeof(blocks_t));
   make_all(mine, &state);
   pthread_cleanup_push(&drop_all, mine);
   while (true) {
     const size_t i = load_below(&state, BLOCKS);
-    drop(mine->block[i], mine->size[i]);
-    mine->block[i] = make(mine->size[i]);
+    load_drop(mine->block[i], mine->size[i]);
+    mine->block[i] = load_make(mine->size[i]);
     if (i == 0) pthread_testcancel();
   }
   pthread_cleanup_pop(0);
@@ -83,7 +71,7 @@ static _Atomic(bool) is_through;
 // Nothing of ours is a point where a thread that is to be cancelled ends.
 static void* is_doomed(void* argument) {
   pthread_cancel(pthread_self());
-  for (size_t size = 1; size < 64 * LOAD_MIB; size *= 2) drop(make(size), size);
+  for (size_t size = 1; size < 64 * LOAD_MIB; size *= 2) load_drop(load_make(size), size);
   mi_free(&no_block); // reported
   mi_collect(true);
   mi_heap_t* const heap = mi_heap_new();
@@ -108,7 +96,7 @@ static void check_cancellation_points(void) {
 
 static int of_c11(void* argument) {
   uint64_t state = load.seed + (uintptr_t)argument;
-  blocks_t* const mine = (blocks_t*)make(sizeof(blocks_t));
+  blocks_t* const mine = (blocks_t*)load_make(sizeof(blocks_t));
   make_all(mine, &state);
   drop_all(mine);
   if ((uintptr_t)argument % 2 == 0) thrd_exit(3);
@@ -159,7 +147,7 @@ static size_t handed_count;
 
 static void* only_frees(void* argument) {
   for (size_t i = (uintptr_t)argument; i < handed_count; i += FREERS) {
-    drop(handed[i], handed_size[i]);
+    load_drop(handed[i], handed_size[i]);
   }
   return NULL;
 }
@@ -169,7 +157,7 @@ static size_t hand_over(uint64_t* state) {
   size_t bytes = 0;
   for (handed_count = 0; bytes < HANDED_BYTES && handed_count < HANDED_MAX; handed_count++) {
     const size_t size = 1 + load_below(state, handed_count % 16 == 0 ? 200000 : 6000);
-    handed[handed_count] = make(size);
+    handed[handed_count] = load_make(size);
     handed_size[handed_count] = size;
     bytes += size;
   }
