@@ -6,7 +6,7 @@ FORKS ?= 10000
 THREADS ?= 1000000
 AT_ONCE ?= 2000
 
-.PHONY: all demo test check models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak
+.PHONY: all demo test check sanitize models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak
 .DEFAULT_GOAL := all
 
 all:
@@ -23,6 +23,10 @@ test:
 
 check:
 	@scripts/test.sh --quick
+
+sanitize:
+	@scripts/setup.sh build test
+	@python3 scripts/sanitize.py $(WHICH)
 
 models:
 	@scripts/setup.sh models
@@ -92,6 +96,7 @@ help:
 	@echo "make demo       real programs on the system's malloc and on ours, side by side"
 	@echo "make test       build and run all tests"
 	@echo "make check      the quick ones: style, unit and API tests"
+	@echo "make sanitize   the tests under the sanitizers and Valgrind; WHICH=\"asan tsan ubsan valgrind\" chooses"
 	@echo "make models     explore the models of the lock-free protocols (test/models) as far as anyone can wait"
 	@echo "make endurance  10,000 forks, a million threads, 2,000 at once: FORKS= THREADS= AT_ONCE= change that"
 	@echo "make fuzz       look for inputs that break something; SECONDS=600 for each program, TARGET=calls for one"

@@ -9,6 +9,8 @@ option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a li
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
 option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
 option(MI_XMALLOC "End the process when memory cannot be had" OFF)
+option(MI_TRACK_ASAN "Tell AddressSanitizer about blocks; malloc stays the sanitizer's" OFF)
+option(MI_TRACK_VALGRIND "Tell Valgrind about blocks" OFF)
 option(MI_NO_THP "Ask for no huge pages unless told otherwise" OFF)
 set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
 
@@ -45,12 +47,29 @@ endif()
 foreach(
   name
   SECURE SECURE_FULL GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
-  DEBUG_TSAN DEBUG_UBSAN TRACK_VALGRIND TRACK_ASAN TRACK_ETW LIBC_MUSL PADDING
+  DEBUG_TSAN DEBUG_UBSAN TRACK_ETW LIBC_MUSL PADDING
   SKIP_COLLECT_ON_EXIT SEE_ASM)
   if(MI_${name})
     message(WARNING "MI_${name} has no effect on the code yet")
   endif()
 endforeach()
+
+# Which tool is told about blocks (src/base/tool.h).
+set(MI_TRACK_DEFINITIONS "")
+if(MI_TRACK_ASAN AND MI_TRACK_VALGRIND)
+  message(FATAL_ERROR "MI_TRACK_ASAN and MI_TRACK_VALGRIND are both ON: one build serves one tool")
+elseif(MI_TRACK_ASAN)
+  # Its run-time replaces malloc, and there can be one.
+  set(MI_OVERRIDE OFF)
+  set(MI_TRACK_DEFINITIONS MI_TRACK_ASAN=1)
+elseif(MI_TRACK_VALGRIND)
+  include(CheckIncludeFile)
+  check_include_file(valgrind/memcheck.h MI_HAS_MEMCHECK_H)
+  if(NOT MI_HAS_MEMCHECK_H)
+    message(FATAL_ERROR "MI_TRACK_VALGRIND needs the header valgrind/memcheck.h (Debian: package valgrind)")
+  endif()
+  set(MI_TRACK_DEFINITIONS MI_TRACK_VALGRIND=1)
+endif()
 
 # The level: named by number or as ON/OFF, else what the build type implies.
 string(TOUPPER "${MI_DEBUG}" mi_level)

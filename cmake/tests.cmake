@@ -145,6 +145,9 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
   target_compile_options(${objects} PRIVATE -fno-builtin)
   target_include_directories(${objects} PRIVATE include ${MI_TEST_DIR}/lib)
   target_link_libraries(${objects} PRIVATE Threads::Threads)
+  if(NOT MI_OVERRIDE)
+    target_compile_definitions(${objects} PRIVATE LOAD_BY_NAME)
+  endif()
   foreach(flavour IN LISTS mi_flavours)
     set(target ${group}-${name}-${flavour})
     add_executable(${target} $<TARGET_OBJECTS:${objects}>)
@@ -164,8 +167,9 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
 endforeach()
 
 # -- The soak: not in the list, because it takes arguments and soak.py judges what it did.
+# A sanitizer's own memory would count as what the programs use.
 
-if(NOT CMAKE_CROSSCOMPILING)
+if(MI_OVERRIDE AND NOT CMAKE_CROSSCOMPILING)
   set(mi_soak_sources soak blocks phases)
   list(TRANSFORM mi_soak_sources PREPEND ${MI_TEST_DIR}/soak/)
   list(TRANSFORM mi_soak_sources APPEND .c)

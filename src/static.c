@@ -33,6 +33,7 @@
 #include "core/sizeclass.c"
 #include "core/sample.c"
 #include "core/pool.c"
+#include "core/track.c"
 #include "core/page.c"
 #include "core/remote.c"
 #include "core/large.c"

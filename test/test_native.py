@@ -15,6 +15,7 @@ import conftest
 
 BUILD = pathlib.Path(os.environ.get("MI_BUILD_DIR", conftest.ROOT / "build" / "test"))
 CROSS = conftest.ROOT / "build" / "aarch64"
+SKIPPED = 77  # status of a program without cmocka that cannot do its work here; its last line says why
 TIMEOUT_S = int(os.environ.get("MI_TEST_TIMEOUT", "240"))
 REGISTERED = re.compile(r"\bcmocka_unit_test\w*\s*\(\s*(\w+)")
 TAP = re.compile(r"^(ok|not ok) \d+(?: -)? (# SKIP )?(\S+)")
@@ -133,6 +134,8 @@ def test_native(program, name):
                             if line.startswith("FIGURE "))
     names = registered_names(program["source"])
     tail = "\n".join(output.splitlines()[-80:])
+    if status == SKIPPED and names is None:
+        pytest.skip(f"{label(program)}: {tail.splitlines()[-1]}")
     if name is None:
         problem = whole_program_problem(status, names, results(*key) if names is not None else {})
         if problem:
@@ -142,6 +145,7 @@ def test_native(program, name):
     if outcome is None:
         pytest.fail(f"not reported; {label(program)} {ending(status)}\n{tail}", pytrace=False)
     if outcome == "skipped":
-        pytest.skip(f"{label(program)}::{name} says so")
+        why = next((line[6:] for line in lines if line.startswith("SKIP: ")), "says so")
+        pytest.skip(f"{label(program)}::{name}: {why}")
     if outcome == "failed":
         pytest.fail("\n".join(lines), pytrace=False)

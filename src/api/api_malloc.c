@@ -217,7 +217,7 @@ void mi_cfree(void* p) mi_attr_noexcept {
 // -- Sizes --
 
 size_t mi_good_size(size_t size) mi_attr_noexcept {
-  if (size > MI_REQUEST_MAX) return size;
+  if (size > MI_REQUEST_MAX || MI_IS_TRACKED) return size;
   if (size > MI_CLASS_MAX) mi_process_setup(); // the page size of the system is needed
   return mi_class_good_size(size);
 }

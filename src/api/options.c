@@ -307,7 +307,7 @@ void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   }
   mi_output_print(sink, "debug level : %d\n", MI_DEBUG);
   mi_output_print(sink, "secure level: %d\n", 0);
-  mi_output_print(sink, "mem tracking: %s\n", "none");
+  mi_output_print(sink, "mem tracking: %s\n", MI_TOOL_NAME);
 }
 
 void mi_options_print(void) mi_attr_noexcept { mi_options_print_out(NULL, NULL); }

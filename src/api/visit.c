@@ -47,8 +47,9 @@ static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_vis
 static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
                                mi_visit_free_t* free) {
   // After a mistake of the user the list may have a loop, or lead anywhere.
-  for (; free->count < page->reserved && mi_page_has_block(page, block); block = block->next) {
+  while (free->count < page->reserved && mi_page_has_block(page, block)) {
     mi_visit_mark(page, block, free);
+    block = mi_block_next(block);
   }
 }
 
@@ -57,7 +58,7 @@ static void mi_visit_mark_portion(const mi_page_t* page, const mi_theap_t* theap
                                   mi_visit_free_t* free) {
   const uint8_t* const end = page->start + page->reserved * page->block_size;
   const mi_block_t* block = mi_portion_of(theap, page->size_class);
-  for (; block != NULL && free->count < page->reserved; block = block->next) {
+  for (; block != NULL && free->count < page->reserved; block = mi_block_next(block)) {
     if ((const uint8_t*)block < page->start || (const uint8_t*)block >= end) continue;
     mi_visit_mark(page, block, free);
   }
@@ -92,6 +93,13 @@ static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   if (mi_portion_length(page->size_class) > 1) mi_visit_mark_portions(page, free);
 }
 
+// As the program knows it.
+static bool mi_visit_block(const mi_visit_t* visit, const mi_heap_t* heap,
+                           const mi_heap_area_t* area, void* slot) {
+  void* const block = mi_track_block(slot, area->block_size);
+  return visit->visitor(heap, area, block, mi_track_usable(block, area->block_size), visit->arg);
+}
+
 static bool mi_visit_single(const mi_visit_t* visit, mi_heap_t* heap, mi_page_t* page) {
   uint8_t* const block = page->start + page->shift;
   const size_t size = page->block_size - page->shift;
@@ -103,7 +111,7 @@ static bool mi_visit_single(const mi_visit_t* visit, mi_heap_t* heap, mi_page_t*
                                .full_block_size = size,
                                .reserved1 = page};
   return visit->visitor(heap, &area, NULL, size, visit->arg) &&
-         (!visit->is_with_blocks || visit->visitor(heap, &area, block, size, visit->arg));
+         (!visit->is_with_blocks || mi_visit_block(visit, heap, &area, block));
 }
 
 static bool mi_visit_page(mi_page_t* page, void* arg) {
@@ -126,7 +134,7 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
   if (!visit->visitor(heap, &area, NULL, size, visit->arg)) return false;
   for (size_t i = 0; visit->is_with_blocks && i < capacity; i++) {
     if ((free.bits[i / 64] >> i % 64 & 1) != 0) continue;
-    if (!visit->visitor(heap, &area, page->start + i * size, size, visit->arg)) return false;
+    if (!mi_visit_block(visit, heap, &area, page->start + i * size)) return false;
   }
   return true;
 }

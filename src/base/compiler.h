@@ -22,6 +22,13 @@
 #define mi_attr_unused __attribute__((unused))
 // Reads plain fields that others write, on purpose; see `mi_atomic_peek`.
 #define mi_attr_racy __attribute__((no_sanitize_thread, noinline))
+// Stays a function of its own, with accesses in it that AddressSanitizer does not check (gcc would
+// move a load out of it into its callers).
+#if defined(__clang__)
+#define mi_attr_unchecked __attribute__((noinline, unused, no_sanitize_address))
+#else
+#define mi_attr_unchecked __attribute__((noipa, unused, no_sanitize_address))
+#endif
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // Large and hardly touched: behind everything else, so that what each process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))

@@ -5,6 +5,7 @@
 //   MI_TINY    small constants, so that every rare path runs in a short test.
 //   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
 //              find (compiler.h).
+//   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
 //   MI_PREFIX  what public names start with instead of `mi_` (mimalloc-prefix.h), and the
 //              environment variables instead of `MIMALLOC_`; in whatever case.
 //
@@ -31,9 +32,22 @@
 #define MI_IS_OVERRIDE 0
 #endif
 
+// Whether a tool is told which memory is whose.
+#if defined(MI_TRACK_ASAN) && MI_TRACK_ASAN
+#define MI_IS_TRACK_ASAN 1
+#else
+#define MI_IS_TRACK_ASAN 0
+#endif
+#if defined(MI_TRACK_VALGRIND) && MI_TRACK_VALGRIND
+#define MI_IS_TRACK_VALGRIND 1
+#else
+#define MI_IS_TRACK_VALGRIND 0
+#endif
+#define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND)
+
 // Print errors by default; end the process when there is no memory.
 #if !defined(MI_SHOW_ERRORS)
-#define MI_SHOW_ERRORS (MI_DEBUG >= 1)
+#define MI_SHOW_ERRORS (MI_DEBUG >= 1 || MI_IS_TRACKED)
 #endif
 #if !defined(MI_XMALLOC)
 #define MI_XMALLOC 0
@@ -90,6 +104,7 @@
 // Requests above this fail before any other work (C leaves larger objects without a ptrdiff_t).
 #define MI_REQUEST_MAX ((size_t)PTRDIFF_MAX - MI_WINDOW_SIZE)
 
+mi_static_assert(!(MI_IS_TRACK_ASAN && MI_IS_TRACK_VALGRIND), "one tool at a time");
 mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
 

@@ -37,8 +37,8 @@ static bool mi_aligned_mark(void* block) {
   return true;
 }
 
-MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
-                                      size_t offset, mi_fill_t fill) {
+static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, size_t offset,
+                              mi_fill_t fill) {
   if (!mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_fail(MI_ERROR_ALIGNMENT, alignment, EINVAL);
   }
@@ -66,4 +66,11 @@ MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t ali
     }
   }
   return mi_aligned_fail(MI_ERROR_OUT_OF_MEMORY, size, ENOMEM);
+}
+
+MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill) {
+  const size_t room = mi_track_room(size, alignment);
+  void* const p = mi_aligned_block(theap, room, alignment, offset, fill);
+  return mi_track_give(p, size, alignment, fill);
 }

@@ -31,7 +31,7 @@ static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_
   mi_page_t* const page = theap->current[c];
   mi_block_t* const block = page->local_free;
   if (mi_unlikely(block == NULL)) return mi_refill_malloc(size, theap);
-  mi_block_t* const next = block->next;
+  mi_block_t* const next = mi_block_next(block);
   if (mi_unlikely(--theap->quick_left == 0)) return mi_refill_malloc(size, theap);
   if (mi_unlikely(next == block)) return mi_refill_malloc(size, theap); // freed twice
   page->local_free = NULL;
@@ -49,30 +49,40 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   const size_t c = mi_class_of_medium(size);
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_quick(size, theap, c);
-  theap->free[c] = block->next;
+  theap->free[c] = mi_block_next(block);
   return block;
 }
 
-static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_alloc_medium(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_small_refill(size, theap, c);
-  theap->free[c] = block->next;
+  theap->free[c] = mi_block_next(block);
   return block;
+}
+
+static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+  void* const p = mi_alloc_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
+  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_UNINITIALIZED);
 }
 
 MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
   return mi_alloc_from(mi_theap_self(), size);
 }
 
-static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
+static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) {
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_refill_zalloc(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_refill_zalloc(size, theap);
-  theap->free[c] = block->next;
+  theap->free[c] = mi_block_next(block);
   return mi_refill_zero(theap, c, block);
+}
+
+static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
+  void* const p = mi_alloc_zero_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
+  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_ZERO);
 }
 
 static mi_attr_cold void* mi_alloc_overflow(void) {

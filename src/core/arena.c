@@ -56,6 +56,7 @@ static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count,
   mi_count_add(&arena->subproc->count.commit_calls, 1);
   *is_zero = arena->commit_fun == NULL;
   if (arena->commit_fun != NULL) {
+    mi_tool_open(start, size); // it may write there
     if (!arena->commit_fun(true, start, size, is_zero, arena->commit_arg)) return false;
   } else {
     if (mi_os_commit(start, size) != 0) return false;
@@ -255,6 +256,7 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
     if (maps != NULL) mi_meta_free(maps, maps_size);
     return NULL;
   }
+  mi_tool_add_root(plan->start, plan->size);
   arena->start = plan->start;
   arena->slice_count = slice_count;
   arena->word_count = word_count;

@@ -31,7 +31,7 @@ static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
 
 // Push a block onto the list of a page this thread owns.
 static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
-  block->next = page->local_free;
+  mi_block_set_next(block, page->local_free);
   page->local_free = block;
   if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) mi_free_emptied(block, page);
 }
@@ -83,6 +83,7 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
 }
 
 MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
+  if (!mi_track_take(&p)) return;
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);
@@ -92,7 +93,7 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
     return;
   }
   mi_block_t* const block = (mi_block_t*)p;
-  block->next = mi_free_page(&map, &at)->local_free;
+  mi_block_set_next(block, mi_free_page(&map, &at)->local_free);
   mi_free_page(&map, &at)->local_free = block;
   if (mi_unlikely(mi_bits_decrement_is_zero(&mi_free_page(&map, &at)->count.used))) {
     mi_free_emptied(p, mi_free_page(&map, &at));
@@ -107,12 +108,12 @@ mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
   if (mi_unlikely(page == NULL)) return 0;
   const uint8_t* const start =
       mi_page_is_single(page) ? page->start : (const uint8_t*)mi_page_block_of(page, p);
-  return page->block_size - (size_t)((const uint8_t*)p - start);
+  return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
 }
 
 MI_INTERNAL size_t mi_slot_size(const void* p) {
   const mi_page_t* const page = mi_pagemap_find(p);
-  return page == NULL ? 0 : page->block_size;
+  return page == NULL ? 0 : mi_track_usable(p, page->block_size);
 }
 
 MI_INTERNAL bool mi_is_known_address(const void* p) { return mi_pagemap_find(p) != NULL; }

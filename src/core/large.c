@@ -80,6 +80,12 @@ static void mi_large_make_room(mi_heap_t* heap) {
   mi_collect_all(MI_FORCE);
 }
 
+static void mi_large_zero(mi_page_t* page) {
+  if (page->is_zero) return;
+  mi_tool_open(page->start, page->block_size);
+  memset(page->start, 0, page->block_size);
+}
+
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - shift) return NULL;
@@ -91,7 +97,7 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
     page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
   }
   if (page == NULL) return NULL;
-  if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
+  if (fill == MI_ZERO) mi_large_zero(page);
   return page->start + shift;
 }
 
@@ -104,7 +110,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   const size_t touched = fill == MI_ZERO ? 0 : size;
   mi_page_t* const page = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, touched);
   if (page == NULL) return NULL;
-  if (fill == MI_ZERO && !page->is_zero) memset(page->start, 0, page->block_size);
+  if (fill == MI_ZERO) mi_large_zero(page);
   return page->start;
 }
 
@@ -128,6 +134,7 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     mi_report(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
     return;
   }
+  mi_track_drop(page);
   mi_large_end(page, 0);
 }
 
@@ -137,7 +144,9 @@ static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count
   mi_arena_t* const arena = mi_arena_of(heap->subproc, page->start);
   const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
   bool is_zero;
-  if (!mi_arena_claim_at(arena, next, slice_count - page->slice_count, &is_zero)) return false;
+  const size_t more = slice_count - page->slice_count;
+  if (!mi_arena_claim_at(arena, next, more, &is_zero)) return false;
+  mi_tool_close(arena->start + next * MI_SLICE_SIZE, more * MI_SLICE_SIZE);
   page->slice_count = (uint32_t)slice_count;
   return true;
 }
@@ -147,8 +156,10 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
   const size_t old_count = page->slice_count;
   if (slice_count > old_count) {
     if (!mi_large_extend(heap, page, slice_count)) return false;
-  } else if (size < page->block_size && slice_count < old_count && slice_count >= page->reserved) {
-    // A block that shrinks gives back at once what it does not need.
+  } else if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
+             slice_count >= page->reserved) {
+    // A block that shrinks gives back at once what it does not need. (Of tracked blocks tools must
+    // hear first.)
     page->slice_count = (uint32_t)slice_count;
     mi_run_release(heap, (mi_page_backing_t)page->backing,
                    page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count);
@@ -209,7 +220,7 @@ static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
-  if (!mi_arena_may_move()) return NULL;
+  if (!mi_arena_may_move() || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   if (!mi_large_is_ours(page)) return NULL;
   // What grew once will grow again: room for an eighth more costs addresses only.

@@ -140,6 +140,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
+  mi_track_drop(page);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->count = (mi_page_count_t){0};
@@ -164,10 +165,12 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
     mi_huge_touch(first, count * block_size);
   }
   for (size_t i = 1; i < count; i++) {
-    ((mi_block_t*)p)->next = (mi_block_t*)(p + block_size);
+    mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
+    mi_track_carve(p, block_size);
     p += block_size;
   }
-  ((mi_block_t*)p)->next = NULL;
+  mi_block_set_next((mi_block_t*)p, NULL);
+  mi_track_carve(p, block_size);
   page->refilled.used += (uint32_t)count;
   page->count.used += (uint32_t)count;
   page->count.is_fresh_list = page->is_zero;
@@ -176,22 +179,21 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
 
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
   uint32_t count = 0;
-  mi_block_t** link = list;
-  for (; *link != NULL; link = &(*link)->next) {
-    // The list can hold every block of the page once; a longer one has a loop.
-    if (count < mi_page_capacity(page) && mi_page_has_block(page, *link)) {
-      count++;
-      continue;
-    }
-    const void* const from = link == list ? (const void*)page->start : (const void*)link;
-    mi_report_block(MI_ERROR_CORRUPT_LIST, page, from, *link);
-    *link = NULL;
-    // In a loop some blocks were counted more than once.
-    count = 0;
-    for (const mi_block_t* b = *list; b != NULL; b = b->next) count++;
-    break;
+  mi_block_t* end = NULL;
+  mi_block_t* next = *list;
+  // The list can hold every block of the page once; a longer one has a loop.
+  while (next != NULL && count < mi_page_capacity(page) && mi_page_has_block(page, next)) {
+    count++;
+    end = next;
+    next = mi_block_next(end);
   }
-  *last = link == list ? NULL : (mi_block_t*)link; // the link is its first word
+  *last = end;
+  if (mi_likely(next == NULL)) return count;
+  mi_report_block(MI_ERROR_CORRUPT_LIST, page, end == NULL ? page->start : (void*)end, next);
+  mi_block_join(list, end, NULL);
+  // In a loop some blocks were counted more than once.
+  count = 0;
+  for (const mi_block_t* b = *list; b != NULL; b = mi_block_next(b)) count++;
   return count;
 }
 
@@ -202,10 +204,10 @@ MI_INTERNAL mi_attr_cold void mi_page_cut_head(mi_page_t* page, mi_block_t** lis
     *list = NULL;
     return;
   }
-  mi_block_t* const next = head->next;
+  mi_block_t* const next = mi_block_next(head);
   // The newest block was freed twice in a row, or written to.
   const mi_error_kind_t kind = next == head ? MI_ERROR_DOUBLE_FREE : MI_ERROR_CORRUPT_LIST;
-  head->next = NULL;
+  mi_block_set_next(head, NULL);
   mi_report_block(kind, page, head, next);
 }
 
@@ -228,7 +230,7 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   mi_block_t* last;
   const uint32_t count = mi_page_measure(page, &list, &last);
   if (count == 0) return;
-  last->next = page->local_free;
+  mi_block_set_next(last, page->local_free);
   page->local_free = list;
   mi_assert_page(page, page->count.used >= count);
   page->count.used -= count;
@@ -236,7 +238,7 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
 
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
   size_t local = 0;
-  for (mi_block_t* b = page->local_free; b != NULL; b = b->next) {
+  for (mi_block_t* b = page->local_free; b != NULL; b = mi_block_next(b)) {
     if (mi_page_block_of(page, b) != b || ++local > mi_page_capacity(page)) return false;
   }
   const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;

@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "pagemap.h"
 #include "sizeclass.h"
+#include "track.h"
 
 // Blocks carved so far.
 static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
@@ -46,7 +47,7 @@ static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
 static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {
   const size_t size = (size_t)page->slice_count * MI_SLICE_SIZE;
   if ((size_t)((const uint8_t*)head - page->start) >= size) return false;
-  const mi_block_t* const next = head->next;
+  const mi_block_t* const next = mi_block_next(head);
   return next == NULL || (next != head && (size_t)((const uint8_t*)next - page->start) < size);
 }
 

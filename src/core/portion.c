@@ -44,7 +44,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
     if (theap->room[c] == 0) return false;
   }
   theap->room[c]--;
-  block->next = newest;
+  mi_block_set_next(block, newest);
   theap->free[c] = block;
   return true;
 }
@@ -52,7 +52,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
 // Whether the list is one of blocks of the class, and not too long.
 static bool mi_portion_is_sane(const mi_block_t* block, size_t size_class) {
   size_t count = 0;
-  for (; block != NULL; block = block->next) {
+  for (; block != NULL; block = mi_block_next(block)) {
     mi_page_t* const page = mi_pagemap_find(block);
     if (page == NULL || page->size_class != size_class) return false;
     if (mi_page_block_of(page, block) != block) return false;
@@ -66,11 +66,11 @@ static mi_block_t* mi_portion_return(mi_block_t* first) {
   mi_page_t* const page = mi_pagemap_find(first);
   const uint8_t* const end = page->start + page->slice_count * MI_SLICE_SIZE;
   mi_block_t* last = first;
-  mi_block_t* next = last->next;
+  mi_block_t* next = mi_block_next(last);
   uint32_t count = 1;
   while ((uint8_t*)next >= page->start && (uint8_t*)next < end) {
     last = next;
-    next = last->next;
+    next = mi_block_next(last);
     count++;
   }
   mi_remote_free_chain(page, first, last, count);

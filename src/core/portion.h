@@ -23,7 +23,7 @@ static inline mi_block_t* mi_portion_of(const mi_theap_t* theap, size_t size_cla
 static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
   size_t count = 0;
   while (block != NULL && count < most) {
-    block = block->next;
+    block = mi_block_next(block);
     count++;
   }
   return count;

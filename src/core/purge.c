@@ -106,6 +106,7 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
     err = mi_purge_renew(arena, index, count);
   } else if (arena->commit_fun != NULL) {
     bool is_zero = false; // said when it is committed again
+    mi_tool_open(start, size); // it may write there
     if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
     mi_bitmap_clear(arena->committed, index, count);
   } else if (!arena->is_committed && !arena->is_foreign) {

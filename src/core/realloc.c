@@ -19,6 +19,8 @@
 // Python program that builds lists).
 #define MI_REALLOC_OWN_PAGE MI_SLICE_SIZE
 
+static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK_ALIGNMENT); }
+
 static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   if (fill == MI_ZERO) {
     const size_t to = mi_usable_size(p);
@@ -33,12 +35,13 @@ static void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p, si
   const size_t shift = (size_t)(p - page->start);
   if (size > MI_REQUEST_MAX - shift) return NULL;
   uint8_t* q = p;
-  if (!mi_large_resize(page, size + shift)) {
+  if (!mi_large_resize(page, mi_realloc_room(size) + shift)) {
     theap = mi_refill_theap(theap);
     if (shift != 0 || theap == NULL) return NULL;
     q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), size);
     if (q == NULL) return NULL;
   }
+  mi_track_resize(q, usable, size);
   mi_realloc_zero_tail(q, usable, fill);
   return q;
 }
@@ -75,7 +78,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_size(p);
   if (mi_unlikely(size == 0)) {
-    uint8_t* const q = (uint8_t*)mi_theap_zalloc(theap, 0);
+    uint8_t* const q = (uint8_t*)mi_theap_zalloc(theap, 1); // programs read that byte
     if (q != NULL) mi_free(p);
     return q;
   }
@@ -83,17 +86,18 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
     // Into the other heap.
   } else if (mi_page_is_single(page)) {
     const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
-    if (is_same) return p;
+    if (is_same) return mi_track_resize(p, usable, size);
     if (size > MI_REALLOC_OWN_PAGE) {
       void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
       if (q != NULL) return q;
     }
   } else if (size <= usable && size >= usable / 2) {
-    return p;
+    return mi_track_resize(p, usable, size);
   }
   void* q = NULL;
   if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0) {
-    q = mi_large_alloc_growing(mi_theap_heap(theap), size, fill);
+    q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
+    q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
   if (q == NULL) q = mi_realloc_fresh(theap, size, fill);
   return mi_realloc_copy(p, usable, q, size);
@@ -108,10 +112,11 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_size(p);
   if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
-    if (size <= usable && size >= usable / 2) return p;
+    if (size <= usable && size >= usable / 2) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
-        mi_large_resize(page, size + shift)) {
+        mi_large_resize(page, mi_realloc_room(size) + shift)) {
+      mi_track_resize(p, usable, size);
       mi_realloc_zero_tail((uint8_t*)p, usable, fill);
       return p;
     }
@@ -123,8 +128,13 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
   mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL) return false;
-  if (size <= mi_usable_size(p)) return true;
+  const size_t usable = mi_usable_size(p);
+  if (size <= usable) return true;
   const size_t shift = (size_t)((uint8_t*)p - page->start);
-  return mi_page_is_single(page) && size <= MI_REQUEST_MAX - shift &&
-         mi_large_resize(page, size + shift);
+  if (!mi_page_is_single(page) || size > MI_REQUEST_MAX - shift ||
+      !mi_large_resize(page, mi_realloc_room(size) + shift)) {
+    return false;
+  }
+  mi_track_resize(p, usable, size);
+  return true;
 }

@@ -214,11 +214,15 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   }
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;
+  mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
-  for (; count < mi_portion_length(c) && last->next != NULL; count++) last = last->next;
-  page->local_free = last->next;
+  for (; count < mi_portion_length(c) && rest != NULL; count++) {
+    last = rest;
+    rest = mi_block_next(last);
+  }
+  page->local_free = rest;
   page->count.used += (uint32_t)count;
-  last->next = NULL;
+  mi_block_set_next(last, NULL);
   theap->free[c] = first;
   theap->room[c] = 0;
   mi_remote_give_up(page);

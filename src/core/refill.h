@@ -27,8 +27,12 @@ static inline mi_theap_t* mi_refill_theap(mi_theap_t* theap) {
 static mi_attr_inline void* mi_refill_zero(mi_theap_t* theap, size_t size_class,
                                            mi_block_t* block) {
   const mi_page_t* const page = theap->current[size_class];
-  if (!page->count.is_fresh_list) return memset(block, 0, mi_class_size(size_class));
-  block->next = NULL; // all else of a fresh block is zero
+  if (!page->count.is_fresh_list) {
+    const size_t size = mi_class_size(size_class);
+    mi_tool_open(block, size);
+    return memset(block, 0, size);
+  }
+  mi_block_set_next(block, NULL); // all else of a fresh block is zero
   return block;
 }
 

@@ -196,7 +196,7 @@ static mi_reclaim_t mi_remote_reclaim(const mi_theap_t* theap, const mi_heap_t* 
 
 // The calling thread just claimed the page by freeing `block`.
 static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
-  block->next = page->local_free;
+  mi_block_set_next(block, page->local_free);
   page->local_free = block;
   page->count.used--;
   mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
@@ -226,8 +226,8 @@ static void mi_remote_free_claimed(mi_page_t* page, mi_block_t* block) {
 static void mi_remote_free_chain_claimed(mi_page_t* page, mi_block_t* first, mi_block_t* last,
                                          uint32_t count) {
   if (count > 1) {
-    last->next = page->local_free;
-    page->local_free = first->next;
+    mi_block_set_next(last, page->local_free);
+    page->local_free = mi_block_next(first);
     page->count.used -= count - 1;
   }
   mi_remote_free_claimed(page, first);
@@ -261,7 +261,7 @@ MI_INTERNAL void mi_remote_free_chain(mi_page_t* page, mi_block_t* first, mi_blo
     } else {
       mi_block_t* const newest = (mi_block_t*)(word & ~MI_REMOTE_BITS);
       if (!mi_remote_is_sane(page, first, newest)) return;
-      last->next = newest;
+      mi_block_set_next(last, newest);
       const uintptr_t desired = (uintptr_t)first | (word & MI_REMOTE_BITS);
       // Publishes all links of the chain; pairs with the acquire in `mi_remote_take`.
       if (mi_atomic_cas_weak_release(&page->thread_free, &word, desired)) return;
@@ -320,7 +320,7 @@ MI_INTERNAL void mi_remote_free(mi_page_t* page, mi_block_t* block) {
   mi_parcel_t* const parcel = &mi_parcel;
   if (mi_likely(parcel->page == page)) {
     if (!mi_remote_is_sane(page, block, parcel->first)) return;
-    block->next = parcel->first;
+    mi_block_set_next(block, parcel->first);
     parcel->first = block;
     if (++parcel->count >= MI_PARCEL_MAX) mi_remote_flush();
     return;

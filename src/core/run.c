@@ -27,6 +27,7 @@ static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run
     mi_os_unmap(p, size);
     return false;
   }
+  mi_tool_add_root(p, size);
   mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak, (int64_t)size);
   *run = (mi_run_t){.start = p, .slice_count = wish->slice_count, .is_zero = true};
   return true;
@@ -42,22 +43,28 @@ static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish
 
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
   *run = (mi_run_t){0};
-  return (mi_run_is_for_arena(heap, wish) &&
-          mi_arena_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
-         mi_run_map(heap, wish, run);
+  const bool is_claimed =
+      (mi_run_is_for_arena(heap, wish) &&
+       mi_arena_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
+      mi_run_map(heap, wish, run);
+  if (is_claimed) mi_tool_close(run->start, run->slice_count * MI_SLICE_SIZE);
+  return is_claimed;
 }
 
 MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
                                 size_t slice_count) {
   mi_subproc_t* const subproc = heap->subproc;
+  const size_t size = slice_count * MI_SLICE_SIZE;
   if (backing == MI_BACKING_DIRECT) {
-    const size_t size = slice_count * MI_SLICE_SIZE;
+    mi_tool_remove_root(start, size);
+    mi_tool_open(start, size); // for whatever is mapped there next
     // A hole in a larger mapping makes one more, of which there is a limit: then the addresses are
     // lost, but not the memory.
     if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
     mi_count_add(&subproc->count.committed, -(int64_t)size);
     return;
   }
+  mi_tool_close(start, size);
   mi_arena_t* const arena = mi_arena_of(subproc, start);
   mi_assert(arena != NULL);
   mi_arena_release(arena, mi_arena_slice_of(arena, start), slice_count);

@@ -57,10 +57,14 @@ MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class) {
   const uint64_t draw = mi_sample_draw(theap, page->block_size);
   if (draw > page->reserved) return;
   // The first `draw - 1` blocks may be handed out.
-  mi_block_t** link = &theap->free[size_class];
-  for (uint64_t i = 1; i < draw && *link != NULL; i++) link = &(*link)->next;
-  page->sample_rest = *link;
-  *link = NULL;
+  mi_block_t* last = NULL;
+  mi_block_t* block = theap->free[size_class];
+  for (uint64_t i = 1; i < draw && block != NULL; i++) {
+    last = block;
+    block = mi_block_next(block);
+  }
+  page->sample_rest = block;
+  mi_block_join(&theap->free[size_class], last, NULL);
 }
 
 MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class) {
@@ -70,9 +74,9 @@ MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class) {
   page->sample_rest = NULL;
   theap->sample_count++;
   // Behind the sample a new window begins.
-  theap->free[size_class] = sample->next;
+  theap->free[size_class] = mi_block_next(sample);
   mi_sample_window(theap, size_class);
-  sample->next = theap->free[size_class];
+  mi_block_set_next(sample, theap->free[size_class]);
   theap->free[size_class] = sample;
   return true;
 }
@@ -82,7 +86,7 @@ MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
   if (page == NULL || page->sample_rest == NULL) return;
   mi_block_t* last;
   mi_page_measure(page, &theap->free[size_class], &last);
-  *(last != NULL ? &last->next : &theap->free[size_class]) = page->sample_rest;
+  mi_block_join(&theap->free[size_class], last, page->sample_rest);
   page->sample_rest = NULL;
 }
 

@@ -154,7 +154,7 @@ MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_cl
   mi_block_t* last;
   const uint32_t count = mi_page_measure(page, &list, &last);
   if (count > 0) {
-    last->next = page->local_free;
+    mi_block_set_next(last, page->local_free);
     page->local_free = list;
   }
   page->count.used -= count + 1; // the one for being current, P1

@@ -42,7 +42,7 @@ static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_c
 // Take the head of a list that is not empty.
 static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_class) {
   mi_block_t* const block = theap->free[size_class];
-  theap->free[size_class] = block->next;
+  theap->free[size_class] = mi_block_next(block);
   return block;
 }
 

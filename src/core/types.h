@@ -16,6 +16,7 @@
 
 #include "../base/atomic.h"
 #include "../base/random.h"
+#include "../base/tool.h"
 #include "../os/lock.h"
 #include "../os/os.h"
 #include "../os/tls.h"

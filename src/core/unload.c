@@ -28,10 +28,18 @@
 #include "remote.h"
 #include "theap.h"
 
+static bool mi_unload_page(mi_page_t* page, void* arg) {
+  (void)arg;
+  mi_track_drop(page);
+  return true;
+}
+
 static void mi_unload_direct(mi_subproc_t* subproc) {
   uint32_t at = 0;
   mi_page_t* page;
   while ((page = mi_book_next(&subproc->direct, &at)) != NULL) {
+    mi_tool_remove_root(page->start, page->slice_count * MI_SLICE_SIZE);
+    mi_tool_open(page->start, page->slice_count * MI_SLICE_SIZE);
     mi_os_unmap(page->start, page->slice_count * MI_SLICE_SIZE);
   }
 }
@@ -40,6 +48,8 @@ static void mi_unload_arenas(mi_arena_t* arena) {
   // Where slices are lost there may be memory of somebody else by now.
   if (mi_atomic_load_relaxed(&mi_state.lost_count) > 0) return;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
+    mi_tool_remove_root(arena->start, arena->slice_count * MI_SLICE_SIZE);
+    mi_tool_open(arena->start, arena->slice_count * MI_SLICE_SIZE);
     if (!arena->is_foreign) mi_os_unmap(arena->start, arena->slice_count * MI_SLICE_SIZE);
   }
 }
@@ -50,6 +60,7 @@ MI_INTERNAL void mi_unload(void) {
   mi_theap_tls = &mi_theap_empty;
   mi_theap_recent_tls = &mi_theap_empty;
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    if (MI_IS_TRACKED) mi_heap_visit_pages(s, NULL, &mi_unload_page, NULL);
     mi_unload_direct(s);
     mi_unload_arenas(mi_atomic_load_relaxed(&s->arenas));
   }

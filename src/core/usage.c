@@ -45,7 +45,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 static size_t mi_usage_list_length(const mi_page_t* page, const mi_block_t* block) {
   size_t count = 0;
   while (count < page->reserved && mi_page_has_block(page, block)) {
-    block = block->next;
+    block = mi_block_next(block);
     count++;
   }
   return count;

@@ -359,6 +359,7 @@ static void expected_message(const struct misuse_s* misuse, char* text, size_t c
 // If this fails, the cause of a crash or a leak cannot be found with MIMALLOC_SHOW_ERRORS=1.
 static void misuse_is_named_with_its_address(void** state) {
   (void)state;
+  test_skip_if_tracked();
   for (size_t i = 0; i < MISUSE_COUNT; i++) {
     char text[256];
     run_misuse(&misuses[i], "MIMALLOC_SHOW_ERRORS=1", NULL);
@@ -377,6 +378,7 @@ static void misuse_is_named_with_its_address(void** state) {
 // If this fails, a misuse in a loop floods the log, or nobody learns how often it happened.
 static void misuse_is_counted_after_the_first(void** state) {
   (void)state;
+  test_skip_if_tracked();
   for (size_t i = 0; i < MISUSE_COUNT; i++) {
     run_misuse(&misuses[i], "MIMALLOC_SHOW_ERRORS=1", NULL);
     const size_t more = spawn_count(&result, "more of this kind");
@@ -391,6 +393,7 @@ static void misuse_is_counted_after_the_first(void** state) {
 // If this fails, programs whose output is read by others print what nobody asked for.
 static void misuse_is_silent_by_default(void** state) {
   (void)state;
+  test_skip_if_tracked();
   for (size_t i = 0; i < MISUSE_COUNT; i++) {
     run_misuse(&misuses[i], NULL, NULL);
     if (spawn_count(&result, "mimalloc:") != 0) {
@@ -403,6 +406,7 @@ static void misuse_is_silent_by_default(void** state) {
 // If this fails, the limits on messages do not work.
 static void messages_are_limited(void** state) {
   (void)state;
+  test_skip_if_tracked();
   const struct misuse_s* const many = &misuses[4];
   run_misuse(many, "MIMALLOC_SHOW_ERRORS=1", "MIMALLOC_MAX_ERRORS=0");
   assert_int_equal(spawn_count(&result, "invalid pointer: 0x"), 0);

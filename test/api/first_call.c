@@ -548,6 +548,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const preinit)(in
 // crashes.
 static void first_call_may_be_any(void** state) {
   (void)state;
+  test_skip_if_tracked();
   static spawn_result_t result;
   for (size_t i = 0; i < CALL_COUNT; i++) {
     if (!spawn_self(calls[i].name, NULL, &result)) skip();
@@ -561,6 +562,7 @@ static void first_call_may_be_any(void** state) {
 // If this fails, settings are lost when the first call comes before libc knows the environment.
 static void first_call_knows_the_environment(void** state) {
   (void)state;
+  test_skip_if_tracked();
   static spawn_result_t result;
   const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
   if (!spawn_self("free_foreign", environment, &result)) skip(); // again in `main`

@@ -510,6 +510,7 @@ static void heap_destroy_gives_memory_to_the_next(void** state) {
 // If this fails, memory of a heap that ended stays with the program.
 static void heap_destroy_gives_memory_back(void** state) {
   (void)state;
+  test_skip_if_valgrind();
   static const size_t mib = 64;
   mi_heap_t* const first = mi_heap_new(); // for whatever is set up once
   assert_non_null(fill_heap(first));
@@ -553,6 +554,7 @@ static void heap_collect_gives_memory_back(void** state) {
 // If this fails, a program with an object store for each of many users needs far too much memory.
 static void heap_ten_thousand_at_once(void** state) {
   (void)state;
+  test_skip_if_valgrind();
   enum { COUNT = 10000 };
   static mi_heap_t* heap[COUNT];
   static unsigned char* p[COUNT];
@@ -627,6 +629,7 @@ static void exhaust_heaps(void) {
 // If this fails, a program that runs out of memory while it makes a heap crashes, or cannot go on.
 static void heap_new_without_memory(void** state) {
   (void)state;
+  test_skip_if_valgrind();
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_heaps, &result));
   if (result.exit_status == TEST_NO_LIMIT) skip();

@@ -119,6 +119,7 @@ static int register_late(void) {
 // If this fails, what was said before a program registered its log is not in it.
 static void registered_output_gets_earlier_messages(void** state) {
   (void)state;
+  test_skip_if_tracked();
   const char* const environment[] = {"MIMALLOC_VERBOSE=1", "MIMALLOC_PURGE_DELAY=x", NULL};
   if (!spawn_self("register_late", environment, &result)) skip();
   assert_int_equal(result.exit_status, 0);
@@ -219,6 +220,7 @@ static void* make_many_errors(void* arg) {
 // of the other.
 static void registration_never_mixes_two_callbacks(void** state) {
   (void)state;
+  test_skip_if_tracked();
   pthread_t threads[2];
   for (size_t i = 0; i < 2; i++) {
     assert_int_equal(pthread_create(&threads[i], NULL, &make_many_errors, NULL), 0);
@@ -246,6 +248,7 @@ static void on_error(int err, void* arg) {
 // kind.
 static void registered_error_function_gets_codes(void** state) {
   (void)state;
+  test_skip_if_tracked();
   int local = 0;
   mi_register_error(&on_error, &last_error);
   errno = 4711;

@@ -65,6 +65,7 @@ static void check_growth(void) { check_growth_of(&before, &after); }
 // If this fails, people hunt leaks that are not there, or miss those that are.
 static void statistics_are_exact_on_one_thread(void** state) {
   (void)state;
+  test_skip_if_tracked();
   take(&before);
   allocate_all();
   take(&after);
@@ -102,6 +103,7 @@ static void in_thread(void* (*run)(void*), void* arg) {
 // server, nearly all.
 static void statistics_see_other_threads(void** state) {
   (void)state;
+  test_skip_if_tracked();
   in_thread(&run_nothing, NULL); // what libc keeps of a thread it keeps once
   take(&before);
   in_thread(&run_allocate_all, NULL);
@@ -147,6 +149,7 @@ static bool is_empty(const mi_stats_t* stats) {
 // If this fails, nobody can tell which part of a program the memory belongs to.
 static void statistics_of_a_heap_are_exact(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   take_heap(heap, &after);
   assert_true(is_empty(&after));
@@ -233,6 +236,7 @@ static int check_sums(mi_subproc_id_t subproc) {
 // If this fails, memory is missing in the sum of all heaps, or is in it twice.
 static void statistics_add_up(void** state) {
   (void)state;
+  test_skip_if_tracked();
   const int count = check_sums(mi_subproc_main());
   mi_heap_t* const a = mi_heap_new();
   mi_heap_t* const b = mi_heap_new();
@@ -252,6 +256,7 @@ static void statistics_add_up(void** state) {
 // If this fails, the blocks of a heap that was deleted are nowhere: memory that nobody can find.
 static void statistics_of_a_deleted_heap_move(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   allocate_all_in(heap);
   take_heap(NULL, &before);
@@ -335,6 +340,7 @@ static void statistics_survive_frees_during_a_delete(void** state) {
 // If this fails, a heap that was destroyed seems to leak, or never to have been.
 static void statistics_of_a_destroyed_heap_go(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   take(&one);
   allocate_all_in(heap);
@@ -361,6 +367,7 @@ static void* run_half_in(void* heap) {
 // If this fails, memory that waits for a thread to take it over cannot be seen.
 static void statistics_show_abandoned_pages(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   in_thread(&run_half_in, heap);
   take_heap(heap, &before);
@@ -406,6 +413,7 @@ static size_t process_commit(void) {
 // If this fails, one tenant is charged for the memory of another.
 static void statistics_of_subprocs_are_apart(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_subproc_id_t subproc = mi_subproc_new();
   in_thread(&run_in_subproc, &subproc);
   take(&before); // of this thread's: the main one
@@ -560,6 +568,7 @@ static int lines_with(const char* start) {
 // If this fails, the report of a heap is of something else, or cannot be read.
 static void text_of_a_heap(void** state) {
   (void)state;
+  test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   void* small[3];
   for (int i = 0; i < 3; i++) small[i] = mi_heap_malloc(heap, 512);
@@ -646,6 +655,7 @@ static void text_under_older_names(void** state) {
 // If this fails, a dashboard shows peaks below what is there.
 static void statistics_are_in_order(void** state) {
   (void)state;
+  test_skip_if_tracked();
   void* const p = mi_malloc(50 * TEST_MIB);
   take(&after);
 #define MI_STAT_COUNT(field)                                                                       \

@@ -34,7 +34,7 @@ static void good_size_of_impossible_sizes(void** state) {
   (void)state;
   assert_int_equal(mi_good_size(SIZE_MAX), SIZE_MAX);
   assert_int_equal(mi_good_size((size_t)PTRDIFF_MAX + 1), (size_t)PTRDIFF_MAX + 1);
-  assert_int_equal(mi_good_size(0), sizeof(void*));
+  assert_int_equal(mi_good_size(0), test_is_tracked() ? 0 : sizeof(void*));
 }
 
 // If this fails, asking about a pointer that is not ours crashes.

@@ -357,6 +357,8 @@ def test_every_declared_function_is_defined():
     ("b", ["-DMI_TRACK_VALGRIND=ON"], "mimalloc-valgrind"), ("b", ["-DMI_TRACK_ASAN=ON"], "mimalloc-asan")])
 def test_names(folder, flags, name, tmp_path):
     """The file names and the pkg-config file say what kind of build it is."""
+    if name == "mimalloc-valgrind" and not pathlib.Path("/usr/include/valgrind/memcheck.h").exists():
+        pytest.skip("valgrind/memcheck.h is not installed")
     run("cmake", "-S", conftest.ROOT, "-B", tmp_path / folder, "-G", "Ninja", *flags)
     targets = {line.split(":")[0] for line in run("ninja", "-C", tmp_path / folder, "-t", "targets", "all").splitlines()}
     assert {f"lib{name}.so.3.4", f"lib{name}.a", f"{name}.o"} <= targets

@@ -19,18 +19,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <mimalloc.h>
+
+#if !defined(__has_feature)
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define LOAD_IS_SANITIZED 1
+#define LOAD_IS_TSAN 0
+#elif defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define LOAD_IS_SANITIZED 1
+#define LOAD_IS_TSAN 1
+#else
+#define LOAD_IS_SANITIZED 0
+#define LOAD_IS_TSAN 0
+#endif
+
+#if LOAD_IS_SANITIZED
+// The thread sanitizer asks this function for what its environment variable does not say. It would
+// end children of processes with threads that start threads. Weak: a program has it once.
+extern const char* __tsan_default_options(void) __attribute__((weak));
+const char* __tsan_default_options(void) { return "die_after_fork=0"; }
+#endif
+
 #define LOAD_KIB ((size_t)1024)
 #define LOAD_MIB (LOAD_KIB * LOAD_KIB)
-
-// The thread sanitizer starts a thread in the child of a fork, does not know threads of C11, and
-// has a shadow for all memory.
-#if defined(__SANITIZE_THREAD__)
-#define LOAD_HAS_TSAN true
-#elif defined(__has_feature)
-#define LOAD_HAS_TSAN __has_feature(thread_sanitizer)
-#else
-#define LOAD_HAS_TSAN false
-#endif
 
 // A fact that must hold. Says what it knows, without allocating, and ends the program.
 #define LOAD_CHECK(fact, ...)                                                                      \
@@ -41,6 +54,13 @@
       dprintf(2, "\n");                                                                            \
       _exit(1);                                                                                    \
     }                                                                                              \
+  } while (0)
+
+// Ends a program that cannot do its work here, and says why: the runner takes status 77 for that.
+#define LOAD_SKIP(reason)                                                                          \
+  do {                                                                                             \
+    dprintf(1, "%s\n", reason);                                                                    \
+    _exit(77);                                                                                     \
   } while (0)
 
 typedef struct {
@@ -62,7 +82,7 @@ static void load_hangs(int number) {
 }
 
 // It does not: called often enough by programs that run long.
-static inline void load_alive(void) { alarm(60); }
+static inline void load_alive(void) { alarm(LOAD_IS_SANITIZED ? 600 : 60); }
 
 // An argument of one program, and where its number goes.
 typedef struct {
@@ -117,11 +137,11 @@ static inline load_t load_begin(int argc, char** argv) {
   return load_begin_with(argc, argv, NULL, 0);
 }
 
-// For programs whose children have threads, or whose signal handlers fork.
+// For programs whose children have threads, or whose signal handlers fork: the thread sanitizer
+// starts a thread in the child of a fork, does not know threads of C11, and has a shadow for all
+// memory.
 static inline void load_skip_with_tsan(void) {
-  if (!LOAD_HAS_TSAN) return;
-  printf("skipped: not supported by the thread sanitizer\n");
-  exit(0);
+  if (LOAD_IS_TSAN) LOAD_SKIP("not supported by the thread sanitizer");
 }
 
 static inline size_t load_scale(const load_t* load, size_t count) {
@@ -141,6 +161,14 @@ static inline size_t load_below(uint64_t* state, size_t bound) {
   return (size_t)(load_random(state) % bound);
 }
 
+#if LOAD_IS_SANITIZED
+// What the allocator has committed: the shadow of a sanitizer is resident memory too.
+static inline size_t load_rss(void) {
+  size_t committed = 0;
+  mi_process_info(NULL, NULL, NULL, NULL, NULL, &committed, NULL, NULL);
+  return committed;
+}
+#else
 // Resident memory in bytes.
 static inline size_t load_rss(void) {
   char text[128] = {0};
@@ -150,6 +178,11 @@ static inline size_t load_rss(void) {
   const char* const second = strchr(text, ' ');
   return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
+
+#endif
+
+// A bound for that. With a sanitizer memory counts that was never touched, and blocks have margins.
+static inline size_t load_bound(size_t bytes) { return LOAD_IS_SANITIZED ? 4 * bytes : bytes; }
 
 static inline void load_wait_ms(long ms) {
   const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
@@ -177,6 +210,11 @@ static inline void load_verify(const void* p, size_t size, uint8_t mark) {
                bytes[i]);
   }
 }
+
+// Where malloc is not replaced, as with a sanitizer, the names are: the program tests our malloc.
+#if defined(LOAD_BY_NAME)
+#include <mimalloc-override.h>
+#endif
 
 // A block with a pattern of its size, and its end.
 static inline void* load_make(size_t size) {

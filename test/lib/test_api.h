@@ -34,6 +34,38 @@ static inline void* test_opaque_pointer(void* p) {
   return hidden;
 }
 
+// Skips the test and says why.
+static inline void test_skip(const char* why) {
+  printf("SKIP: %s\n", why);
+  fflush(stdout);
+  skip();
+}
+
+// A build that tells a tool about blocks promises other sizes, and lets the tool end a program that
+// misuses memory.
+static inline bool test_is_tracked(void) { return mi_good_size(1) == 1; }
+static inline void test_skip_if_tracked(void) {
+  if (test_is_tracked()) test_skip("blocks have margins, and the tool reports misuse");
+}
+
+// Memcheck needs ten times the memory of the program, also in a child with a limit.
+static inline void test_skip_if_valgrind(void) {
+  const char* const preload = getenv("LD_PRELOAD");
+  if (preload != NULL && strstr(preload, "vgpreload") != NULL) {
+    test_skip("Valgrind's own memory counts");
+  }
+}
+
+// Of the run-time of a sanitizer, which is written in C++.
+extern void __asan_init(void) __attribute__((weak));
+extern void __tsan_init(void) __attribute__((weak));
+extern void __ubsan_handle_out_of_bounds(void) __attribute__((weak));
+static inline void test_skip_if_sanitized(void) {
+  if (__asan_init != NULL || __tsan_init != NULL || __ubsan_handle_out_of_bounds != NULL) {
+    test_skip("the sanitizer brings a C++ library");
+  }
+}
+
 // xorshift64* (Marsaglia 2003, Vigna 2016).
 static inline uint64_t test_random(uint64_t* state) {
   uint64_t x = *state;

@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
       "FIGURE %zu threads at once, each with %zu bytes: %zu KiB more for each, %zu in wave %zu\n",
       threads, live / threads, first / threads / LOAD_KIB, last / threads / LOAD_KIB, waves);
   fflush(stdout);
-  if (LOAD_HAS_TSAN) return 0;
+  if (LOAD_IS_TSAN) return 0;
   LOAD_CHECK(last <= threads * THREAD_BYTES_MAX, "%zu KiB each", last / threads / LOAD_KIB);
   LOAD_CHECK(last <= first + first * GROWTH_PERCENT / 100, "more in each wave");
   return 0;

@@ -24,11 +24,7 @@
 #define TIME_MS 2200
 #define LIBC_BLOCKS_MAX 100
 // What may stay resident when nothing is in use.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define LEFT_MAX SIZE_MAX // the sanitizer's own memory
-#else
 #define LEFT_MAX (16 * LOAD_MIB)
-#endif
 
 typedef struct {
   size_t size;
@@ -413,7 +409,7 @@ int main(int argc, char** argv) {
   printf("live %zu KiB, resident %zu KiB; in the end %zu KiB, at the start %zu KiB\n",
          live.bytes / LOAD_KIB, rss / LOAD_KIB, end_rss / LOAD_KIB, start_rss / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(end_rss < LEFT_MAX || end_rss - LEFT_MAX < start_rss, "%zu KiB stay",
+  LOAD_CHECK(end_rss < start_rss + load_bound(LEFT_MAX), "%zu KiB stay",
              (end_rss - start_rss) / LOAD_KIB);
   return 0;
 }

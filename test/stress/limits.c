@@ -75,6 +75,7 @@ static void run(size_t size, size_t least) {
 }
 
 int main(int argc, char** argv) {
+  if (LOAD_IS_SANITIZED) LOAD_SKIP("a sanitizer's shadow needs more addresses than the limit");
   if (getenv("MI_STRESS_LIMITED") == NULL) {
     const struct rlimit limit = {LIMIT, LIMIT};
     LOAD_CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");

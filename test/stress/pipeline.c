@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
     if (block != NULL) drop(block);
   }
   // Pages that the producer still owns wait for it to come by; others take 115 to 128 MiB.
-  const size_t bound = peak.live * 3 / 2 + 40 * LOAD_MIB;
+  const size_t bound = load_bound(peak.live * 3 / 2 + 40 * LOAD_MIB);
   LOAD_CHECK(peak.rss <= bound, "resident %zu KiB, bound %zu KiB", peak.rss / LOAD_KIB,
              bound / LOAD_KIB);
   return 0;

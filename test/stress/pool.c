@@ -90,7 +90,7 @@ static void run(const char* name, size_t keep_one_in) {
   printf("%s: peak live %zu KiB, resident %zu KiB, %zu KiB for each thread\n", name,
          live_peak / LOAD_KIB, rss_peak / LOAD_KIB, each / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(each <= THREAD_BYTES_MAX, "each thread sits on %zu KiB", each / LOAD_KIB);
+  LOAD_CHECK(each <= load_bound(THREAD_BYTES_MAX), "each thread sits on %zu KiB", each / LOAD_KIB);
 }
 
 int main(int argc, char** argv) {

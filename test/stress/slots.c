@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   printf("peak: live %zu KiB, resident %zu KiB\n", live_peak / LOAD_KIB, rss_peak / LOAD_KIB);
   // Freed memory stays resident for a moment on purpose, and large blocks come and go: others take
   // 45 to 78 MiB, here it is up to 91.
-  const size_t bound = live_peak * 3 / 2 + 72 * LOAD_MIB;
+  const size_t bound = load_bound(live_peak * 3 / 2 + 72 * LOAD_MIB);
   LOAD_CHECK(rss_peak <= bound, "resident %zu KiB, bound %zu KiB", rss_peak / LOAD_KIB,
              bound / LOAD_KIB);
   return 0;

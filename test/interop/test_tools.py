@@ -1,0 +1,158 @@
+"""Programs under AddressSanitizer, Valgrind and ThreadSanitizer: builds that track blocks make the tools find what
+a program does wrong with our memory, and nothing in a program that is right."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+import conftest
+
+INCLUDE = conftest.ROOT / "include"
+LIBRARY = conftest.ROOT / "src" / "static.c"
+MISUSE = pathlib.Path(__file__).resolve().parent / "src" / "misuse.c"
+STRESS = conftest.ROOT / "test" / "stress"
+
+# mistake: what Valgrind calls it
+OVERFLOWS = ["overflow", "overflow_odd", "overflow_large", "overflow_mapping", "overflow_nothing", "overflow_zeroed",
+             "overflow_aligned", "overflow_string", "overflow_from_heap", "overflow_shifted", "overflow_shrunk",
+             "overflow_grown", "underflow", "underflow_shifted"]
+LATE = ["use_after_free", "use_after_free_large", "use_after_free_elsewhere", "use_after_realloc", "use_after_destroy",
+        "use_after_destroy_large", "use_after_collect"]
+READS = ["overflow_by_reading", "use_after_free_first_byte"]
+FREES = ["realloc_after_free", "double_free", "double_free_large", "free_inside", "free_of_nobody"]
+UNSEEN_BY_ASAN = {"uninitialised": "UninitCondition", "uninitialised_again": "UninitCondition",
+                  "leak": "Leak_DefinitelyLost"}
+VALGRIND = {**dict.fromkeys(OVERFLOWS + LATE, "InvalidWrite"), **dict.fromkeys(READS, "InvalidRead"),
+            **dict.fromkeys(FREES, "InvalidFree"), **UNSEEN_BY_ASAN}
+RIGHT = ["clean", "holder"]
+
+
+def run(*command, status=0, **environment):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
+    result = subprocess.run([str(word) for word in command], env={**kept, **environment}, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=240)
+    if status is not None:
+        assert result.returncode == status, result.stdout
+    return result.stdout
+
+
+def build(folder, name, *arguments, compiler="cc"):
+    """The path of what the compiler makes; skips the test if it cannot make programs of the kind at all."""
+    path = folder / name
+    flags = [word for word in arguments if str(word).startswith("-fsanitize")]
+    trial = folder / "trial.c"
+    trial.write_text("int main(void) { return 0; }\n")
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    if subprocess.run([compiler, *flags, trial, "-o", folder / "trial"], capture_output=True).returncode != 0:
+        pytest.skip(f"{compiler} cannot link with {' '.join(flags)}")
+    run(compiler, "-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", f"-I{INCLUDE}", *arguments, "-o", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("tools")
+
+
+# -- AddressSanitizer --
+
+@pytest.fixture(scope="module")
+def asan_library(folder):
+    """As users get it: not compiled with the sanitizer."""
+    return build(folder, "asan.o", "-DMI_TRACK_ASAN=1", "-c", LIBRARY)
+
+
+@pytest.fixture(scope="module", params=["cc", "clang"])
+def asan_program(request, folder, asan_library):
+    return build(folder, f"misuse-asan-{request.param}", "-fsanitize=address", MISUSE, asan_library, "-lpthread",
+                 compiler=request.param)
+
+
+@pytest.mark.parametrize("mistake", OVERFLOWS + LATE + READS + FREES)
+def test_asan_finds(mistake, asan_program):
+    output = run(asan_program, mistake, status=None)
+    frames = re.findall(r"^ +#\d+ 0x\w+ in (\w+)", output, re.M)
+    assert "ERROR: AddressSanitizer: " in output, output
+    assert mistake in frames, output
+    if mistake in FREES:
+        assert "mimalloc: error: " in output, output  # the tool has no word for it
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_asan_is_silent(name, asan_program):
+    assert run(asan_program, name) == ""
+
+
+# -- Valgrind --
+
+def valgrind(program, folder, *arguments):
+    """[(kind, functions of the stack)] of all errors in one run, and the output of the program."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    report = folder / "valgrind.xml"
+    output = run("valgrind", "--xml=yes", f"--xml-file={report}", "--leak-check=full", program, *arguments)
+    errors = xml.etree.ElementTree.parse(report).getroot().findall("error")
+    return [(error.findtext("kind"), [frame.findtext("fn") for frame in error.find("stack")]) for error in errors], output
+
+
+@pytest.fixture(scope="module")
+def valgrind_program(folder):
+    if not pathlib.Path("/usr/include/valgrind/memcheck.h").exists():
+        pytest.skip("valgrind/memcheck.h is not installed")
+    return build(folder, "misuse-valgrind", "-DMI_TRACK_VALGRIND=1", MISUSE, LIBRARY, "-lpthread")
+
+
+@pytest.fixture(scope="module")
+def valgrind_errors(valgrind_program, folder):
+    return valgrind(valgrind_program, folder, *VALGRIND)[0]
+
+
+@pytest.mark.parametrize("mistake", VALGRIND)
+def test_valgrind_finds(mistake, valgrind_errors):
+    kinds = [kind for kind, functions in valgrind_errors if mistake in functions]
+    assert VALGRIND[mistake] in kinds, valgrind_errors
+
+
+def test_valgrind_is_silent(valgrind_program, folder):
+    assert valgrind(valgrind_program, folder, *RIGHT) == ([], "")
+
+
+def test_valgrind_with_malloc_replaced(folder, valgrind_program):
+    """The program's own malloc stays, if Valgrind is told: then it is ours that is watched."""
+    source = folder / "plain.c"
+    source.write_text("#include <stdlib.h>\n"
+                      "int main(void) { volatile char* p = malloc(10); p[10] = 1; free((void*)p); return p[5]; }\n")
+    program = build(folder, "plain", "-DMI_TRACK_VALGRIND=1", "-DMI_MALLOC_OVERRIDE", "-fno-builtin", source, LIBRARY,
+                    "-lpthread", "-w")
+    output = run("valgrind", "--soname-synonyms=somalloc=nouserintercepts", program, status=None)
+    assert "Invalid write of size 1" in output and "Invalid read of size 1" in output, output
+    assert "mi_track_give" in output and "mi_track_take" in output, output
+
+
+# -- ThreadSanitizer, without suppressions --
+
+@pytest.fixture(scope="module")
+def tsan_library(folder):
+    return build(folder, "tsan.o", "-fsanitize=thread", "-DMI_DEBUG=3", "-DMI_SHOW_ERRORS=0", "-c", LIBRARY)
+
+
+@pytest.mark.parametrize("name, arguments", [("slots", []), ("heaps", []), ("forks", ["--mib", "1"])])
+def test_tsan_is_silent(name, arguments, folder, tsan_library):
+    program = build(folder, f"tsan-{name}", "-fsanitize=thread", "-DLOAD_BY_NAME", "-fno-builtin",
+                    f"-I{conftest.ROOT / 'test' / 'lib'}", STRESS / f"{name}.c", tsan_library, "-lpthread")
+    output = run(program, "--percent", "3", *arguments)
+    assert "WARNING: ThreadSanitizer" not in output, output
+
+
+# -- CMake --
+
+@pytest.mark.parametrize("flags, problem", [
+    (["-DMI_TRACK_VALGRIND=ON", "-DMI_HAS_MEMCHECK_H=OFF"], "MI_TRACK_VALGRIND needs the header valgrind/memcheck.h"),
+    (["-DMI_TRACK_VALGRIND=ON", "-DMI_TRACK_ASAN=ON"], "MI_TRACK_ASAN and MI_TRACK_VALGRIND are both ON")])
+def test_cmake_refuses(flags, problem, tmp_path):
+    assert problem in run("cmake", "-S", conftest.ROOT, "-B", tmp_path, "-G", "Ninja", *flags, status=1)
