@@ -21,6 +21,8 @@
 
 #include <mimalloc.h>
 
+#include "outcome.h"
+
 #if !defined(__has_feature)
 #define __has_feature(x) 0
 #endif
@@ -44,24 +46,6 @@ const char* __tsan_default_options(void) { return "die_after_fork=0"; }
 
 #define LOAD_KIB ((size_t)1024)
 #define LOAD_MIB (LOAD_KIB * LOAD_KIB)
-
-// A fact that must hold. Says what it knows, without allocating, and ends the program.
-#define LOAD_CHECK(fact, ...)                                                                      \
-  do {                                                                                             \
-    if (!(fact)) {                                                                                 \
-      dprintf(2, "%s:%d: failed: %s: ", __FILE__, __LINE__, #fact);                                \
-      dprintf(2, __VA_ARGS__);                                                                     \
-      dprintf(2, "\n");                                                                            \
-      _exit(1);                                                                                    \
-    }                                                                                              \
-  } while (0)
-
-// Ends a program that cannot do its work here, and says why: the runner takes status 77 for that.
-#define LOAD_SKIP(reason)                                                                          \
-  do {                                                                                             \
-    dprintf(1, "%s\n", reason);                                                                    \
-    _exit(77);                                                                                     \
-  } while (0)
 
 typedef struct {
   uint64_t seed;

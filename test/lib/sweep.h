@@ -36,6 +36,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "outcome.h"
+
 #define SWEEP_KIB ((size_t)1024)
 #define SWEEP_MIB (SWEEP_KIB * SWEEP_KIB)
 
@@ -88,16 +90,6 @@ static sweep_plan_t sweep_plan;
 static sweep_report_t* sweep_report;
 static bool sweep_is_on; // calls are refused
 static uintptr_t sweep_text[2]; // where the library is
-
-#define SWEEP_CHECK(fact, ...)                                                                     \
-  do {                                                                                             \
-    if (!(fact)) {                                                                                 \
-      dprintf(2, "%s:%d: failed: %s: ", __FILE__, __LINE__, #fact);                                \
-      dprintf(2, __VA_ARGS__);                                                                     \
-      dprintf(2, "\n");                                                                            \
-      _exit(1);                                                                                    \
-    }                                                                                              \
-  } while (0)
 
 static bool sweep_refuses(sweep_kind_t kind, const void* caller) {
   const uintptr_t at = (uintptr_t)caller;
@@ -301,17 +293,17 @@ static size_t sweep_step(size_t i, size_t size) {
 static void* sweep_result(const char* what, void* p, size_t size) {
   const int err = errno;
   if (p == NULL) {
-    SWEEP_CHECK(err == ENOMEM, "%s: errno is %d", what, err);
-    SWEEP_CHECK(sweep_told > 0, "%s: the error function was not told", what);
+    LOAD_CHECK(err == ENOMEM, "%s: errno is %d", what, err);
+    LOAD_CHECK(sweep_told > 0, "%s: the error function was not told", what);
     return NULL;
   }
-  SWEEP_CHECK(mi_usable_size(p) >= size, "%s: only %zu bytes", what, mi_usable_size(p));
+  LOAD_CHECK(mi_usable_size(p) >= size, "%s: only %zu bytes", what, mi_usable_size(p));
   return p;
 }
 
 static void sweep_keep(void* p, size_t size) {
   if (p == NULL) return;
-  SWEEP_CHECK(sweep_block_count < sizeof(sweep_blocks) / sizeof(sweep_blocks[0]), "too many");
+  LOAD_CHECK(sweep_block_count < sizeof(sweep_blocks) / sizeof(sweep_blocks[0]), "too many");
   for (size_t i = 0; i < size; i += sweep_step(i, size)) {
     ((unsigned char*)p)[i] = sweep_byte(p, i);
   }
@@ -322,13 +314,13 @@ static void sweep_keep(void* p, size_t size) {
 static void sweep_check_zero(const char* what, const void* p, size_t from, size_t size) {
   const unsigned char* const s = (const unsigned char*)p;
   for (size_t i = from; p != NULL && i < size; i += sweep_step(i, size)) {
-    SWEEP_CHECK(s[i] == 0, "%s: byte %zu is %u", what, i, s[i]);
+    LOAD_CHECK(s[i] == 0, "%s: byte %zu is %u", what, i, s[i]);
   }
 }
 
 static inline void sweep_check_aligned(const char* what, const void* p, size_t alignment,
                                        size_t offset) {
-  SWEEP_CHECK(p == NULL || ((uintptr_t)p + offset) % alignment == 0, "%s: %p", what, p);
+  LOAD_CHECK(p == NULL || ((uintptr_t)p + offset) % alignment == 0, "%s: %p", what, p);
 }
 
 // A block from `call`, kept until the end.
@@ -359,7 +351,7 @@ static inline void sweep_resized(const char* what, sweep_resize_t how, void* old
   const void* const left = now != NULL ? now : how == SWEEP_FREES ? NULL : old;
   const unsigned char* const s = (const unsigned char*)left;
   for (size_t i = 0; s != NULL && i < old_size && i < size; i++) {
-    SWEEP_CHECK(s[i] == (unsigned char)(i * 5 + 3), "%s: byte %zu is lost", what, i);
+    LOAD_CHECK(s[i] == (unsigned char)(i * 5 + 3), "%s: byte %zu is lost", what, i);
   }
   if (how == SWEEP_ZERO) sweep_check_zero(what, now, old_size, size);
   if (now != NULL) {
@@ -413,7 +405,7 @@ static void sweep_set(sweep_setting_t setting) {
 static size_t sweep_resident(void) {
   char text[128] = {0};
   const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  SWEEP_CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
+  LOAD_CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
   close(fd);
   const char* const second = strchr(text, ' ');
   return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
@@ -423,7 +415,7 @@ static void sweep_check_kept(void) {
   for (size_t k = 0; k < sweep_block_count; k++) {
     const sweep_block_t* const b = &sweep_blocks[k];
     for (size_t i = 0; i < b->size; i += sweep_step(i, b->size)) {
-      SWEEP_CHECK(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
+      LOAD_CHECK(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
     }
   }
 }
@@ -433,11 +425,11 @@ static void sweep_check_usable(void) {
   const size_t sizes[] = {8, 1000, 100000, 3 * SWEEP_MIB};
   for (size_t i = 0; i < 4; i++) {
     void* const p = mi_zalloc(sizes[i]);
-    SWEEP_CHECK(p != NULL, "%zu bytes when memory is back", sizes[i]);
+    LOAD_CHECK(p != NULL, "%zu bytes when memory is back", sizes[i]);
     mi_free(p);
   }
   mi_heap_t* const heap = mi_heap_new();
-  SWEEP_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
+  LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
   mi_heap_destroy(heap);
 }
 
@@ -454,7 +446,7 @@ static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t settin
   for (size_t i = 0; i < sweep_block_count; i++) mi_free(sweep_blocks[i].p);
   for (size_t i = 0; i < 2; i++) mi_collect(true);
   mi_stats_t_decl(stats);
-  SWEEP_CHECK(mi_stats_get(&stats), "statistics");
+  LOAD_CHECK(mi_stats_get(&stats), "statistics");
   sweep_report->committed = (size_t)stats.committed.current;
   sweep_report->resident = sweep_resident();
   exit(0); // with all destructors
