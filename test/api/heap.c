@@ -632,7 +632,7 @@ static void heap_new_without_memory(void** state) {
   test_skip_if_valgrind();
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_heaps, &result));
-  if (result.exit_status == TEST_NO_LIMIT) skip();
+  if (result.exit_status == TEST_NO_LIMIT) test_skip("no limit can be set");
   if (result.exit_status != 0 || spawn_count(&result, "went on") != 1) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }

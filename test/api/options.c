@@ -85,7 +85,7 @@ static int print_options(void) {
 // Its messages are in `result`. Skips the test when there can be no child.
 static long child_value(const char* variable, const char* second, const char* option) {
   const char* const environment[] = {variable, second, NULL};
-  if (!spawn_self("--print", environment, &result)) skip();
+  if (!spawn_self("--print", environment, &result)) test_skip("the program cannot start itself");
   assert_int_equal(result.signal, 0);
   assert_int_equal(result.exit_status, 0);
   char line[128];
@@ -142,7 +142,7 @@ static void environment_sets_every_option(void** state) {
     environment[i] = text[i];
   }
   environment[OPTION_COUNT] = NULL;
-  if (!spawn_self("--print", environment, &result)) skip();
+  if (!spawn_self("--print", environment, &result)) test_skip("the program cannot start itself");
   assert_int_equal(result.exit_status, 0);
   for (size_t i = 0; i < OPTION_COUNT; i++) {
     char line[128];
@@ -302,9 +302,11 @@ static void environment_is_ignored_with_raised_privileges(void** state) {
   (void)state;
   char self[4096];
   char copy[] = "/tmp/mi-test-setuid-XXXXXX";
-  if (geteuid() != 0 || !spawn_own_path(self, sizeof(self))) skip();
+  if (geteuid() != 0 || !spawn_own_path(self, sizeof(self))) {
+    test_skip("needs root, and a program that can start itself");
+  }
   const int fd = mkstemp(copy);
-  if (fd < 0) skip();
+  if (fd < 0) test_skip("no file in /tmp");
   close(fd);
   const char* const environment[] = {"MIMALLOC_PURGE_DELAY=77", "MIMALLOC_VERBOSE=1", NULL};
   const bool is_started = copy_file(self, copy) && chown(copy, 65534, 65534) == 0 &&
@@ -313,7 +315,7 @@ static void environment_is_ignored_with_raised_privileges(void** state) {
   unlink(copy);
   // Where set-uid programs are not allowed, or may not read the library, there is nothing to see.
   if (!is_started || result.exit_status != 0 || strstr(result.output, "is_secure=1") == NULL) {
-    skip();
+    test_skip("no set-uid programs here");
   }
   assert_int_equal(spawn_count(&result, "purge_delay=1000\n"), 1);
   assert_int_equal(spawn_count(&result, "mimalloc"), 0);

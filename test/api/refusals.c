@@ -452,11 +452,11 @@ static const struct {
 };
 
 static void run_case(const char* name) {
-  if (TEST_IS_SANITIZED) skip();
-  if (!spawn_self(name, NULL, &result)) skip();
+  if (TEST_IS_SANITIZED) test_skip("a sanitizer's own memory counts");
+  if (!spawn_self(name, NULL, &result)) test_skip("the program cannot start itself");
   if (result.exit_status == CANNOT) {
-    print_message("# %s", result.output);
-    skip();
+    result.output[strcspn(result.output, "\n")] = 0;
+    test_skip(result.output);
   }
   if (result.signal != 0 || result.exit_status != 0) {
     fail_msg("%s: signal %d, status %d\n%s", name, result.signal, result.exit_status,

@@ -431,7 +431,7 @@ static void theap_without_memory_is_null(void** state) {
   (void)state;
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_theaps, &result));
-  if (result.exit_status == TEST_NO_LIMIT) skip();
+  if (result.exit_status == TEST_NO_LIMIT) test_skip("no limit can be set");
   if (result.exit_status != 0 || spawn_count(&result, "went on") != 1) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }

@@ -251,6 +251,16 @@ static void real_discard(void* start, size_t size) {
   if (madvise(start, size, MADV_DONTNEED) != 0) misuse("the machine keeps memory", start, size);
 }
 
+// A write that changes nothing, also while another thread writes there.
+static void real_touch(uint8_t* p) {
+#if defined(__SANITIZE_THREAD__)
+  // The thread sanitizer would call it a race with plain writes of others.
+  if (madvise(p, 4096, MADV_POPULATE_WRITE) != 0) misuse("the machine populates nothing", p, 4096);
+#else
+  __atomic_fetch_or(p, 0, __ATOMIC_RELAXED);
+#endif
+}
+
 static bool is_over_limit(size_t size, bool is_read_write) {
   if (is_read_write && !os_fake.has_overcommit && os_fake.committed + size > os_fake.commit_limit) {
     return true;
@@ -417,10 +427,7 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
   // Of a large page one write tells that it is there: a test has less memory than it pretends.
   if (is_large(start)) os_fake.now_us += os_fake.giant_us;
   const size_t step = is_large(start) ? size : 4096;
-  for (size_t i = 0; !is_failed && i < size; i += step) {
-    // A write that changes nothing, also while another thread writes there.
-    __atomic_fetch_or((uint8_t*)start + i, 0, __ATOMIC_RELAXED);
-  }
+  for (size_t i = 0; !is_failed && i < size; i += step) real_touch((uint8_t*)start + i);
   pthread_mutex_unlock(&lock);
   return is_failed ? ENOMEM : 0;
 }

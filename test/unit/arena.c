@@ -364,8 +364,9 @@ UNIT_TEST(arena_serves_many_threads) {
   check(mi_state.main.arena_count < 40);
 }
 
-// Elsewhere the tests run on an emulator, which keeps books on every page.
-#if MI_IS_TINY || !defined(__x86_64__)
+// Elsewhere the tests run on an emulator, which keeps books on every page. The thread sanitizer
+// leaves few addresses to a program.
+#if MI_IS_TINY || !defined(__x86_64__) || defined(__SANITIZE_THREAD__)
 #define HUGE_HEAP (20 * MI_GIB)
 #define HUGE_RUN (16 * MI_MIB)
 #else
