@@ -158,6 +158,7 @@ MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size) {
 
 // The list grows at its head only, and an entry does not change.
 MI_INTERNAL mi_attr_racy bool mi_meta_contains(const void* p, size_t size) {
+  if ((uintptr_t)p % sizeof(void*) != 0) return false;
   size_t left = MI_META_MAPS_MAX;
   for (const mi_meta_map_t* map = mi_atomic_peek(&mi_meta_maps); map != NULL; map = map->next) {
     const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)map->start);

@@ -21,7 +21,8 @@ MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size);
 // Give the contents of what is free back to the system. The caller holds the arena lock.
 MI_INTERNAL void mi_meta_purge(void);
 
-// Whether all of [p, p + size) is such memory, or was. Takes any address, and no lock.
+// Whether a structure of `size` bytes can be at `p`: the address is aligned, and all of it is such
+// memory, or was. Takes any address, and no lock.
 MI_INTERNAL bool mi_meta_contains(const void* p, size_t size);
 
 // Unmap all of it: no structure is in use, and no other thread (unload.c).
