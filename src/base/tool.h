@@ -80,7 +80,12 @@ static inline void mi_tool_take(const void* p, size_t size) {
 // A block has another size now.
 static inline void mi_tool_resize(const void* p, size_t old_size, size_t size) {
 #if MI_IS_TRACK_VALGRIND
-  VALGRIND_RESIZEINPLACE_BLOCK(p, old_size, size, 0);
+  if (size == 0) { // that it would not have
+    mi_tool_take(p, old_size);
+    mi_tool_give(p, size, false);
+  } else {
+    VALGRIND_RESIZEINPLACE_BLOCK(p, old_size, size, 0);
+  }
 #endif
   if (!MI_IS_TRACK_ASAN) return;
   mi_tool_close(p, old_size);

@@ -353,6 +353,7 @@ static void theap_realloc_keeps_contents_and_moves(void** state) {
 // If this fails, a thread that has finished its work keeps the memory.
 static void theap_collect_gives_memory_back(void** state) {
   (void)state;
+  test_skip_if_valgrind();
   enum { COUNT = 40000 };
   static void* p[COUNT];
   mi_heap_t* const heap = mi_heap_new();
@@ -429,6 +430,7 @@ static void exhaust_theaps(void) {
 // If this fails, a program that runs out of memory when a thread first uses a heap crashes.
 static void theap_without_memory_is_null(void** state) {
   (void)state;
+  test_skip_if_valgrind();
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_theaps, &result));
   if (result.exit_status == TEST_NO_LIMIT) test_skip("no limit can be set");

@@ -187,6 +187,8 @@ FUNCTION clean(void) {
       mi_free(p);
       p = (char*)mi_malloc_aligned_at(size, 128, 8);
       memset(p, 4, mi_usable_size(p));
+      p = (char*)mi_realloc_aligned_at(p, size / 2, 128, 8); // of a byte nothing is left
+      memset(p, 4, mi_usable_size(p));
       mi_free(p);
       size_t block_size = 0;
       p = (char*)mi_umalloc(size, &block_size);
