@@ -38,10 +38,14 @@
 #endif
 
 #if LOAD_IS_SANITIZED
-// The thread sanitizer asks this function for what its environment variable does not say. It would
-// end children of processes with threads that start threads. Weak: a program has it once.
+// The sanitizers ask these functions for what their environment variables do not say. The one for
+// threads would end children of processes with threads that start threads; the search for leaks of
+// the sanitizer's malloc would wait in such a child for locks that threads of the parent held.
+// Weak: a program has them once.
 extern const char* __tsan_default_options(void) __attribute__((weak));
 const char* __tsan_default_options(void) { return "die_after_fork=0"; }
+extern const char* __asan_default_options(void) __attribute__((weak));
+const char* __asan_default_options(void) { return "detect_leaks=0"; }
 #endif
 
 #define LOAD_KIB ((size_t)1024)
