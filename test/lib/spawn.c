@@ -19,8 +19,7 @@ extern char** environ;
 #define SPAWN_NOT_STARTED 126
 #define SPAWN_LIST_MAX 512
 
-// Which lines this process ran; only `exit` would write it down by itself.
-static void spawn_keep_coverage(void) {
+void spawn_keep_coverage(void) {
 #if defined(MI_COVERAGE)
   void __gcov_dump(void);
   __gcov_dump();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fork.c - tests of src/core/fork.c: the handlers are called by hand, as around a fork, in a
 // process whose other threads then never run again.
+#include "spawn.h"
 #include "unit.h"
 
 #include <sched.h>
@@ -439,15 +440,31 @@ static void wait_for_fork(void) {
   }
 }
 
+static void* kept;
+static uintptr_t keeper;
+
+// Registering a fork handler may allocate.
+static void keep_and_wait_for_fork(void) {
+  kept = mi_malloc(SIZE);
+  unit_fill(kept, SIZE, 7);
+  keeper = mi_tls_thread_id();
+  wait_for_fork();
+}
+
+// In the child, where the thread that made it does not exist.
+static void check_kept(void) {
+  check(unit_is_filled(kept, SIZE, 7));
+  const uintptr_t owner = mi_atomic_load_relaxed(&unit_page_of(kept)->owner);
+  check((owner & ~MI_OWNER_FLAGS) != keeper);
+}
+
 static void* set_up(void* arg) {
   mi_free(mi_malloc(SIZE));
   return arg;
 }
 
-// If this fails, a child that was forked while another thread made the first allocation of the
-// process hangs in its own first one.
-UNIT_TEST(fork_during_set_up) {
-  hooks_fake.on_load_options = &wait_for_fork;
+static void fork_in_set_up(void (**hook)(void), void (*function)(void)) {
+  *hook = function;
   sem_init(&setting_up, 0, 0);
   sem_init(&has_forked, 0, 0);
   pthread_t first;
@@ -460,12 +477,15 @@ UNIT_TEST(fork_during_set_up) {
   check(child >= 0);
   if (child == 0) {
     alarm(20); // a hang ends by the signal
-    hooks_fake.on_load_options = NULL;
+    *hook = NULL;
     if (is_registered) os_fake.fork_child();
     void* const p = mi_malloc(SIZE);
-    check(p != NULL);
+    check(p != NULL && p != kept);
     mi_free(p);
+    if (kept != NULL) check_kept();
+    mi_free(kept);
     unit_check_valid();
+    spawn_keep_coverage();
     _exit(0);
   }
   if (is_registered) os_fake.fork_parent();
@@ -474,7 +494,17 @@ UNIT_TEST(fork_during_set_up) {
   check(waitpid(child, &status, 0) == child);
   check_equal(status, 0);
   pthread_join(first, NULL);
+  *hook = NULL;
   set_up(NULL);
+}
+
+// If this fails, a child that was forked while another thread made the first allocation of the
+// process hangs in its own first one.
+UNIT_TEST(fork_during_set_up) { fork_in_set_up(&hooks_fake.on_load_options, &wait_for_fork); }
+
+// If this fails, it does so, or loses what there is, when only the fork handlers were missing.
+UNIT_TEST(fork_before_it_is_registered) {
+  fork_in_set_up(&os_fake.on_at_fork, &keep_and_wait_for_fork);
 }
 
 int main(void) {
@@ -494,6 +524,7 @@ int main(void) {
       cmocka_unit_test(fork_touches_nothing_of_the_thread),
       cmocka_unit_test(fork_handlers_of_others_may_allocate),
       cmocka_unit_test(fork_during_set_up),
+      cmocka_unit_test(fork_before_it_is_registered),
   };
   return cmocka_run_group_tests_name("fork", tests, NULL, NULL);
 }

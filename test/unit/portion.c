@@ -168,6 +168,30 @@ UNIT_TEST_PAGE_SIZES(portion_with_a_wrong_link_is_reported) {
   // Not valid any more: what the lists hold is lost.
 }
 
+// If this fails, a program in a crowd that writes to a freed block gets what it wrote as a block.
+UNIT_TEST_PAGE_SIZES(portion_from_a_page_with_a_wrong_link) {
+  for (size_t k = 0; k < 2; k++) {
+    gather();
+    blocks[0] = mi_malloc(SIZE);
+    const size_t left = length_of(unit_theap());
+    // Behind what is left of this portion come the next one and, with k, the block after it.
+    mi_block_t* last = unit_page_of(blocks[0])->local_free;
+    for (size_t i = 1; i < LENGTH + k; i++) last = last->next;
+    last->next = (mi_block_t*)(uintptr_t)0x4141414141414140;
+    const size_t before = hooks_fake.count[MI_ERROR_CORRUPT_LIST];
+    const size_t count = 1 + left + 3 * LENGTH;
+    for (size_t i = 1; i < count; i++) {
+      blocks[i] = mi_malloc(SIZE);
+      check(blocks[i] != NULL);
+      unit_fill(blocks[i], SIZE, i);
+    }
+    check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST] - before, 1);
+    for (size_t i = 1; i < count; i++) check(unit_is_filled(blocks[i], SIZE, i));
+    for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+    dismiss();
+  }
+}
+
 // If this fails, statistics count what threads in a crowd hold ready as in use.
 UNIT_TEST_PAGE_SIZES(portion_is_not_in_use) {
   gather();
@@ -275,6 +299,7 @@ int main(void) {
       cmocka_unit_test(portion_blocks_are_cleared_by_calloc),
       cmocka_unit_test(portion_reports_a_double_free),
       cmocka_unit_test(portion_with_a_wrong_link_is_reported),
+      cmocka_unit_test(portion_from_a_page_with_a_wrong_link),
       cmocka_unit_test(portion_is_not_in_use),
       cmocka_unit_test(portion_replaces_pages_from_before),
       cmocka_unit_test(portion_is_for_threads_that_wait),
