@@ -551,7 +551,7 @@ static void first_call_may_be_any(void** state) {
   test_skip_if_tracked();
   static spawn_result_t result;
   for (size_t i = 0; i < CALL_COUNT; i++) {
-    if (!spawn_self(calls[i].name, NULL, &result)) test_skip("the program cannot start itself");
+    test_start_self(calls[i].name, NULL, &result);
     if (result.signal != 0 || result.exit_status != 0) {
       fail_msg("%s: signal %d, status %d:\n%s", calls[i].name, result.signal, result.exit_status,
                result.output);
@@ -565,8 +565,7 @@ static void first_call_knows_the_environment(void** state) {
   test_skip_if_tracked();
   static spawn_result_t result;
   const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
-  if (!spawn_self("free_foreign", environment, &result))
-    test_skip("the program cannot start itself"); // again in `main`
+  test_start_self("free_foreign", environment, &result); // again in `main`
   assert_int_equal(result.exit_status, 0);
   assert_int_equal(spawn_count(&result, "invalid pointer: 0x"), 1);
 }

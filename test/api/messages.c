@@ -121,8 +121,7 @@ static void registered_output_gets_earlier_messages(void** state) {
   (void)state;
   test_skip_if_tracked();
   const char* const environment[] = {"MIMALLOC_VERBOSE=1", "MIMALLOC_PURGE_DELAY=x", NULL};
-  if (!spawn_self("register_late", environment, &result))
-    test_skip("the program cannot start itself");
+  test_start_self("register_late", environment, &result);
   assert_int_equal(result.exit_status, 0);
   const char* const at = strstr(result.output, "received: mimalloc: warning: environment option");
   assert_non_null(at);
@@ -172,8 +171,7 @@ static int crash_under_a_lock(void) {
 // If this fails, the handler of a crash hangs instead of telling where memory was.
 static void arenas_are_printed_after_a_crash(void** state) {
   (void)state;
-  if (!spawn_self("crash_under_a_lock", NULL, &result))
-    test_skip("the program cannot start itself");
+  test_start_self("crash_under_a_lock", NULL, &result);
   if (result.signal != 0 || result.exit_status != 0) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }
@@ -197,8 +195,7 @@ static int other_thread_errors(void) {
 static void messages_name_the_thread(void** state) {
   (void)state;
   const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", NULL};
-  if (!spawn_self("other_thread_errors", environment, &result))
-    test_skip("the program cannot start itself");
+  test_start_self("other_thread_errors", environment, &result);
   assert_int_equal(spawn_count(&result, "mimalloc: error: thread 0x"), 1);
 }
 
@@ -318,15 +315,15 @@ static int nothing(void) {
 static void show_stats_prints_at_the_end(void** state) {
   (void)state;
   const char* const shown[] = {"MIMALLOC_SHOW_STATS=1", NULL};
-  if (!spawn_self("nothing", shown, &result)) test_skip("the program cannot start itself");
+  test_start_self("nothing", shown, &result);
   assert_int_equal(result.exit_status, 0);
   assert_int_equal(spawn_count(&result, "subproc 0\n"), 1);
   assert_int_equal(spawn_count(&result, "option '"), 0);
   const char* const verbose[] = {"MIMALLOC_VERBOSE=1", NULL};
-  if (!spawn_self("nothing", verbose, &result)) test_skip("the program cannot start itself");
+  test_start_self("nothing", verbose, &result);
   assert_int_equal(spawn_count(&result, "subproc 0\n"), 1);
   assert_int_equal(spawn_count(&result, "option 'show_errors': 0\n"), 1);
-  if (!spawn_self("nothing", NULL, &result)) test_skip("the program cannot start itself");
+  test_start_self("nothing", NULL, &result);
   assert_int_equal(result.length, 0);
 }
 

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spawn.h"
+
 #define TEST_KIB ((size_t)1024)
 #define TEST_MIB (TEST_KIB * TEST_KIB)
 #define TEST_GIB (TEST_MIB * TEST_KIB)
@@ -39,6 +41,12 @@ static inline void test_skip(const char* why) {
   printf("SKIP: %s\n", why);
   fflush(stdout);
   skip();
+}
+
+// Runs this program again (spawn.h), or skips the test.
+static inline void test_start_self(const char* argument, const char* const environment[],
+                                   spawn_result_t* result) {
+  if (!spawn_self(argument, environment, result)) test_skip("the program cannot start itself");
 }
 
 // A build that tells a tool about blocks promises other sizes, and lets the tool end a program that

@@ -11,6 +11,8 @@
 // first allocation of the load, the last, "end", from after everything was freed and collected.
 #include "soak.h"
 
+#include "areas.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdatomic.h>
@@ -35,19 +37,6 @@ static int soak_open_file(const char* name, int flags) {
   return file;
 }
 
-// Lines of the list of mapped areas.
-static size_t soak_areas(void) {
-  static char text[65536];
-  const int file = soak_open_file("/proc/self/maps", O_RDONLY);
-  size_t lines = 0;
-  ssize_t length;
-  while ((length = read(file, text, sizeof(text))) > 0) {
-    for (ssize_t i = 0; i < length; i++) lines += text[i] == '\n';
-  }
-  close(file);
-  return lines;
-}
-
 static size_t soak_thread_count(void) {
   char text[1024] = {0};
   const int file = soak_open_file("/proc/self/stat", O_RDONLY);
@@ -63,9 +52,11 @@ static size_t soak_thread_count(void) {
 static void soak_sample(int out, uint64_t start_ms) {
   const uint64_t ms = load_now_ms() - start_ms;
   const size_t live = soak_live();
+  const size_t areas = areas_count();
+  LOAD_CHECK(areas > 0, "/proc/self/maps");
   const int written = dprintf(out, "%llu,%zu,%s,%zu,%zu,%zu,%zu,%zu,%zu\n", (unsigned long long)ms,
                               atomic_load(&soak_cycle), atomic_load(&soak_now), live / LOAD_KIB,
-                              soak_committed() / LOAD_KIB, load_rss() / LOAD_KIB, soak_areas(),
+                              soak_committed() / LOAD_KIB, load_rss() / LOAD_KIB, areas,
                               soak_thread_count(), soak_made());
   LOAD_CHECK(written > 0, "the samples cannot be written: %s", strerror(errno));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Buffers grow by realloc, go, and grow again. If this fails, the process is mapped in ever more
 // areas, until the kernel's limit of 65,530 is reached: then no thread starts and malloc fails.
+#include "areas.h"
 #include "load.h"
 
 #define BUFFERS 16
@@ -8,20 +9,6 @@
 #define STEPS ((size_t)20000)
 #define TIME_MS 5000
 #define AREAS_MAX 1000
-
-// Lines of the list of mapped areas.
-static size_t areas(void) {
-  static char text[65536];
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  LOAD_CHECK(fd >= 0, "/proc/self/maps");
-  size_t lines = 0;
-  ssize_t length;
-  while ((length = read(fd, text, sizeof(text))) > 0) {
-    for (ssize_t i = 0; i < length; i++) lines += text[i] == '\n';
-  }
-  close(fd);
-  return lines;
-}
 
 int main(int argc, char** argv) {
   load_t load = load_begin(argc, argv);
@@ -44,7 +31,10 @@ int main(int argc, char** argv) {
     LOAD_CHECK(buffer[i] != NULL, "no memory for %zu bytes", size[i]);
     if (old == 0) load_fill(buffer[i], 200, (uint8_t)i);
     memset(buffer[i] + (old == 0 ? 200 : old), 1, size[i] - (old == 0 ? 200 : old));
-    if (step % 500 == 0 && areas() > most) most = areas();
+    if (step % 500 != 0) continue;
+    const size_t now = areas_count();
+    LOAD_CHECK(now > 0, "/proc/self/maps");
+    if (now > most) most = now;
   }
   for (size_t i = 0; i < BUFFERS; i++) free(buffer[i]);
   printf("FIGURE mapped areas while %d buffers grow: %zu (bound %d)\n", BUFFERS, most, AREAS_MAX);

@@ -64,18 +64,6 @@ static inline size_t figures_anonymous_kib(void) {
   return figures_proc_kib("/proc/self/smaps_rollup", "\nAnonymous:");
 }
 
-// Lines of /proc/self/maps.
-static inline size_t figures_map_count(void) {
-  static char text[65536];
-  size_t count = 0;
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  for (ssize_t n; (n = read(fd, text, sizeof(text))) > 0;) {
-    for (ssize_t i = 0; i < n; i++) count += text[i] == '\n';
-  }
-  close(fd);
-  return count;
-}
-
 // Write every byte. The compiler must not leave it out.
 static inline void figures_fill(void* p, size_t size) {
   memset(p, 0x5a, size);
