@@ -36,7 +36,8 @@ typedef enum mi_os_access_e {
 MI_INTERNAL void mi_os_init(mi_os_info_t* info);
 
 // Map `size` bytes of private zero memory whose address is a multiple of `alignment` (a power of
-// two, at least the page size). `hint` is where the memory should go if that is free, or NULL.
+// two, at least the page size). `hint` is where the memory should go if that is free, or NULL; it
+// may be elsewhere in any case.
 // NULL when the system refuses. `size` is a multiple of the page size.
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access);
 

@@ -88,8 +88,31 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
+// Of the run-time libraries that `-fsanitize=` links; NULL in a process without them. They use
+// fixed ranges of addresses, and most of what we ask for is in one of them: ThreadSanitizer then
+// ends the process ("unexpected memory mapping"), and so does AddressSanitizer. Our memory may be
+// there before theirs, so that nobody refuses the hint.
+extern void __asan_init(void) mi_attr_weak;
+extern void __hwasan_init(void) mi_attr_weak;
+extern void __msan_init(void) mi_attr_weak;
+extern void __tsan_init(void) mi_attr_weak;
+
+// From here on is what all of them leave to the program on x86-64: what the kernel maps without a
+// hint. Elsewhere that depends on the machine.
+#if defined(__x86_64__)
+#define MI_OS_HINT_ALWAYS ((uintptr_t)0x7e8000000000)
+#else
+#define MI_OS_HINT_ALWAYS UINTPTR_MAX
+#endif
+
+static bool mi_os_may_hint(const void* hint) {
+  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || (&__asan_init == NULL && &__hwasan_init == NULL &&
+                                                  &__msan_init == NULL && &__tsan_init == NULL);
+}
+
 static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
   const int protection = access == MI_OS_READ_WRITE ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (!mi_os_may_hint(hint)) hint = NULL;
   void* const p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? NULL : p;
 }
@@ -114,6 +137,7 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
 
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
   const int saved_errno = errno;
+  if (!mi_os_may_hint(hint)) hint = NULL;
   // The logarithm of the page size is part of the flags. Without MAP_NORESERVE the pages are set
   // aside now, so that no touch fails later.
   const int kind = (int)(mi_bits_log2(os_page_size) << MAP_HUGE_SHIFT);

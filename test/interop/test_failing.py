@@ -32,7 +32,7 @@ NOT_REFUSED = {
     "realpath": "of the path, not of memory",
     "__cxa_atexit": "when the library is loaded, before a scenario",
 }
-WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$")
+WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$|^__(a|hwa|m|t)san_init$")
 DATA = {"__environ", "environ", "stderr", "stdout", "_r_debug", "_DYNAMIC", "__libc_single_threaded"}
 
 
