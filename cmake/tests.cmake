@@ -116,7 +116,7 @@ if(CMAKE_CROSSCOMPILING)
   list(FILTER mi_api_tests EXCLUDE REGEX "\\.cpp$")
 endif()
 if(NOT MI_OVERRIDE) # they test the names of malloc, and replace functions that a sanitizer replaces
-  list(FILTER mi_stress_tests EXCLUDE REGEX "/failing[^/]*$")
+  list(FILTER mi_stress_tests EXCLUDE REGEX "/(failing|sandbox)[^/]*$")
 endif()
 if("${mi_api_tests}${mi_stress_tests}" MATCHES "\\.cpp")
   enable_language(CXX)

@@ -63,6 +63,7 @@ void mi_process_done(void) mi_attr_noexcept {
 #if !defined(MI_UNIT_TEST)
 static void __attribute__((constructor)) mi_process_on_load(void) {
   mi_os_unload_watch();
+  mi_process_prepare();
   if (mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {

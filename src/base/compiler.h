@@ -62,6 +62,27 @@
 // A slow half of a fast path: never inlined, placed away from hot code.
 #define MI_SLOW MI_INTERNAL mi_attr_noinline
 
+// A counter that runs at a steady pace, and about how far it comes in a millisecond.
+#if defined(__x86_64__)
+#define MI_HAS_CPU_TICKS 1
+#define mi_cpu_ticks() ((uint64_t)__builtin_ia32_rdtsc())
+#define mi_cpu_ticks_per_ms() ((uint64_t)1 << 21) // 1 to 4 GHz
+#elif defined(__aarch64__)
+#define MI_HAS_CPU_TICKS 1
+static inline uint64_t mi_cpu_ticks(void) {
+  uint64_t ticks;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+}
+static inline uint64_t mi_cpu_ticks_per_ms(void) {
+  uint64_t frequency;
+  __asm__("mrs %0, cntfrq_el0" : "=r"(frequency));
+  return frequency / 1000;
+}
+#else
+#define MI_HAS_CPU_TICKS 0
+#endif
+
 #define mi_static_assert(e, text) _Static_assert(e, text)
 
 #if !defined(__has_feature)

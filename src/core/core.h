@@ -45,6 +45,9 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort);
 // The same for one theap of the calling thread.
 MI_INTERNAL size_t mi_theap_collect_all(mi_theap_t* theap, mi_effort_t effort);
 
+// Find out about the system, which may ask it for what a sandbox forbids later; no memory. Once, by
+// the constructor, on any thread. Whoever comes before does without.
+MI_INTERNAL void mi_process_prepare(void);
 // Set up the process (idempotent), and take the calling thread's memory away from it.
 MI_INTERNAL void mi_process_setup(void);
 MI_INTERNAL void mi_thread_leave(void);

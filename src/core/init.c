@@ -9,6 +9,9 @@
 // I3  the child of a fork that happened meanwhile sets up itself: `stage` says in which process
 //     somebody is busy, and that one does not exist here. Each step may be repeated. (A child of
 //     vfork that is the first to allocate at that moment would do the same in its parent's memory.)
+// I4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox that a
+//     program enters later may end it for a file that is opened, or a limit that is asked for. From
+//     then on, set-up and all else ask for nothing but memory, and to sleep.
 //
 // Also here: giving back everything that is unused (mi_collect_all).
 #include <string.h>
@@ -59,6 +62,22 @@ static void mi_init_end(void) {
   if ((before & MI_STAGE_AWAITED) == MI_STAGE_AWAITED) mi_os_wake(&mi_state.stage);
 }
 
+MI_INTERNAL void mi_process_prepare(void) {
+  // Sees nothing but whether somebody else did both, which is when there is nothing to do.
+  if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) return;
+  mi_os_init(&mi_state.prepared);
+  mi_atomic_store_release(&mi_state.is_prepared, true); // publishes them
+}
+
+// Only what the constructor did not find out yet is asked for now: I4.
+static void mi_init_os(void) {
+  if (mi_atomic_load_acquire(&mi_state.is_prepared)) { // sees what it found
+    mi_state.os = mi_state.prepared;
+  } else {
+    mi_os_init(&mi_state.os);
+  }
+}
+
 MI_INTERNAL void mi_process_setup(void) {
   // Sees everything that set-up wrote; pairs with the release in `mi_init_end`.
   if (mi_likely(mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY)) return;
@@ -71,7 +90,7 @@ MI_INTERNAL void mi_process_setup(void) {
     mi_fork_take_over();
   } else {
     mi_init_locks();
-    mi_os_init(&mi_state.os);
+    mi_init_os();
     if (is_first) mi_hook_load_options();
     memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: I3
     mi_init_main_heap(&mi_state.main);

@@ -14,8 +14,9 @@ MI_INTERNAL size_t mi_numa_count(void) {
 }
 
 MI_INTERNAL int mi_numa_node(int node) {
+  if (node < 0) return -1; // without asking
   const size_t count = mi_numa_count();
-  return node < 0 || count == 1 ? -1 : (int)((size_t)node % count);
+  return count == 1 ? -1 : (int)((size_t)node % count);
 }
 
 MI_INTERNAL int mi_numa_node_for(const mi_heap_t* heap) {

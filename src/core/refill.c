@@ -149,11 +149,13 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
-static mi_attr_cold void mi_refill_note_waits(mi_theap_t* home) {
-  if (!mi_theap_is_crowd(mi_theap_subproc(home))) return;
-  const uint64_t waits = mi_os_thread_waits();
-  home->is_busy = waits - home->wait_count < MI_WAITS_MIN; // no, if it was another thread's
-  home->wait_count = waits;
+static mi_attr_cold void mi_refill_note_wait(mi_theap_t* home) {
+  if (mi_os_was_away(&home->seen)) home->wait_count++;
+}
+
+static void mi_refill_weigh_waits(mi_theap_t* home) {
+  home->is_busy = home->wait_count < MI_WAITS_MIN;
+  home->wait_count = 0;
 }
 
 // Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
@@ -166,6 +168,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   theap->cadence_count += since;
   mi_remote_flush();
   if (mi_unlikely(theap->home->is_unwatched)) mi_thread_watch(theap->home);
+  if (mi_theap_is_crowd(mi_theap_subproc(theap))) mi_refill_note_wait(theap->home);
   if (theap->cadence_count < MI_CADENCE_CALLS) return;
   theap->cadence_count = 0;
   const uint64_t now = mi_os_now_ms();
@@ -175,7 +178,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
     mi_theap_trim(theap, 0, c);
   }
   mi_purge_poll(mi_theap_subproc(theap));
-  mi_refill_note_waits(theap->home);
+  mi_refill_weigh_waits(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(false, theap->heartbeat);

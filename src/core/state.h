@@ -89,6 +89,10 @@ typedef struct mi_state_s {
   mi_atomic(bool) is_fork_known;
   // is_fork_asked - somebody registers them: swap acquire, store release (publishes the above).
   mi_atomic(bool) is_fork_asked;
+  // prepared - what the constructor found out about the system, const once is_prepared: written by
+  // the constructor, release (publishes it), read by who sets up (acquire).
+  mi_atomic(bool) is_prepared;
+  mi_os_info_t prepared;
   mi_os_info_t os;
   mi_lock_t thread_lock;
   mi_lock_t arena_lock;

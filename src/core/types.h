@@ -172,7 +172,8 @@ struct mi_theap_s {
   bool is_unwatched; // of a home: nobody tells us when its thread ends
   // -- of a home, in a crowd: portion.c --
   bool is_busy; // the thread did not wait of late
-  uint64_t wait_count; // of its life, when that was last looked at
+  uint32_t wait_count; // times it was away since that was decided
+  uint64_t seen; // when it last refilled, for `mi_os_was_away`
   mi_random_t random;
   size_t sample_interval; // mean bytes between samples; 0 is off
   uint64_t sample_count; // samples taken

@@ -36,7 +36,8 @@ typedef enum mi_os_access_e {
 MI_INTERNAL void mi_os_init(mi_os_info_t* info);
 
 // Map `size` bytes of private zero memory whose address is a multiple of `alignment` (a power of
-// two, at least the page size). `hint` is where the memory should go if that is free, or NULL.
+// two, at least the page size). `hint` is where the memory should go if that is free, or NULL; it
+// may be elsewhere in any case.
 // NULL when the system refuses. `size` is a multiple of the page size.
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access);
 
@@ -85,8 +86,9 @@ MI_INTERNAL uint64_t mi_os_now_us(void);
 // Some unpredictable bits, without blocking; possibly weak, and the same in each call.
 MI_INTERNAL uint64_t mi_os_random(void);
 
-// How often the calling thread has waited in its life: gave the processor to others by itself.
-MI_INTERNAL uint64_t mi_os_thread_waits(void);
+// Whether one or two milliseconds or more have passed since the last call with the same `mark`: the
+// calling thread waited, or others ran in its place. 0 is long ago. Never enters the kernel.
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark);
 
 // The process, as a number below 2^30 that its children do not have.
 MI_INTERNAL uint32_t mi_os_process_id(void);

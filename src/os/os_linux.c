@@ -88,8 +88,31 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
+// Of the run-time libraries that `-fsanitize=` links; NULL in a process without them. They use
+// fixed ranges of addresses, and most of what we ask for is in one of them: ThreadSanitizer then
+// ends the process ("unexpected memory mapping"), and so does AddressSanitizer. Our memory may be
+// there before theirs, so that nobody refuses the hint.
+extern void __asan_init(void) mi_attr_weak;
+extern void __hwasan_init(void) mi_attr_weak;
+extern void __msan_init(void) mi_attr_weak;
+extern void __tsan_init(void) mi_attr_weak;
+
+// From here on is what all of them leave to the program on x86-64: what the kernel maps without a
+// hint. Elsewhere that depends on the machine.
+#if defined(__x86_64__)
+#define MI_OS_HINT_ALWAYS ((uintptr_t)0x7e8000000000)
+#else
+#define MI_OS_HINT_ALWAYS UINTPTR_MAX
+#endif
+
+static bool mi_os_may_hint(const void* hint) {
+  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || (&__asan_init == NULL && &__hwasan_init == NULL &&
+                                                  &__msan_init == NULL && &__tsan_init == NULL);
+}
+
 static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
   const int protection = access == MI_OS_READ_WRITE ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (!mi_os_may_hint(hint)) hint = NULL;
   void* const p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? NULL : p;
 }
@@ -114,6 +137,7 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
 
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
   const int saved_errno = errno;
+  if (!mi_os_may_hint(hint)) hint = NULL;
   // The logarithm of the page size is part of the flags. Without MAP_NORESERVE the pages are set
   // aside now, so that no touch fails later.
   const int kind = (int)(mi_bits_log2(os_page_size) << MAP_HUGE_SHIFT);
@@ -178,22 +202,34 @@ static int mi_os_move_mapping(void* from, void* to, size_t size) {
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
-// Kernels before 5.7 refuse the flag; user-mode emulators pass it on but take the old range for
-// unmapped, and from then on ignore advice about it. Try it once on two pages.
+// Whether the first of two OS pages that is moved onto the second stays what it was: usable, and in
+// reach of advice. Emulators pass the flag on and take the old range for unmapped: they ignore
+// advice about it, or make it inaccessible.
+static bool mi_os_try_move(uint8_t* p, size_t page_size) {
+  if (mi_os_move_mapping(p, p + page_size, page_size) != 0) return false;
+  // The kernel reads a word there: another one than 1, so that nobody waits, or it cannot.
+  errno = 0;
+  syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+  if (errno == EFAULT) return false;
+  volatile uint8_t* const byte = p;
+  *byte = 1;
+  return madvise(p, page_size, MADV_DONTNEED) == 0 && *byte == 0;
+}
+
+// Kernels before 5.7 refuse the flag, and see above: try it once. With calls only that an allocator
+// needs anyway: those a sandbox lets pass.
 static bool mi_os_can_move(void) {
   // 0 not tried, 1 yes, 2 no. Relaxed: all threads find the same answer.
   static mi_atomic(uint32_t) answer;
   if (mi_atomic_load_relaxed(&answer) == 0) {
+    const int saved_errno = errno;
     const size_t page_size = (size_t)getauxval(AT_PAGESZ);
     uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE);
-    if (p == NULL) return false;
-    const int saved_errno = errno;
-    unsigned char resident;
-    const bool is_moved = mi_os_move_mapping(p, p + page_size, page_size) == 0 &&
-                          mincore(p, page_size, &resident) == 0; // fails where nothing is mapped
+    if (p != NULL) {
+      mi_atomic_store_relaxed(&answer, mi_os_try_move(p, page_size) ? 1 : 2);
+      mi_os_unmap(p, 2 * page_size);
+    }
     errno = saved_errno;
-    mi_os_unmap(p, 2 * page_size);
-    mi_atomic_store_relaxed(&answer, is_moved ? 1 : 2);
   }
   return mi_atomic_load_relaxed(&answer) == 1;
 }
@@ -221,11 +257,18 @@ MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_
 
 MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
 
-// Voluntary context switches, getrusage(2). That cannot fail with these arguments.
-MI_INTERNAL uint64_t mi_os_thread_waits(void) {
-  struct rusage usage = {0};
-  getrusage(RUSAGE_THREAD, &usage);
-  return (uint64_t)usage.ru_nvcsw;
+// By a counter of the processor: the clock of libc enters the kernel on machines where it cannot be
+// read otherwise, and a sandbox may not permit that.
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
+#if MI_HAS_CPU_TICKS
+  const uint64_t now = mi_cpu_ticks();
+  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
+#else
+  const uint64_t now = mi_os_now_us();
+  const bool was_away = now - *mark >= 2000;
+#endif
+  *mark = now;
+  return was_away;
 }
 
 // Below 2^22: pid_max, proc_sys_kernel(5).

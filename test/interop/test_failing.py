@@ -1,5 +1,6 @@
 """The sweep over system calls that fail (test/stress/failing.c and failing_new.cpp) has every exported function in a
-scenario, and stands before every function of libc that the library calls and that can fail."""
+scenario, and stands before every function of libc that the library calls and that can fail. So has the sandbox, in which
+the process is ended when it asks the system for more than memory (test/stress/sandbox.c and sandbox_new.cpp)."""
 import json
 import re
 import subprocess
@@ -20,6 +21,17 @@ NOT_SWEPT = {
     **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
     **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
 }
+# Of those that a scenario calls, the ones that ask the system by contract and are not called in the sandbox; docs/guide.md
+# says so.
+ASKING = {
+    **dict.fromkeys(("mi_realpath", "mi_heap_realpath"), "files"),
+    **dict.fromkeys(("mi_process_info", "mi_process_info_print", "mi_process_info_print_out", "mi_stats_print",
+                     "mi_stats_print_out", "mi_thread_stats_print", "mi_thread_stats_print_out",
+                     "mi_subproc_stats_print_out", "mi_subproc_heap_stats_print_out", "mi_stats_get_json",
+                     "mi_stats_as_json", "mi_subproc_stats_get_json", "mi_heap_stats_get_json"),
+                    "resident memory, processor time, NUMA nodes"),
+    **dict.fromkeys(("mi_reserve_huge_os_pages", "mi_reserve_huge_os_pages_interleave"), "NUMA nodes"),
+}
 # What the library calls of libc and the sweep lets pass, with the reason.
 NOT_REFUSED = {
     **dict.fromkeys(("memcpy", "memmove", "memset", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
@@ -32,7 +44,7 @@ NOT_REFUSED = {
     "realpath": "of the path, not of memory",
     "__cxa_atexit": "when the library is loaded, before a scenario",
 }
-WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$")
+WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$|^__(a|hwa|m|t)san_init$")
 DATA = {"__environ", "environ", "stderr", "stdout", "_r_debug", "_DYNAMIC", "__libc_single_threaded"}
 
 
@@ -49,15 +61,19 @@ def defined(path):
     return {line.split()[-1].split("@")[0] for line in output.splitlines()}
 
 
-@pytest.fixture(scope="module")
-def sweeps(build):
+def programs(build, name):
     manifest = build / "tests.json"
     if not manifest.exists():
         pytest.fail(f"{manifest} is missing: run make test")
     found = [p["path"] for p in json.loads(manifest.read_text())
-             if p["name"].startswith("failing") and p["group"] == "stress" and p["flavour"] == "release"]
-    assert len(found) == 2, f"failing and failing_new are not among the tests: {found}"
+             if p["name"].startswith(name) and p["group"] == "stress" and p["flavour"] == "release"]
+    assert len(found) == 2, f"{name} and {name}_new are not among the tests: {found}"
     return found
+
+
+@pytest.fixture(scope="module")
+def sweeps(build):
+    return programs(build, "failing")
 
 
 def exported(root):
@@ -74,6 +90,19 @@ def test_every_function_is_swept(sweeps):
                          f"test/interop/test_failing.py: {', '.join(missing)}")
     unknown = sorted(set(NOT_SWEPT) - names)
     assert not unknown, f"NOT_SWEPT names what the library does not export: {', '.join(unknown)}"
+
+
+def test_every_function_is_in_the_sandbox(build):
+    """If this fails, nobody knows whether a function ends a program that locked itself in."""
+    called = set().union(*(undefined(path) for path in programs(build, "sandbox")))
+    names = exported(conftest.ROOT)
+    missing = sorted(names - called - set(NOT_SWEPT) - set(ASKING))
+    assert not missing, ("in no scenario of test/stress/sandbox.c or sandbox_new.cpp, nor in ASKING of "
+                         f"test/interop/test_failing.py: {', '.join(missing)}")
+    assert not called & set(ASKING), f"called in the sandbox, and in ASKING: {', '.join(called & set(ASKING))}"
+    guide = (conftest.ROOT / "docs" / "guide.md").read_text()
+    silent = sorted(name for name in ASKING if f"`{name}" not in guide)
+    assert not silent, f"docs/guide.md does not say that these ask the system: {', '.join(silent)}"
 
 
 def test_every_call_can_be_refused(sweeps, library):

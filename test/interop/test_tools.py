@@ -14,6 +14,7 @@ import conftest
 INCLUDE = conftest.ROOT / "include"
 LIBRARY = conftest.ROOT / "src" / "static.c"
 MISUSE = pathlib.Path(__file__).resolve().parent / "src" / "misuse.c"
+SANITIZED = pathlib.Path(__file__).resolve().parent / "src" / "sanitized.c"
 STRESS = conftest.ROOT / "test" / "stress"
 
 # mistake: what Valgrind calls it
@@ -147,6 +148,48 @@ def test_tsan_is_silent(name, arguments, folder, tsan_library):
                     f"-I{conftest.ROOT / 'test' / 'lib'}", STRESS / f"{name}.c", tsan_library, "-lpthread")
     output = run(program, "--percent", "3", *arguments)
     assert "WARNING: ThreadSanitizer" not in output, output
+
+
+# -- Programs under a sanitizer with the library preloaded: each knows fixed ranges of addresses only --
+
+# The run-time library of gcc is a shared one behind ours, so that our malloc is the program's; that of clang is in the
+# program itself, and so is its malloc.
+PRELOADED = [("cc", "address", "ours"), ("cc", "thread", "ours"), ("clang", "address", "others"),
+             ("clang", "thread", "others"), ("clang", "memory", "others"), ("clang", "leak", "others")]
+
+
+@pytest.fixture(scope="module", params=PRELOADED, ids="-".join)
+def sanitized(request, folder, library):
+    """(sanitizer, whose malloc, run(word, status, preload)) of a program."""
+    compiler, sanitizer, whose = request.param
+    if shutil.which("setarch") is None:
+        pytest.skip("setarch is not installed")
+    program = build(folder, f"sanitized-{compiler}-{sanitizer}", f"-fsanitize={sanitizer}", "-fno-builtin", SANITIZED,
+                    "-lpthread", "-ldl", compiler=compiler)
+
+    def start(word, status=0, preload=library):
+        # Addresses as without randomisation: older run-time libraries refuse some of the others, with or without us.
+        return run("setarch", "-R", "env", f"LD_PRELOAD={preload}" if preload else "PRELOADED=no",
+                   "ASAN_OPTIONS=verify_asan_link_order=0", program, word, status=status)
+    if start("work", None, None) != "0 wrong, sum 8\n":
+        pytest.skip(f"{compiler} -fsanitize={sanitizer} does not work on this machine, with no library in front either")
+    return sanitizer, whose, start
+
+
+def test_sanitized_program_runs(sanitized):
+    """If this fails, a program that is checked by a sanitizer dies with the library in front of it."""
+    _, whose, start = sanitized
+    assert start("work") == "0 wrong, sum 8\n"
+    assert start("whose") == f"{whose}\n"
+
+
+def test_sanitizer_still_finds(sanitized):
+    """If this fails, it dies no more, but is not checked any more either."""
+    sanitizer, whose, start = sanitized
+    if sanitizer == "thread":
+        assert "WARNING: ThreadSanitizer: data race" in start("race", status=None)
+    elif sanitizer == "address" and whose == "others":
+        assert "heap-buffer-overflow" in start("overflow", status=None)
 
 
 # -- CMake --

@@ -501,7 +501,13 @@ MI_INTERNAL uint64_t mi_os_now_us(void) {
   return now;
 }
 
-MI_INTERNAL uint64_t mi_os_thread_waits(void) { return os_fake.thread_waits; }
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
+  pthread_mutex_lock(&lock);
+  const bool was_away = os_fake.now_us - *mark >= OS_FAKE_AWAY_US;
+  *mark = os_fake.now_us;
+  pthread_mutex_unlock(&lock);
+  return was_away;
+}
 
 MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
 

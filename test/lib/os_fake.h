@@ -43,6 +43,7 @@ typedef struct os_fake_entry_s {
 } os_fake_entry_t;
 
 #define OS_FAKE_LOG_SIZE 1024
+#define OS_FAKE_AWAY_US 2000
 #define OS_FAKE_RESERVE_DEFAULT ((size_t)16 << 30)
 
 typedef struct os_fake_s {
@@ -69,7 +70,6 @@ typedef struct os_fake_s {
   size_t numa_nodes; // 0 is 1
   size_t numa_node; // that every thread runs on
   uint64_t random;
-  uint64_t thread_waits; // of every thread
   const char* (*environment)(const char* name);
   void (*on_purge)(void); // runs in the middle of a purge, as another thread would
   void (*on_at_fork)(void); // runs before fork handlers are registered

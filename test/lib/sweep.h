@@ -169,15 +169,6 @@ void* mremap(void* p, size_t old_size, size_t size, int flags, ...) SWEEP_NOEXCE
   return real(p, old_size, size, flags, to);
 }
 
-int mincore(void* p, size_t size, unsigned char* present) SWEEP_NOEXCEPT {
-  SWEEP_REAL(mincore);
-  SWEEP_IF_REFUSED(SWEEP_OTHER) {
-    errno = EAGAIN;
-    return -1;
-  }
-  return real(p, size, present);
-}
-
 int open(const char* path, int flags, ...) {
   SWEEP_REAL(open);
   SWEEP_IF_REFUSED(SWEEP_OTHER) {
@@ -384,6 +375,36 @@ typedef struct sweep_scenario_s {
   size_t slack; // bytes that may stay committed
 } sweep_scenario_t;
 
+static void sweep_check_kept(void) {
+  for (size_t k = 0; k < sweep_block_count; k++) {
+    const sweep_block_t* const b = &sweep_blocks[k];
+    for (size_t i = 0; i < b->size; i += sweep_step(i, b->size)) {
+      LOAD_CHECK(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
+    }
+  }
+}
+
+// Memory is back: everything works.
+static void sweep_check_usable(void) {
+  const size_t sizes[] = {8, 1000, 100000, 3 * SWEEP_MIB};
+  for (size_t i = 0; i < 4; i++) {
+    void* const p = mi_zalloc(sizes[i]);
+    LOAD_CHECK(p != NULL, "%zu bytes when memory is back", sizes[i]);
+    mi_free(p);
+  }
+  mi_heap_t* const heap = mi_heap_new();
+  LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
+  mi_heap_destroy(heap);
+}
+
+static size_t sweep_runs; // of children
+
+#if defined(SWEEP_SANDBOX)
+#include "sandbox.h"
+#else
+
+#define SWEEP_WITH "with refused system calls"
+
 typedef enum sweep_setting_e {
   SWEEP_DEFAULT, // from the first call of the process on
   SWEEP_STEPWISE, // memory is reserved, committed piece by piece, and purged at once
@@ -411,28 +432,6 @@ static size_t sweep_resident(void) {
   return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void sweep_check_kept(void) {
-  for (size_t k = 0; k < sweep_block_count; k++) {
-    const sweep_block_t* const b = &sweep_blocks[k];
-    for (size_t i = 0; i < b->size; i += sweep_step(i, b->size)) {
-      LOAD_CHECK(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
-    }
-  }
-}
-
-// Memory is back: everything works.
-static void sweep_check_usable(void) {
-  const size_t sizes[] = {8, 1000, 100000, 3 * SWEEP_MIB};
-  for (size_t i = 0; i < 4; i++) {
-    void* const p = mi_zalloc(sizes[i]);
-    LOAD_CHECK(p != NULL, "%zu bytes when memory is back", sizes[i]);
-    mi_free(p);
-  }
-  mi_heap_t* const heap = mi_heap_new();
-  LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
-  mi_heap_destroy(heap);
-}
-
 static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t setting) {
   alarm(60);
   sweep_set(setting);
@@ -453,8 +452,6 @@ static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t settin
 }
 
 // -- The sweep --
-
-static size_t sweep_runs;
 
 // Resident memory may differ by the descriptors and structures of other arenas, and by what the
 // kernel keeps for each thread in its own figures.
@@ -549,6 +546,17 @@ static size_t sweep_scenario(const sweep_scenario_t* scenario, sweep_setting_t s
   return failed;
 }
 
+// Each setting of a scenario. Returns how many runs failed.
+static size_t sweep_settings_of(const sweep_scenario_t* scenario) {
+  size_t failed = 0;
+  for (int setting = 0; setting < SWEEP_SETTINGS; setting++) {
+    failed += sweep_scenario(scenario, (sweep_setting_t)setting);
+  }
+  return failed;
+}
+
+#endif
+
 // Without arguments all scenarios; else those that are named.
 static int sweep_main(int argc, char** argv, const sweep_scenario_t* scenarios, size_t count) {
   sweep_report = (sweep_report_t*)mmap(NULL, sizeof(*sweep_report), PROT_READ | PROT_WRITE,
@@ -562,11 +570,9 @@ static int sweep_main(int argc, char** argv, const sweep_scenario_t* scenarios, 
     bool is_wanted = argc <= 1;
     for (int k = 1; k < argc; k++) is_wanted = is_wanted || strcmp(argv[k], scenarios[i].name) == 0;
     if (!is_wanted) continue;
-    for (int setting = 0; setting < SWEEP_SETTINGS; setting++) {
-      failed += sweep_scenario(&scenarios[i], (sweep_setting_t)setting);
-    }
+    failed += sweep_settings_of(&scenarios[i]);
   }
-  printf("FIGURE %zu runs with refused system calls, %zu failed\n", sweep_runs, failed);
+  printf("FIGURE %zu runs " SWEEP_WITH ", %zu failed\n", sweep_runs, failed);
   return failed == 0 && sweep_runs > 0 ? 0 : 1;
 }
 

@@ -227,15 +227,15 @@ UNIT_TEST_PAGE_SIZES(portion_replaces_pages_from_before) {
   check(mi_theap_current(theap, CLASS) != NULL);
 }
 
-// Refills, until the thread was asked whether it waits: it does `waits` times in a round.
-static void refill_often(uint64_t waits) {
+// Refills, until it was decided whether the thread waits: in each round it does for so long.
+static void refill_often(uint64_t wait_us) {
   const uint64_t before = unit_theap()->heartbeat;
   while (unit_theap()->heartbeat - before < 2100) {
     void* const p = mi_malloc(2 * MI_PORTION_BYTES);
     void* const q = mi_malloc(2 * MI_PORTION_BYTES);
     mi_free(p);
     mi_free(q);
-    os_fake.thread_waits += waits;
+    os_fake.now_us += wait_us;
   }
 }
 
@@ -253,10 +253,10 @@ UNIT_TEST_PAGE_SIZES(portion_is_for_threads_that_wait) {
   // Large blocks are shared all the same.
   blocks[1] = mi_malloc(MI_SHARED_SIZE_MIN);
   check(mi_theap_current(theap, mi_class_of(MI_SHARED_SIZE_MIN)) == NULL);
-  os_fake.thread_waits++; // as for a lock in the kernel
-  refill_often(0);
+  os_fake.now_us += OS_FAKE_AWAY_US; // another thread ran in its place
+  refill_often(OS_FAKE_AWAY_US / 100);
   check(theap->is_busy);
-  refill_often(1);
+  refill_often(OS_FAKE_AWAY_US);
   const size_t count = 2 * unit_page_blocks(CLASS);
   for (size_t i = 0; i <= count && mi_theap_current(theap, CLASS) != NULL; i++) {
     blocks[2] = mi_malloc(SIZE);
