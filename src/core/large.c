@@ -22,6 +22,7 @@
 // bounded, because the kernel limits the number of mappings (65,530).
 #include "large.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "bitmap.h"
@@ -187,17 +188,23 @@ static bool mi_large_is_ours(mi_page_t* page) {
   return is_ours;
 }
 
-// Where a block of `bytes` could not be moved to. A mapping of its own is unmapped, with the hole
-// that is left there.
-static void mi_large_end_target(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
-  size_t lost_count = 0;
+// The hole that a failed move left at the start of the block becomes ours again. False: not all of
+// it is known to be; then nothing is moved any more (V7 of purge.c).
+static bool mi_large_restore(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
   if (target->backing == MI_BACKING_ARENA) {
     mi_arena_t* const arena = mi_arena_of(heap->subproc, target->start);
-    const size_t index = mi_arena_slice_of(arena, target->start);
-    if (!mi_purge_restore(arena, index, bytes))
-      lost_count = mi_bits_divide_up(bytes, MI_SLICE_SIZE);
+    return mi_purge_restore(arena, mi_arena_slice_of(arena, target->start), bytes);
   }
-  mi_large_end(target, lost_count);
+  if (mi_os_map_at(target->start, bytes, MI_OS_READ_WRITE)) return true;
+  mi_count_add(&heap->subproc->count.committed, -(int64_t)bytes);
+  mi_atomic_add_relaxed(&mi_state.moved_count, MI_ARENA_MOVED_MAX);
+  return false;
+}
+
+// Where `bytes` could not be moved to: the block goes, but for what may be another's by now.
+static mi_attr_cold void mi_large_end_target(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
+  const bool is_whole = mi_large_restore(target, heap, bytes);
+  mi_large_end(target, is_whole ? 0 : bytes / MI_SLICE_SIZE);
 }
 
 // A mapping of its own stays one; in an arena the moved range is one more until it is renewed, or
@@ -233,10 +240,10 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
     mi_large_free(moved, moved->start);
     return NULL;
   }
-  if (mi_os_move(page->start, moved->start, bytes) != 0) {
-    mi_large_end_target(moved, heap, bytes);
-    return NULL;
-  }
+  const int err = mi_os_move(page->start, moved->start, bytes);
+  if (err == ENOSYS) mi_large_free(moved, moved->start);
+  if (err != 0 && err != ENOSYS) mi_large_end_target(moved, heap, bytes);
+  if (err != 0) return NULL;
   mi_large_note_moved(page, heap, moved, slice_count);
   mi_large_free(page, page->start);
   return moved->start;

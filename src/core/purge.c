@@ -23,12 +23,21 @@
 // V6  a free reads no clock and calls the system only for what is beyond the bound of V4: whoever
 //     frees within it has no system call to wait for.
 //
+// V7  a move that fails may leave a hole in the arena, and another part of the program may map
+//     memory there at once: nothing of the range is mapped over, unmapped, advised or touched again
+//     unless `mi_os_map_at` found all of it free. What that refuses is lost: addresses without
+//     memory, or memory of another; once in the life of a process, because nothing is moved any
+//     more. (The same if the system had left the range as it was: what is mapped cannot be told
+//     from what somebody else mapped.)
+//
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect); more waits than V4 permits; mi_collect(true) and malloc_trim; `purge_delay` 0.
 // Reasons not to: `purge_delay` negative, pinned memory. Deliberately absent: a background thread,
 // because a program that had one thread must not find two; discarding free blocks inside pages that
 // are in use.
 #include "purge.h"
+
+#include <errno.h>
 
 #include "arena.h"
 #include "bitmap.h"
@@ -245,7 +254,7 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
 
 MI_INTERNAL mi_attr_cold bool mi_purge_restore(mi_arena_t* arena, size_t index, size_t size) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
-  if (mi_os_remap(start, size) == 0) {
+  if (mi_os_map_at(start, size, MI_OS_READ_WRITE)) { // V7
     mi_huge_advise(start, size);
     return true;
   }
@@ -253,7 +262,7 @@ MI_INTERNAL mi_attr_cold bool mi_purge_restore(mi_arena_t* arena, size_t index, 
   const size_t dirty = mi_bitmap_clear(arena->dirty, index, count);
   mi_count_add(&arena->subproc->count.committed, -(int64_t)(dirty * MI_SLICE_SIZE));
   mi_atomic_add_relaxed(&mi_state.lost_count, count);
-  // A limit is below what the process has: the next move would fail as well.
+  // Once is enough, and where a limit is below what the process has the next move fails as well.
   mi_atomic_add_relaxed(&mi_state.moved_count, MI_ARENA_MOVED_MAX);
   return false;
 }
@@ -268,11 +277,14 @@ typedef enum mi_move_e {
 static mi_move_t mi_purge_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
   if (!mi_bitmap_try_claim(arena->free, index, count)) return MI_MOVE_NONE;
   uint8_t* const start = arena->start;
-  mi_move_t move = MI_MOVE_DONE;
-  if (mi_os_move(start + index * MI_SLICE_SIZE, start + to * MI_SLICE_SIZE,
-                 count * MI_SLICE_SIZE) != 0) {
-    move = mi_purge_restore(arena, to, count * MI_SLICE_SIZE) ? MI_MOVE_NONE : MI_MOVE_LOST;
+  mi_move_t move = MI_MOVE_NONE;
+  const int err =
+      mi_os_move(start + index * MI_SLICE_SIZE, start + to * MI_SLICE_SIZE, count * MI_SLICE_SIZE);
+  if (err != 0) {
+    const bool is_whole = err == ENOSYS || mi_purge_restore(arena, to, count * MI_SLICE_SIZE);
+    if (!is_whole) move = MI_MOVE_LOST;
   } else {
+    move = MI_MOVE_DONE;
     mi_arena_note_moved(arena, to, count);
     mi_bitmap_set(arena->dirty, to, count);
     mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));

@@ -20,8 +20,9 @@ typedef struct mi_slices_s {
 // Returns those that are lost: nobody may use them any more. Mostly none.
 MI_INTERNAL mi_slices_t mi_purge_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// A move to claimed slices failed: map again what it may have unmapped, `size` bytes. False: the
-// system refuses; these slices are lost, and nothing is moved any more in this process.
+// A move to claimed slices failed: map again what it has unmapped, `size` bytes. False: somebody
+// has mapped something there, or the system refuses; these slices are lost, and nothing is moved
+// any more in this process.
 MI_INTERNAL bool mi_purge_restore(mi_arena_t* arena, size_t slice_index, size_t size);
 
 // Purge what is due in a sub-process. Reads the clock only when something waits. Never waits for

@@ -46,6 +46,10 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
 // the system has not that many such pages.
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size);
 
+// Map exactly [start, start + size), all of whose addresses are free, as `mi_os_map` does. False:
+// some of them are taken, or the system refuses; then nothing has changed, whoever they belong to.
+MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access);
+
 // Give back a mapping or part of one. Returns 0 or an errno value (a split may need a new map
 // entry).
 MI_INTERNAL int mi_os_unmap(void* start, size_t size);
@@ -70,11 +74,14 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge);
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted);
 
 // Move the contents of [from, from+size) to [to, to+size) by remapping; both are read-write
-// mappings. Afterwards `from` is still mapped and reads as zero. Not 0: nothing was moved, but `to`
-// may be unmapped now, until it is remapped (Linux unmaps it before it looks at the limits).
+// mappings. Afterwards `from` is still mapped and reads as zero. ENOSYS: the system cannot do this,
+// and nothing happened. Otherwise nothing was moved, but `to` may be unmapped now (Linux unmaps it
+// before it looks at the limits), and by the time this returns anybody may have mapped something
+// there: it is ours again only after `mi_os_map_at`.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
 
-// Replace whatever is mapped there by fresh zero memory that can merge with its neighbours.
+// Replace what is mapped there by fresh zero memory that can merge with its neighbours. All of it
+// must be ours: what somebody else mapped would be gone.
 MI_INTERNAL int mi_os_remap(void* start, size_t size);
 
 // Milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).

@@ -39,6 +39,9 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MREMAP_DONTUNMAP 4
 #endif
 
+#if !defined(MAP_FIXED_NOREPLACE)
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 #if !defined(MAP_HUGE_SHIFT)
 #define MAP_HUGE_SHIFT 26
 #endif
@@ -110,11 +113,15 @@ static bool mi_os_may_hint(const void* hint) {
                                                   &__msan_init == NULL && &__tsan_init == NULL);
 }
 
-static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
+static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
   const int protection = access == MI_OS_READ_WRITE ? PROT_READ | PROT_WRITE : PROT_NONE;
-  if (!mi_os_may_hint(hint)) hint = NULL;
-  void* const p = mmap(hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const p = mmap(hint, size, protection, flags, -1, 0);
   return p == MAP_FAILED ? NULL : p;
+}
+
+static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
+  return mi_os_map_with(mi_os_may_hint(hint) ? hint : NULL, size, access, 0);
 }
 
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
@@ -133,6 +140,17 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   }
   errno = saved_errno;
   return p;
+}
+
+MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
+  if (!mi_os_may_hint(start)) return false;
+  const int saved_errno = errno;
+  // Kernels before 4.17 do not know the flag: to them the address is a hint, and what went
+  // elsewhere goes back.
+  void* const p = mi_os_map_with(start, size, access, MAP_FIXED_NOREPLACE);
+  if (p != NULL && p != start) munmap(p, size);
+  errno = saved_errno;
+  return p == start;
 }
 
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {

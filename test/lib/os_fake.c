@@ -192,7 +192,7 @@ static uint8_t* range_place(uint8_t* hint, size_t size, size_t alignment) {
   if (hint == NULL) return range_place_high(size, alignment);
   uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
   if (hint >= os_fake.reserve && hint < end && size <= (size_t)(end - hint) &&
-      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_HOLE, hint, hint + size) == 0) {
+      (uintptr_t)hint % alignment == 0 && range_bytes(OS_FAKE_TAKEN, hint, hint + size) == 0) {
     return hint;
   }
   os_fake.hint_missed++;
@@ -329,6 +329,28 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   return p;
 }
 
+MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
+  pthread_mutex_lock(&lock);
+  uint8_t* const p = (uint8_t*)start;
+  if (size % os_fake.page_size != 0 || size == 0) misuse("map at: size not in pages", p, size);
+  if ((uintptr_t)p % os_fake.page_size != 0) misuse("map at: start not at a page", p, size);
+  const bool is_read_write = access == MI_OS_READ_WRITE;
+  const uint8_t* const end = os_fake.reserve + os_fake.reserve_size;
+  const bool is_free = p >= os_fake.reserve && p < end && size <= (size_t)(end - p) &&
+                       range_bytes(OS_FAKE_TAKEN, p, p + size) == 0;
+  const bool is_too_large =
+      os_fake.has_address_limit && size > os_fake.address_limit - os_fake.mapped;
+  const bool is_done = !enter_call(OS_FAKE_MAP_AT, p, size) && is_free && !is_too_large &&
+                       !is_over_limit(size, is_read_write);
+  if (is_done) {
+    const os_fake_state_t state = is_read_write ? OS_FAKE_COMMITTED : OS_FAKE_RESERVED;
+    range_set((range_t){p, p + size, state, ADVICE_NONE, RANGE_ORIGIN_MAPPED});
+    if (is_read_write) real_protect(p, size, PROT_READ | PROT_WRITE);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_done;
+}
+
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
   pthread_mutex_lock(&lock);
   if (size % os_page_size != 0 || size == 0) misuse("map: size not in large pages", hint, size);
@@ -349,7 +371,7 @@ MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) 
 
 MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_range("unmap of what is not mapped", start, size, OS_FAKE_HOLE);
+  check_range("unmap of what is not mapped", start, size, OS_FAKE_RESERVED);
   const bool is_failed = enter_call(OS_FAKE_UNMAP, start, size);
   if (is_failed) {
     os_fake.kept += range_bytes(OS_FAKE_RESERVED, (uint8_t*)start, (uint8_t*)start + size);
@@ -393,14 +415,11 @@ MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
 MI_INTERNAL int mi_os_purge(void* start, size_t size) {
   if (os_fake.on_purge != NULL) os_fake.on_purge();
   pthread_mutex_lock(&lock);
-  const bool has_hole = range_bytes(OS_FAKE_HOLE, start, (uint8_t*)start + size) !=
-                        range_bytes(OS_FAKE_RESERVED, start, (uint8_t*)start + size);
-  check_normal_range("purge of what is not usable", start, size,
-                     has_hole ? OS_FAKE_HOLE : OS_FAKE_COMMITTED);
+  check_normal_range("purge of what is not usable", start, size, OS_FAKE_COMMITTED);
   const bool is_failed = enter_call(OS_FAKE_PURGE, start, size);
-  if (!is_failed) real_discard(start, size); // the rest of it, beside a hole
+  if (!is_failed) real_discard(start, size);
   pthread_mutex_unlock(&lock);
-  return is_failed || has_hole ? ENOMEM : 0;
+  return is_failed ? ENOMEM : 0;
 }
 
 // The system takes every other page at once: the worst it may do.
@@ -442,7 +461,8 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
 }
 
 // The target takes over the advice of the source, as a moved mapping does. A source that lies in
-// two mappings is refused. What is refused unmaps the target: the worst a kernel may do.
+// two mappings is refused. What is refused unmaps the target: the worst a kernel may do. And then
+// others may map something there.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   pthread_mutex_lock(&lock);
   check_normal_range("move from what is not usable", from, size, OS_FAKE_COMMITTED);
@@ -451,7 +471,7 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   const bool is_failed = enter_call(OS_FAKE_MOVE, from, size) || is_cut;
   const bool is_done = !is_failed && os_fake.has_move;
   if (is_failed) {
-    range_set((range_t){(uint8_t*)to, (uint8_t*)to + size, OS_FAKE_HOLE, ADVICE_NONE, 0});
+    range_set((range_t){(uint8_t*)to, (uint8_t*)to + size, OS_FAKE_UNMAPPED, ADVICE_NONE, 0});
     real_discard(to, size);
     real_protect(to, size, PROT_NONE);
   } else if (is_done) {
@@ -468,12 +488,13 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
     range_set(now);
   }
   pthread_mutex_unlock(&lock);
-  return is_done ? 0 : ENOMEM;
+  if (is_failed && os_fake.on_move_failed != NULL) os_fake.on_move_failed(to, size);
+  return is_done ? 0 : (is_failed ? ENOMEM : ENOSYS);
 }
 
 MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   pthread_mutex_lock(&lock);
-  check_normal_range("remap of what is not mapped", start, size, OS_FAKE_HOLE);
+  check_normal_range("remap of what is not mapped", start, size, OS_FAKE_RESERVED);
   const bool is_failed = enter_call(OS_FAKE_REMAP, start, size);
   if (!is_failed) {
     range_set((range_t){(uint8_t*)start, (uint8_t*)start + size, OS_FAKE_COMMITTED, ADVICE_NONE,
@@ -609,6 +630,14 @@ void os_fake_advance_ms(uint64_t ms) {
 
 size_t os_fake_calls(os_fake_call_t call) {
   return call == OS_FAKE_FALLIBLE ? os_fake.fallible_count : os_fake.count[call];
+}
+
+void os_fake_take(void* start, size_t size) {
+  pthread_mutex_lock(&lock);
+  uint8_t* const p = (uint8_t*)start;
+  if (range_bytes(OS_FAKE_TAKEN, p, p + size) != 0) misuse("taken twice", start, size);
+  range_set((range_t){p, p + size, OS_FAKE_TAKEN, ADVICE_NONE, next_origin++});
+  pthread_mutex_unlock(&lock);
 }
 
 size_t os_fake_resident(const void* start, size_t size) {

@@ -16,6 +16,7 @@
 // Calls that are counted.
 typedef enum os_fake_call_e {
   OS_FAKE_MAP,
+  OS_FAKE_MAP_AT,
   OS_FAKE_MAP_LARGE,
   OS_FAKE_UNMAP,
   OS_FAKE_COMMIT,
@@ -72,6 +73,7 @@ typedef struct os_fake_s {
   uint64_t random;
   const char* (*environment)(const char* name);
   void (*on_purge)(void); // runs in the middle of a purge, as another thread would
+  void (*on_move_failed)(void* to, size_t size); // runs when a move left a hole there
   void (*on_at_fork)(void); // runs before fork handlers are registered
   // -- what a test reads --
   size_t count[OS_FAKE_CALL_COUNT];
@@ -103,6 +105,9 @@ void os_fake_advance_ms(uint64_t ms);
 // Calls of one kind since the start, or all fallible ones together.
 size_t os_fake_calls(os_fake_call_t call);
 
+// Another part of the program maps memory exactly there: what was free is taken.
+void os_fake_take(void* start, size_t size);
+
 // Memory that was touched and not given back, in whole pages.
 size_t os_fake_resident(const void* start, size_t size);
 size_t os_fake_resident_all(void);
@@ -112,7 +117,7 @@ size_t os_fake_mapping_count(void);
 
 typedef enum os_fake_state_e {
   OS_FAKE_UNMAPPED = 0,
-  OS_FAKE_HOLE, // unmapped, by a move to there that failed
+  OS_FAKE_TAKEN, // by `os_fake_take`: not the allocator's
   OS_FAKE_RESERVED,
   OS_FAKE_COMMITTED,
 } os_fake_state_t;

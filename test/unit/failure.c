@@ -510,7 +510,7 @@ typedef struct report_s {
 
 static const char* const mode_names[FAIL_MODES] = {"none", "call", "all calls from", "every"};
 static const char* const call_names[OS_FAKE_FALLIBLE + 1] = {
-    "map", "map large", "unmap", "commit", "decommit", "purge", "reset", "populate",
+    "map", "map at", "map large", "unmap", "commit", "decommit", "purge", "reset", "populate",
     "populate huge", "huge pages", "move", "remap", "prefer node", "thread key", "at fork", "any"};
 
 static report_t* report; // shared with the child

@@ -153,6 +153,46 @@ UNIT_TEST_PAGE_SIZES(large_move_that_fails_changes_nothing) {
   unit_check_empty();
 }
 
+static uint8_t* taken;
+
+static void take_middle(void* to, size_t size) {
+  taken = (uint8_t*)to + size / 2;
+  os_fake_take(taken, os_fake.page_size);
+}
+
+// If this fails, what another thread maps while a block cannot be moved is mapped over or unmapped,
+// and then both write there.
+static void check_taken(size_t size, size_t refused) {
+  void* wall;
+  uint8_t* const p = make_walled(size, &wall);
+  os_fake.on_move_failed = &take_middle;
+  os_fake.fail_at[OS_FAKE_MOVE] = 1;
+  const size_t calls = os_fake_calls(OS_FAKE_MOVE);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, size * 3, MI_UNINITIALIZED);
+  check(q != NULL && is_filled_ends(q, size, 5));
+  check_equal(os_fake_calls(OS_FAKE_MOVE), calls + 1);
+  check_equal(os_fake_calls(OS_FAKE_MAP_AT), refused);
+  check(taken != NULL && os_fake_state(taken) == OS_FAKE_TAKEN);
+  memset(q, 3, size * 3);
+  mi_free(q);
+  mi_free(wall);
+  mi_collect_all(MI_FORCE);
+  check_equal(os_fake_state(taken), OS_FAKE_TAKEN);
+  check_equal(mi_state.main.count.large, 0);
+  check(!mi_arena_may_move());
+  unit_check_empty();
+}
+
+UNIT_TEST_PAGE_SIZES(large_move_that_fails_spares_what_others_map) { check_taken(LARGE, 1); }
+
+UNIT_TEST_PAGE_SIZES(large_move_of_mappings_spares_what_others_map) {
+  unit_option(arena_max_object_size, 4 * MI_MIB / MI_KIB);
+  unit_option(arena_reserve, 8 * MI_MIB / MI_KIB);
+  const int64_t committed = mi_state.main.count.committed;
+  check_taken(5 * MI_MIB, 1);
+  check_equal(mi_state.main.count.committed, committed);
+}
+
 // If this fails, the memory map of the process grows with every realloc, up to the kernel's limit.
 UNIT_TEST_PAGE_SIZES(large_moved_ranges_are_renewed) {
   void* wall;
@@ -318,6 +358,23 @@ UNIT_TEST_PAGE_SIZES(large_takes_nothing_where_moves_fail) {
   unit_check_empty();
 }
 
+// If this fails, what another thread maps meanwhile becomes part of a block.
+UNIT_TEST_PAGE_SIZES(large_takes_nothing_where_others_map) {
+  void* wall[2];
+  make_waiting(wall);
+  os_fake.on_move_failed = &take_middle;
+  os_fake.fail_at[OS_FAKE_MOVE] = 1;
+  uint8_t* const p = (uint8_t*)mi_malloc(3 * LARGE);
+  check(p != NULL && (taken < p || taken >= p + 3 * LARGE));
+  memset(p, 2, 3 * LARGE);
+  mi_free(p);
+  mi_free(wall[0]);
+  mi_free(wall[1]);
+  mi_collect_all(MI_FORCE);
+  check_equal(os_fake_state(taken), OS_FAKE_TAKEN);
+  unit_check_empty();
+}
+
 // If this fails, taking what waits uses up the mappings a process may have.
 UNIT_TEST(large_takes_a_bounded_number_of_pieces) {
   enum { COUNT = MOVED_MAX + 100 };
@@ -468,6 +525,8 @@ int main(void) {
       cmocka_unit_test(large_shrinks_in_place),
       cmocka_unit_test(large_moves_without_copying),
       cmocka_unit_test(large_move_that_fails_changes_nothing),
+      cmocka_unit_test(large_move_that_fails_spares_what_others_map),
+      cmocka_unit_test(large_move_of_mappings_spares_what_others_map),
       cmocka_unit_test(large_moved_ranges_are_renewed),
       cmocka_unit_test(large_moves_again_after_renewal),
       cmocka_unit_test(large_moves_are_bounded),
@@ -475,6 +534,7 @@ int main(void) {
       cmocka_unit_test(large_takes_what_waits_elsewhere),
       cmocka_unit_test(large_zero_memory_takes_nothing),
       cmocka_unit_test(large_takes_nothing_where_moves_fail),
+      cmocka_unit_test(large_takes_nothing_where_others_map),
       cmocka_unit_test(large_takes_a_bounded_number_of_pieces),
       cmocka_unit_test(large_direct_mappings),
       cmocka_unit_test(large_alignment_up_to_a_gigabyte),
