@@ -6,7 +6,7 @@ FORKS ?= 10000
 THREADS ?= 1000000
 AT_ONCE ?= 2000
 
-.PHONY: all demo test check sanitize models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak
+.PHONY: all demo test check sanitize models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak compat
 .DEFAULT_GOAL := all
 
 all:
@@ -82,6 +82,10 @@ service: all
 	cmake --build build/bench/cmake --target bench-pool
 	@/usr/bin/python3 bench/service.py $(ARGS)
 
+compat: all
+	@ONLY="$(ONLY)" scripts/setup.sh compat
+	@/usr/bin/python3 scripts/compat.py $(ONLY) $(ARGS)
+
 MINUTES ?= 30
 SEED ?= 1
 
@@ -103,6 +107,7 @@ help:
 	@echo "make coverage   which lines of src/ the tests run; as HTML in build/coverage"
 	@echo "make faults     break one rule of the code after the other: the tests must see each; ONLY=pool-tag tries one"
 	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
+	@echo "make compat     programs of others with the library in front; ONLY=\"git redis\" runs these, ARGS=--peers others too"
 	@echo "make service    a pool of 800 threads that wait: what lives and what is resident over time, with each allocator"
 	@echo "make soak       a server's life for 30 minutes (MINUTES=, SEED=): memory over time, its bounds and its plot"
 	@echo "make docs       the reference and the guide as HTML, in build/docs"

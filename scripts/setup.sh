@@ -1,13 +1,15 @@
 #!/bin/sh
 # Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [faults] [bench] [plots] [docs] [cross]
+# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [faults] [bench] [compat] [plots] [docs] [cross]
 #        (no argument: build demo test)
 #
 # As root it calls apt-get, and only if something is missing. As another user it prints the line to
 # type, and fails if a build is impossible without it. A program that only one test needs is named
 # and left out if it cannot be had; the test then reports itself as skipped.
 # `bench` is what `make bench` compares and runs; servers among it are installed, but not started.
+# `compat` is what the rows of `make compat` run, and the sources whose tests they are, in build/compat/sources; gigabytes, if
+# ONLY does not name rows.
 # `plots` is what `make soak` and `make service` draw with.
 # `cross` fetches cmocka for 64-bit ARM into build/cross-root, without installing anything.
 set -u
@@ -98,7 +100,56 @@ need_plots() {
   need_report hard
 }
 
+# The packages that the rows of test/compat name.
+need_rows() { # need_rows ARGUMENT...: of scripts/compat.py
+  installed=$(dpkg-query -W -f '${Package} ${Status}\n' 2>/dev/null | sed -n 's/ .* installed$//p')
+  for package in $(python3 scripts/compat.py --packages "$@"); do
+    printf '%s\n' "$installed" | grep -qxF "$package" || soft="$soft $package"
+  done
+}
+
+need_compat() {
+  # shellcheck disable=SC2086  # names of rows
+  need_rows ${ONLY:-}
+  for server in apache2-bin:apache2 bind9:named chrony:chrony haproxy:haproxy mariadb-server:mariadb memcached:memcached \
+    nginx-light:nginx postgresql:postgresql unbound:unbound; do
+    case " $soft " in *" ${server%:*} "*) services="$services ${server#*:}" ;; esac
+  done
+}
+
+# Source packages that the rows of test/compat name, unpacked as upstream made them, with apt's state in our build folder.
+fetch_sources() {
+  folder=$(pwd)/build/compat/sources failed=""
+  options="-qq -o Dir::Etc::sourcelist=$folder/apt/sources.list -o Dir::Etc::sourceparts=$folder/apt/parts
+    -o Dir::State::lists=$folder/apt/lists -o Dir::Cache=$folder/apt/cache -o APT::Sandbox::User=root"
+  # shellcheck disable=SC2086  # names of rows
+  for package in $(python3 scripts/compat.py --sources ${ONLY:-}); do
+    [ -d "$folder/$package" ] && continue
+    if [ ! -d "$folder/apt" ]; then
+      mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial" "$folder/apt/parts" || return 1
+      sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$folder/apt/sources.list" 2>/dev/null
+      for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources; do
+        [ ! -e $file ] || sed 's/^Types: .*/Types: deb-src/' $file >"$folder/apt/parts/${file##*/}"
+      done
+      # shellcheck disable=SC2086  # the options are words
+      apt-get $options update >"$folder/apt/log" 2>&1
+    fi
+    # shellcheck disable=SC2086
+    mkdir -p "$folder/apt/$package/unpacked" &&
+      (cd "$folder/apt/$package" && apt-get $options source --download-only "$package") >>"$folder/apt/log" 2>&1
+    for archive in "$folder/apt/$package"/*.orig.tar.*; do
+      case $archive in *.asc) continue ;; esac
+      tar -C "$folder/apt/$package/unpacked" --strip-components=1 -xf "$archive" 2>/dev/null &&
+        mv "$folder/apt/$package/unpacked" "$folder/$package"
+    done
+    [ -d "$folder/$package" ] || failed="$failed $package"
+  done
+  rm -rf "$folder/apt"
+  [ -z "$failed" ] || echo "setup: no sources of$failed; their rows cannot be judged" >&2
+}
+
 need_test() {
+  need_rows --quick
   need_report soft
   need_rust
   need_fuzz
@@ -207,13 +258,13 @@ fetch_cross() {
 [ $# -eq 0 ] && set -- build demo test
 for group in "$@"; do
   case $group in
-    build | demo | test | models | fuzz | coverage | faults | bench | plots | docs) "need_$group" ;;
+    build | demo | test | models | fuzz | coverage | faults | bench | compat | plots | docs) "need_$group" ;;
     cross)
       fetch_cross && continue
       echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
       ;;
     *)
-      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, faults, bench, plots, docs or cross)" >&2
+      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, faults, bench, compat, plots, docs or cross)" >&2
       exit 2
       ;;
   esac
@@ -223,6 +274,7 @@ unique() { printf '%s\n' "$@" | awk '!seen[$0]++' | tr '\n' ' ' | sed 's/ $//'; 
 # shellcheck disable=SC2086  # lists of words
 hard=$(unique $hard) soft=$(unique $hard $soft)
 soft=${soft#"$hard"} soft=${soft# }
+case " $* " in *" compat "*) fetch_sources ;; esac
 [ -z "$hard$soft" ] && exit 0
 
 if ! have apt-get; then
