@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// audit.c - for LD_AUDIT: lives in a namespace of its own, allocates there whenever an object is loaded.
+// audit.c - for LD_AUDIT: lives in a namespace of its own, allocates there whenever an object is
+// loaded.
 #define _GNU_SOURCE
 #include <link.h>
 #include <stdlib.h>

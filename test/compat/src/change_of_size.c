@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// change_of_size.c - 56 MB of small blocks are freed but for every fiftieth, then 56 MB of larger ones are taken: in a
-// cgroup of 80 MiB, what is free must serve them before fresh memory is touched.
+// change_of_size.c - 56 MB of small blocks are freed but for every fiftieth, then 56 MB of larger
+// ones are taken: in a cgroup of 80 MiB, what is free must serve them before fresh memory is
+// touched.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// header_new.cpp - replaces operator new(size_t) and operator delete(void*) alone, with a header in front of each block, as
-// the standard allows: every other form must end in these two.
+// header_new.cpp - replaces operator new(size_t) and operator delete(void*) alone, with a header in
+// front of each block, as the standard allows: every other form must end in these two.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

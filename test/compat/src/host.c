@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// host.c - a program that loads plugin.cpp with RTLD_DEEPBIND, as PHP loads its extensions, and shares
-// blocks with it in both directions. Usage: host PLUGIN COUNT
+// host.c - a program that loads plugin.cpp with RTLD_DEEPBIND, as PHP loads its extensions, and
+// shares blocks with it in both directions. Usage: host PLUGIN COUNT
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// interposer.c - a library that counts the calls of malloc and passes them on, with dlsym(RTLD_NEXT), as heap
-// profilers and test tools do. Preloaded in front of the allocator.
+// interposer.c - a library that counts the calls of malloc and passes them on, with
+// dlsym(RTLD_NEXT), as heap profilers and test tools do. Preloaded in front of the allocator.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>

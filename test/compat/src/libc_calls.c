@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// libc_calls.c - a program with a malloc of its own, linked in: every function of libc that hands out
-// a block is called, from several threads, and each block is freed, resized and checked.
+// libc_calls.c - a program with a malloc of its own, linked in: every function of libc that hands
+// out a block is called, from several threads, and each block is freed, resized and checked.
 //
-// What breaks for a user: a program with jemalloc, tcmalloc or a malloc of its own inside dies as soon as a
-// preloaded library answers for some of the names and not for the others.
+// What breaks for a user: a program with jemalloc, tcmalloc or a malloc of its own inside dies as
+// soon as a preloaded library answers for some of the names and not for the others.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -117,7 +117,9 @@ static void* all(void* rounds) {
 int main(void) {
   all((void*)20);
   pthread_t threads[4];
-  for (int i = 0; i < 4; i++) need(pthread_create(&threads[i], NULL, all, (void*)20) == 0, "pthread_create");
+  for (int i = 0; i < 4; i++) {
+    need(pthread_create(&threads[i], NULL, all, (void*)20) == 0, "pthread_create");
+  }
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   puts("all of libc's blocks are right");
   return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// little_room.c - 2 MiB of address space are left when malloc is first called. How much of it can be had? Usage:
-// little_room NEED_KIB
+// little_room.c - 2 MiB of address space are left when malloc is first called. How much of it can
+// be had? Usage: little_room NEED_KIB
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   for (char* p; (p = malloc(1024)) != NULL; kib++) memset(p, 1, 1024);
   char text[200];
   const int enough = kib >= atol(argv[1]);
-  const int length = snprintf(text, sizeof(text), "FIGURE %ld KiB of 2 MiB\n%s\n", kib, enough ? "enough" : "too little");
+  const int length = snprintf(text, sizeof(text), "FIGURE %ld KiB of 2 MiB\n%s\n", kib,
+                              enough ? "enough" : "too little");
   return write(1, text, (size_t)length) == length && enough ? 0 : 1;
 }

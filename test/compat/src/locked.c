@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// locked.c - mlockall, as memcached -k, chronyd and JVMs do it, before anything was allocated. What is locked must be what
-// is used. Usage: locked LIMIT_MIB
+// locked.c - mlockall, as memcached -k, chronyd and JVMs do it, before anything was allocated. What
+// is locked must be what is used. Usage: locked LIMIT_MIB
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// namespace_host.c - loads namespace_plugin.c with dlmopen into a namespace with a libc of its own, and has it call
-// back into this one, where malloc is whatever is preloaded. Usage: namespace_host PLUGIN
+// namespace_host.c - loads namespace_plugin.c with dlmopen into a namespace with a libc of its own,
+// and has it call back into this one, where malloc is whatever is preloaded. Usage: namespace_host
+// PLUGIN
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -18,7 +19,8 @@ typedef struct block_s {
 
 static _Atomic(block_t*) shared[SLOTS];
 
-// Blocks of many sizes, each with its own content, exchanged with the other thread: wrong content ends it.
+// Blocks of many sizes, each with its own content, exchanged with the other thread: wrong content
+// ends it.
 static int churn(unsigned seed) {
   for (int round = 0; round < 400000; round++) {
     seed = seed * 1664525 + 1013904223;
@@ -42,7 +44,8 @@ int main(int argc, char** argv) {
     puts(dlerror());
     return 1;
   }
-  int (*with_thread)(int (*)(unsigned)) = (int (*)(int (*)(unsigned)))dlsym(plugin, "plugin_with_thread");
+  int (*with_thread)(int (*)(unsigned)) =
+      (int (*)(int (*)(unsigned)))dlsym(plugin, "plugin_with_thread");
   const int wrong = with_thread(churn);
   puts(wrong == 0 ? "blocks are right" : "blocks were overwritten");
   return wrong;

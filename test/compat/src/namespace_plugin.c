@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// namespace_plugin.c - lives in a linker namespace of its own: a thread made here is unknown to the libc of the
-// program. It does `work` while the caller's thread does the same; of its own, it allocates from its own libc.
+// namespace_plugin.c - lives in a linker namespace of its own: a thread made here is unknown to the
+// libc of the program. It does `work` while the caller's thread does the same; of its own, it
+// allocates from its own libc.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

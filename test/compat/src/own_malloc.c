@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// own_malloc.c - the malloc that a program brings along: a header in front of each block, from mmap. It
-// ends the process if it is given a block of anybody else, as jemalloc and tcmalloc do by crashing.
+// own_malloc.c - the malloc that a program brings along: a header in front of each block, from
+// mmap. It ends the process if it is given a block of anybody else, as jemalloc and tcmalloc do by
+// crashing.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -28,7 +29,8 @@ void* memalign(size_t alignment, size_t size) {
   pthread_mutex_lock(&lock);
   if (next == NULL || (size_t)(end - next) < need) {
     const size_t area = need > AREA ? need : AREA;
-    next = mmap(NULL, area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    next = mmap(NULL, area, PROT_READ | PROT_WRITE, flags, -1, 0);
     end = next + area;
   }
   const uintptr_t p = ((uintptr_t)next + sizeof(header_t) + alignment - 1) / alignment * alignment;

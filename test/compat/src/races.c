@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// races.c - threads that hand blocks to each other in order, for ThreadSanitizer: nothing to report.
+// races.c - threads that hand blocks to each other in order, for ThreadSanitizer: nothing to
+// report.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
