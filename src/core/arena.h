@@ -46,9 +46,14 @@ MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index);
 // How many ranges may be moved and not yet renewed.
 #define MI_ARENA_MOVED_MAX 256
 
-// Anonymous memory that we mapped, readable and writable at any time.
+// Private anonymous memory, in OS pages that may be dropped.
+static inline bool mi_arena_is_mapped_by_us(const mi_arena_t* arena) {
+  return !arena->is_pinned && !arena->is_foreign;
+}
+
+// That is readable and writable at any time.
 static inline bool mi_arena_is_ours(const mi_arena_t* arena) {
-  return arena->is_committed && !arena->is_pinned && !arena->is_foreign;
+  return arena->is_committed && mi_arena_is_mapped_by_us(arena);
 }
 
 // That may be remapped too: a fresh mapping knows no node.

@@ -24,6 +24,9 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p);
 // Make the block hold `size` bytes without moving it. The caller holds the block.
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 
+// Make `size` bytes of the block read as zero. The caller holds it.
+MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
+
 // Move the block's memory to a larger one in `heap` by changing the mapping, without copying. NULL:
 // not possible, nothing changed.
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size);

@@ -142,6 +142,14 @@ static mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index, siz
   return bytes;
 }
 
+MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size) {
+  if (!mi_arena_is_mapped_by_us(arena) || mi_purge_delay_ms() < 0) return false;
+  if (mi_os_purge(start, size) != 0) return false;
+  mi_count_add(&arena->subproc->count.purged, (int64_t)size);
+  mi_count_add(&arena->subproc->count.purge_calls, 1);
+  return true;
+}
+
 // Claim a run that waits, purge it and let it go again. False: it is not free any more.
 static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* bytes) {
   if (!mi_bitmap_try_claim(arena->free, index, count)) return false;

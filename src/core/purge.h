@@ -25,6 +25,10 @@ MI_INTERNAL mi_slices_t mi_purge_reuse(mi_arena_t* arena, size_t slice_index, si
 // any more in this process.
 MI_INTERNAL bool mi_purge_restore(mi_arena_t* arena, size_t slice_index, size_t size);
 
+// Memory of claimed slices reads as zero, without being touched: whole OS pages. False: nothing
+// happened, because it is not our memory to drop, or is kept, or the system refuses.
+MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
+
 // Purge what is due in a sub-process. Reads the clock only when something waits. Never waits for
 // another purger.
 MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc);

@@ -24,7 +24,7 @@ static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK
 static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   if (fill == MI_ZERO) {
     const size_t to = mi_usable_size(p);
-    if (to > from) memset(p + from, 0, to - from);
+    if (to > from) mi_large_clear(mi_pagemap_find(p), p + from, to - from);
   }
 }
 

@@ -2,6 +2,7 @@
 // zero.c - memory that must read as zero: zalloc, calloc, and the resizing functions that keep it
 // so.
 #include "test_api.h"
+#include "test_heap.h"
 
 // Leaves memory of this size behind that is not zero.
 static void make_dirty(size_t size) {
@@ -140,8 +141,30 @@ static void rezalloc_keeps_large_blocks_zero(void** state) {
   mi_free(p);
 }
 
+// If this fails, a table that stays nearly empty is resident as a whole, because the memory was
+// used before.
+static void calloc_of_used_memory_is_not_resident(void** state) {
+  (void)state;
+  const size_t size = 64 * TEST_MIB;
+  for (size_t i = 0; i < 4; i++) {
+    unsigned char* const old = (unsigned char*)mi_malloc(size);
+    assert_non_null(old);
+    memset(old, 0xFF, size);
+    const size_t before = test_resident() - (TEST_IS_SANITIZED ? 0 : size);
+    mi_free(old);
+    void* const zero = i % 2 == 0 ? mi_calloc(1, size) : mi_zalloc_aligned(size, 4096);
+    unsigned char* const p = (unsigned char*)zero;
+    assert_non_null(p);
+    p[size / 2] = 1;
+    test_bound_growth(before, TEST_MIB);
+    p[size / 2] = 0;
+    check_zero(p);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(calloc_of_used_memory_is_not_resident),
       cmocka_unit_test(zalloc_and_calloc_clear_every_usable_byte),
       cmocka_unit_test(zalloc_clears_large_blocks),
       cmocka_unit_test(aligned_forms_clear),
