@@ -9,7 +9,8 @@
 /// - A pointer result is NULL on failure, and `errno` is then set (ENOMEM, or EINVAL for a bad
 ///   argument). The function of `mi_register_error()` is told. A request larger than PTRDIFF_MAX
 ///   bytes fails.
-/// - Blocks of at least 16 bytes are aligned to 16, smaller ones to 8.
+/// - Blocks of at least 16 bytes are aligned to 16, smaller ones to 8; where the library replaces
+///   malloc, all of them to 16.
 /// - Size 0 gives a block of its own, not NULL.
 /// - A block of any of these functions is given back with `mi_free()`, by any thread.
 /// - A heap that is NULL is the main heap.
@@ -1785,7 +1786,8 @@ mi_decl_export void mi_thread_stats_print(mi_output_fun* out) mi_attr_noexcept;
 /// @{
 // ------------------------------------------------------------------------------------------------
 
-/// The numbers are part of the binary interface. Options that say deprecated do nothing.
+/// The numbers are part of the binary interface; from 1000 on they are of this library alone.
+/// Options that say deprecated do nothing.
 /// `mi_option_destroy_on_exit` is for tools that count what is left at the end: with 1 the end of
 /// the process, with 2 a call of `mi_process_done()` unmaps all memory. Blocks are gone then, and a
 /// free of one does nothing. Not where the library replaces malloc, and not while other threads use
@@ -1838,8 +1840,10 @@ typedef enum mi_option_e {
   mi_option_minimal_purge_size = 44, ///< KiB; smaller ranges are kept
   mi_option_arena_max_object_size = 45, ///< KiB; larger blocks get a mapping of their own
   mi_option_arena_is_numa_local = 46, ///< arenas belong to the node of their maker
-  _mi_option_last = 47, ///< how many there are
+  _mi_option_last = 47, ///< how many there are with the numbers above
   // Older names.
+  mi_option_libc_semantics = 1000, ///< `realloc` and `memalign` as in libc, `mi_realloc` is not
+
   mi_option_eager_region_commit = mi_option_arena_eager_commit, ///< older name
   mi_option_reset_decommits = mi_option_purge_decommits, ///< older name
   mi_option_large_os_pages = mi_option_allow_large_os_pages, ///< older name

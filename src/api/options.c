@@ -48,12 +48,17 @@ static const struct mi_option_info_s {
 #undef X
 };
 
-// The numbers of the public enumeration are those of the table.
+// The numbers of the public enumeration are those of the table, but for our own options: these
+// come behind the others in the table, and have numbers there that the interface will never reach.
+#define MI_OPTION_OWN 1000
+#define MI_OPTION_PLACE(number)                                                                    \
+  ((number) < MI_OPTION_OWN ? (number) : (number)-MI_OPTION_OWN + (int)_mi_option_last)
 #define X(name, value, kind, legacy, effect)                                                       \
-  mi_static_assert((int)mi_option_##name == (int)MI_OPTION_##name, "the order of the ABI");
+  mi_static_assert(MI_OPTION_PLACE((int)mi_option_##name) == (int)MI_OPTION_##name,                \
+                   "the order of the ABI");
 #include "../core/options.def"
 #undef X
-mi_static_assert((int)_mi_option_last == (int)MI_OPTION_COUNT, "every option is in options.def");
+mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is in options.def");
 
 // Longest value that is looked at, and longest name of a variable.
 #define MI_OPTION_TEXT_MAX ((size_t)64)
@@ -238,12 +243,20 @@ MI_INTERNAL void mi_option_load_late(void) {
 
 // -- Public functions --
 
-static bool mi_option_is_valid(mi_option_t option) { return (size_t)option < MI_OPTION_COUNT; }
+// Where an option is in the table; MI_OPTION_COUNT when there is none of that number.
+static size_t mi_option_place(mi_option_t option) {
+  const int number = (int)option;
+  if (number < 0 || (number >= (int)_mi_option_last && number < MI_OPTION_OWN)) {
+    return MI_OPTION_COUNT;
+  }
+  return mi_bits_min((size_t)MI_OPTION_PLACE(number), MI_OPTION_COUNT);
+}
 
 long mi_option_get(mi_option_t option) {
-  if (!mi_option_is_valid(option)) return 0;
+  const size_t place = mi_option_place(option);
+  if (place == MI_OPTION_COUNT) return 0;
   mi_process_setup();
-  return mi_atomic_load_relaxed(&mi_option_values[option]);
+  return mi_atomic_load_relaxed(&mi_option_values[place]);
 }
 
 long mi_option_get_clamp(mi_option_t option, long min, long max) {
@@ -252,19 +265,19 @@ long mi_option_get_clamp(mi_option_t option, long min, long max) {
 }
 
 size_t mi_option_get_size(mi_option_t option) {
+  const size_t place = mi_option_place(option);
   const long value = mi_option_get(option);
-  if (value < 0) return 0;
-  if (mi_option_is_valid(option) && mi_option_table[option].kind != MI_OPTION_KIND_SIZE) {
-    return (size_t)value;
-  }
+  if (value < 0 || place == MI_OPTION_COUNT) return 0;
+  if (mi_option_table[place].kind != MI_OPTION_KIND_SIZE) return (size_t)value;
   return (size_t)value > SIZE_MAX / MI_KIB ? SIZE_MAX : (size_t)value * MI_KIB;
 }
 
 void mi_option_set(mi_option_t option, long value) {
-  if (!mi_option_is_valid(option)) return;
+  const size_t place = mi_option_place(option);
+  if (place == MI_OPTION_COUNT) return;
   mi_process_setup();
-  mi_atomic_store_relaxed(&mi_option_values[option], value);
-  mi_atomic_store_relaxed(&mi_option_source[option], MI_OPTION_FROM_PROGRAM);
+  mi_atomic_store_relaxed(&mi_option_values[place], value);
+  mi_atomic_store_relaxed(&mi_option_source[place], MI_OPTION_FROM_PROGRAM);
   // The smallest guarded size is never above the largest.
   if (option == mi_option_guarded_min && mi_option_get(mi_option_guarded_max) < value) {
     mi_option_set(mi_option_guarded_max, value);
@@ -274,10 +287,11 @@ void mi_option_set(mi_option_t option, long value) {
 }
 
 void mi_option_set_default(mi_option_t option, long value) {
-  if (!mi_option_is_valid(option)) return;
+  const size_t place = mi_option_place(option);
+  if (place == MI_OPTION_COUNT) return;
   mi_process_setup();
-  if (mi_atomic_load_relaxed(&mi_option_source[option]) != MI_OPTION_FROM_TABLE) return;
-  mi_atomic_store_relaxed(&mi_option_values[option], value);
+  if (mi_atomic_load_relaxed(&mi_option_source[place]) != MI_OPTION_FROM_TABLE) return;
+  mi_atomic_store_relaxed(&mi_option_values[place], value);
 }
 
 bool mi_option_is_enabled(mi_option_t option) { return mi_option_get(option) != 0; }

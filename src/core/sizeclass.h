@@ -2,7 +2,7 @@
 // sizeclass.h - request size -> class -> block size -> slices of a page. Pure arithmetic and one
 // table.
 //
-//   class 0        8
+//   class 0        8 (where the library replaces malloc: unused)
 //   class 1..8     16, 32, ... 128
 //   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
 //
@@ -13,6 +13,11 @@
 #define MI_CORE_SIZECLASS_H
 
 #include "types.h"
+
+// The class of the smallest requests. Where we are the malloc of the process, each block may hold
+// any type, as blocks of libc do: also one of 16 bytes and alignment that a program cuts short.
+// Nobody has blocks of 8 bytes then. (Resident memory of python 1.001 of what it was, php 1.003.)
+#define MI_CLASS_FIRST ((size_t)MI_IS_OVERRIDE)
 
 // The class of a request of 129 bytes up to MI_CLASS_MAX: position of the highest bit, and the
 // three bits below it, of size - 1.
@@ -25,7 +30,7 @@ static mi_attr_inline size_t mi_class_of_medium(size_t size) {
 }
 
 static mi_attr_inline size_t mi_class_of(size_t size) {
-  if (size <= 8) return 0;
+  if (size <= 8) return MI_CLASS_FIRST;
   if (size <= 128) return (size + 15) / 16;
   return mi_class_of_medium(size);
 }

@@ -8,10 +8,15 @@
 //
 // L1  all names of a family are defined here or none is: no block meets the free of another
 //     allocator.
-// L2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an alignment that is
-//     no power of
-//     two; posix_memalign returns the value instead and leaves errno alone.
-// L3  size 0 gives a block, also from realloc: NULL always means failure.
+// L2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an alignment that
+//     cannot be. posix_memalign returns the value; it sets errno to ENOMEM as well, as libc does.
+// L3  a name of libc does what it does there, also where our function of that name does something
+//     else (the option libc_semantics; `mi_elf_is_libc_way`):
+//       realloc to size 0            glibc: frees, NULL       ours, musl: a block, NULL is failure
+//       an alignment of memalign     glibc: rounds it up      ours, musl: EINVAL
+//       that is no power of two
+//       posix_memalign fails         errno ENOMEM             ours: errno stays
+//     Every block has the alignment of any type (MI_CLASS_FIRST of core/sizeclass.h).
 //
 // Deliberately absent: functions that call malloc inside libc (realpath, getline, ...; they reach
 // ours) and the information calls of glibc (override_glibc.c).
@@ -39,20 +44,60 @@
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
 
+// -- What libc does otherwise than we do (L3) --
+
+static bool mi_elf_is_libc_way(void) { return mi_option_is_enabled(mi_option_libc_semantics); }
+
+static bool mi_elf_is_glibc_way(void) {
+#if defined(__GLIBC__)
+  return mi_elf_is_libc_way();
+#else
+  return false;
+#endif
+}
+
+static mi_attr_cold void* mi_elf_realloc_none(void* p) {
+  if (!mi_elf_is_glibc_way()) return mi_realloc(p, 0);
+  mi_free(p);
+  return NULL;
+}
+
+void* realloc(void* p, size_t size) MI_ELF_EXPORT;
+void* realloc(void* p, size_t size) {
+  if (mi_unlikely(size == 0) && p != NULL) return mi_elf_realloc_none(p);
+  return mi_realloc(p, size);
+}
+
+// The next power of two. What has none stays, and fails.
+static mi_attr_cold size_t mi_elf_round_alignment(size_t alignment) {
+  if (!mi_elf_is_glibc_way() || alignment > SIZE_MAX / 2 + 1) return alignment;
+  return alignment == 0 ? 1 : (size_t)2 << mi_bits_log2(alignment);
+}
+
+void* memalign(size_t alignment, size_t size) MI_ELF_EXPORT;
+void* memalign(size_t alignment, size_t size) {
+  if (!mi_bits_is_power_of_two(alignment)) alignment = mi_elf_round_alignment(alignment);
+  return mi_memalign(alignment, size);
+}
+
+int posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_EXPORT;
+int posix_memalign(void** p, size_t alignment, size_t size) {
+  const int result = mi_posix_memalign(p, alignment, size);
+  if (result == ENOMEM && mi_elf_is_libc_way()) errno = ENOMEM;
+  return result;
+}
+
 // -- C, POSIX, BSD, glibc --
 
 void* malloc(size_t size) MI_ELF_ALIAS(mi_malloc);
 void* calloc(size_t count, size_t size) MI_ELF_ALIAS(mi_calloc);
-void* realloc(void* p, size_t size) MI_ELF_ALIAS(mi_realloc);
 void free(void* p) MI_ELF_ALIAS(mi_free);
 void cfree(void* p) MI_ELF_ALIAS(mi_free);
 void vfree(void* p) MI_ELF_ALIAS(mi_free);
 void* reallocf(void* p, size_t size) MI_ELF_ALIAS(mi_reallocf);
 char* strdup(const char* s) MI_ELF_ALIAS(mi_strdup);
 char* strndup(const char* s, size_t n) MI_ELF_ALIAS(mi_strndup);
-void* memalign(size_t alignment, size_t size) MI_ELF_ALIAS(mi_memalign);
-void* aligned_alloc(size_t alignment, size_t size) MI_ELF_ALIAS(mi_aligned_alloc);
-int posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_ALIAS(mi_posix_memalign);
+void* aligned_alloc(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
 void* valloc(size_t size) MI_ELF_ALIAS(mi_valloc);
 void* pvalloc(size_t size) MI_ELF_ALIAS(mi_pvalloc);
 // Weak: NetBSD's C library has it, and programs bring their own elsewhere.
@@ -64,13 +109,13 @@ void* _aligned_malloc(size_t size, size_t alignment) MI_ELF_ALIAS(mi_malloc_alig
 // The names libc itself and some programs call.
 void* __libc_malloc(size_t size) MI_ELF_ALIAS(mi_malloc);
 void* __libc_calloc(size_t count, size_t size) MI_ELF_ALIAS(mi_calloc);
-void* __libc_realloc(void* p, size_t size) MI_ELF_ALIAS(mi_realloc);
+void* __libc_realloc(void* p, size_t size) MI_ELF_ALIAS(realloc);
 void __libc_free(void* p) MI_ELF_ALIAS(mi_free);
 void __libc_cfree(void* p) MI_ELF_ALIAS(mi_free);
 void* __libc_valloc(size_t size) MI_ELF_ALIAS(mi_valloc);
 void* __libc_pvalloc(size_t size) MI_ELF_ALIAS(mi_pvalloc);
-void* __libc_memalign(size_t alignment, size_t size) MI_ELF_ALIAS(mi_memalign);
-int __posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_ALIAS(mi_posix_memalign);
+void* __libc_memalign(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
+int __posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_ALIAS(posix_memalign);
 
 // glibc's argument is not const, other systems' is.
 size_t malloc_usable_size(void* p) MI_ELF_EXPORT;
@@ -78,9 +123,10 @@ size_t malloc_usable_size(void* p) { return mi_usable_size(p); }
 
 void* reallocarray(void* p, size_t count, size_t size) MI_ELF_EXPORT;
 void* reallocarray(void* p, size_t count, size_t size) {
-  void* const q = mi_reallocarray(p, count, size);
-  if (q == NULL && errno == EOVERFLOW) errno = ENOMEM; // the value of glibc and the BSDs
-  return q;
+  size_t total;
+  // ENOMEM is the value of glibc and the BSDs; ours is another.
+  if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("reallocarray");
+  return realloc(p, total);
 }
 
 void free_sized(void* p, size_t size) MI_ELF_ALIAS(mi_free_size);

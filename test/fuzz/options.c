@@ -126,9 +126,10 @@ static void check_calls(fuzz_input_t* in, long* model, mi_option_source_t* sourc
       break;
     }
     default: { // numbers that are no options
-      const mi_option_t none =
-          (mi_option_t)(max < 0 || max >= (long)MI_OPTION_COUNT ? (int)max : -1);
-      if ((size_t)none < MI_OPTION_COUNT) return;
+      const mi_option_t none = (mi_option_t)(int)max;
+      for (size_t k = 0; k < MI_OPTION_COUNT; k++) {
+        if ((long)none == public_numbers[k].value) return;
+      }
       mi_option_set(none, value);
       mi_option_set_default(none, value);
       require(mi_option_get(none) == 0 && mi_option_get_size(none) == 0);

@@ -64,6 +64,14 @@ static inline void test_skip_if_valgrind(void) {
   }
 }
 
+// Whether `malloc` of this program is the library's.
+static inline bool test_is_malloc_ours(void) {
+  void* const p = malloc(test_opaque(10));
+  const bool is_ours = mi_usable_size(p) > 0;
+  free(p);
+  return is_ours;
+}
+
 // Of the run-time of a sanitizer, which is written in C++.
 extern void __asan_init(void) __attribute__((weak));
 extern void __tsan_init(void) __attribute__((weak));
