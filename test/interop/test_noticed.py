@@ -1,0 +1,83 @@
+"""What the guide says of misuse (docs/guide.md, "Misuse that is noticed") is what happens: each row of its table is a
+mistake of src/noticed.c, made with blocks that share pages and with blocks that have a page of their own. If one of these
+fails, somebody relies on a report that never comes, or looks for a mistake that would have been reported."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import conftest
+
+SOURCE = pathlib.Path(__file__).resolve().parent / "src" / "noticed.c"
+SHARED = (16, 1000, 20000)  # bytes of blocks that share pages with others
+OWN = (524289, 5000000)  # and of those that have a page of their own
+
+AT_CALL = {"at the call": "1 EINVAL", "later": "0 -", "again": "0", "given": "0"}
+REFUSED = {"at the call": "1 EOVERFLOW"}
+# (how the row begins, mistake): what happens with blocks up to 512 KiB, and with larger ones.
+ROWS = {
+    ("an address that is not ours", "foreign"): (AT_CALL, AT_CALL),
+    ("an address that is not ours", "realloc_foreign"): (AT_CALL, AT_CALL),
+    ("an address inside a block of a page that is full", "inside_full"): (AT_CALL, AT_CALL),
+    ("an address inside a block of a page that is full", "inside_elsewhere"): (AT_CALL, AT_CALL),
+    ("an address inside a block of any other page", "inside"): (
+        {"at the call": "0 -", "later": "0 -", "collected": "0 -", "given": "1"}, AT_CALL),
+    ("a block whose page has gone back", "page_gone"): (AT_CALL, AT_CALL),
+    ("a block freed twice in a row", "twice"): ({"at the call": "0 -", "later": "1 EAGAIN", "again": "0"}, AT_CALL),
+    ("a block freed twice, another", "twice_with_another_between"): (
+        {"at the call": "0 -", "later": "0 -", "collected": "1 EFAULT", "again": "1"}, AT_CALL),
+    ("a write into a block that another thread freed", "written_after_free_elsewhere"): (
+        {"at the call": "0 -", "collected": "1 EFAULT", "later": "0 -", "given": "0"}, None),
+    ("a write into a block that the same thread freed", "written_after_free"): (
+        {"at the call": "0 -", "later": "0 -", "collected": "0 -", "given": "1"}, {"later": "0 -", "given": "0"}),
+    ("a size or alignment that cannot be", "impossible_size"): (REFUSED, REFUSED),
+    ("a size or alignment that cannot be", "impossible_alignment"): (REFUSED, REFUSED),
+}
+
+
+@pytest.fixture(scope="module")
+def program(build, tmp_path_factory):
+    path = tmp_path_factory.mktemp("noticed") / "noticed"
+    subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{conftest.ROOT / 'include'}",
+                    SOURCE, "-L", build, "-lmimalloc", f"-Wl,-rpath,{build}", "-pthread", "-o", path], check=True,
+                   timeout=60)
+    return path
+
+
+def outcome(program, mistake, size):
+    """What it printed, the first line of each kind."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
+    done = subprocess.run([program, mistake, str(size)], env=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=60)
+    assert done.returncode == 0, f"{mistake} {size}: status {done.returncode}\n{done.stdout}"
+    found = {}
+    for what, said in re.findall(r"^(at the call|later|collected|again|given) (.*)$", done.stdout, re.M):
+        found.setdefault(what, said)
+    return found
+
+
+@pytest.mark.parametrize("row, mistake", ROWS, ids=[mistake for _, mistake in ROWS])
+def test_misuse_ends_as_the_guide_says(program, row, mistake):
+    for expected, sizes in zip(ROWS[row, mistake], (SHARED, OWN)):
+        for size in sizes if expected else ():
+            if mistake == "written_after_free_elsewhere" and size > 1000:
+                continue  # pages of few blocks are empty then, and their lists forgotten
+            if mistake == "written_after_free" and size == 20000:
+                continue  # which block malloc looks at next depends on where the page ends
+            found = outcome(program, mistake, size)
+            assert {what: found.get(what) for what in expected} == expected, f"{mistake} {size}: {found}"
+
+
+def test_every_row_of_the_guide_is_a_mistake():
+    guide = (conftest.ROOT / "docs" / "guide.md").read_text()
+    table = guide.split("## Misuse that is noticed")[1].split("###")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][2:]
+    names = {name for name, _ in ROWS}
+    assert len(rows) == len(names) and all(any(row.startswith(name) for name in names) for row in rows), rows
+
+
+def test_every_mistake_is_in_a_row():
+    mistakes = re.findall(r'^    \{"(\w+)", &\w+\},$', SOURCE.read_text(), re.M)
+    assert sorted(mistakes) == sorted(mistake for _, mistake in ROWS)
