@@ -71,3 +71,4 @@
 // override: the names of libc and C++, when this build replaces malloc.
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
+#include "override/override_loader.c"

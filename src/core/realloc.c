@@ -28,9 +28,10 @@ static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   }
 }
 
-// A single block that stays one: no copying. NULL: not possible.
-static void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p, size_t size,
-                              mi_fill_t fill) {
+// A single block that stays one: no copying. NULL: not possible. (Away from what each process runs
+// through: cmake/layout.ld.)
+static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p,
+                                               size_t size, mi_fill_t fill) {
   const size_t usable = mi_usable_size(p);
   const size_t shift = (size_t)(p - page->start);
   if (size > MI_REQUEST_MAX - shift) return NULL;

@@ -106,6 +106,7 @@ typedef struct mi_state_s {
   size_t slot_count; // heap structures there are, under the thread lock
   size_t window_first, window_end; // those with a table are here (pagemap.c), under the arena lock
   mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
+  uintptr_t first_thread; // the thread that made the first home, 0 none yet; under the thread lock
   mi_theap_t theap_main; // of the first thread, so that small programs map nothing for it
   bool is_theap_main_taken; // under the thread lock
   mi_theap_t* theap_bucket[MI_THEAP_BUCKETS]; // theaps in use, by thread id, under the thread lock

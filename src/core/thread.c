@@ -24,6 +24,11 @@
 // X5  orphans are homes of the main sub-process only: another one may end before the next thread
 //     starts.
 //
+// X6  plain loads and stores in the place of atomic ones are for processes with one thread, and
+//     end before there is a second (`mi_os_is_single_threaded`). Where that was missed, because a
+//     program opened another linker namespace behind our back, they end when the second thread
+//     makes its home: late, but for good.
+//
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
 
@@ -98,6 +103,12 @@ static void mi_thread_count(mi_theap_t* home) {
 
 static void mi_thread_end_home(mi_theap_t* home);
 
+// The second thread is noticed here where nobody announced it (X6). Under the thread lock.
+static void mi_thread_note(uintptr_t id) {
+  if (mi_state.first_thread == 0) mi_state.first_thread = id;
+  if (mi_state.first_thread != id && mi_os_is_single_threaded()) mi_os_expect_threads();
+}
+
 MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
   const uintptr_t id = mi_tls_thread_id();
   mi_lock_enter(&mi_state.thread_lock);
@@ -115,6 +126,7 @@ MI_INTERNAL mi_theap_t* mi_thread_get_home_in(mi_subproc_t* subproc) {
       mi_lock_leave(&mi_state.thread_lock);
       return NULL;
     }
+    mi_thread_note(id);
     theap->thread_id = id;
     theap->is_busy = false;
     theap->bucket_next = *mi_thread_bucket(id);

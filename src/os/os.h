@@ -100,9 +100,15 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark);
 // The process, as a number below 2^30 that its children do not have.
 MI_INTERNAL uint32_t mi_os_process_id(void);
 
-// True when the process has only ever had one thread that matters. May say false too early, never
-// true too late: the creation of a thread orders this read.
+// True when the process has only ever had one thread. May say false too early, never true too late:
+// the creation of a thread orders this read. What the system does not know of it is told by the
+// next.
 MI_INTERNAL bool mi_os_is_single_threaded(void);
+
+// From now on there may be threads that were made without the knowledge of our libc, as by another
+// copy of it: the above is false for good. To be called while there is none; whoever finds one
+// later calls it too, and then nothing is worse than it was.
+MI_INTERNAL void mi_os_expect_threads(void);
 
 // Value of environment variable `name` (compared without case), or NULL.
 MI_INTERNAL const char* mi_os_environment(const char* name);

@@ -29,8 +29,15 @@
 
 extern char** environ;
 
-// Set by glibc (2.32 and later) before the first thread is created; NULL elsewhere.
+// Cleared by glibc (2.32 and later) before the first thread is created; NULL elsewhere.
 extern char __libc_single_threaded mi_attr_weak;
+
+// The loader's list of objects, and of namespaces where it has one. In a program that is linked
+// statically there is none.
+#if defined(__GLIBC__)
+#pragma weak _DYNAMIC
+#pragma weak _r_debug
+#endif
 
 #if !defined(MADV_POPULATE_WRITE)
 #define MADV_POPULATE_WRITE 23
@@ -71,6 +78,8 @@ static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
   return length;
 }
 
+static void mi_os_threads_init(void);
+
 MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   const int saved_errno = errno;
   char buffer[MI_OS_FILE_MAX];
@@ -88,6 +97,7 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
     info->address_limit = (size_t)limit.rlim_cur;
   }
   info->is_setuid = getauxval(AT_SECURE) != 0;
+  mi_os_threads_init();
   errno = saved_errno;
 }
 
@@ -304,9 +314,42 @@ MI_INTERNAL uint64_t mi_os_random(void) {
   return bits;
 }
 
-MI_INTERNAL bool mi_os_is_single_threaded(void) {
-  return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
+// Whether there is one thread is what the variable of libc says, unless another copy of libc can
+// make threads: it clears its own variable, not ours. Copies come with linker namespaces, of which
+// each has its own libraries: by dlmopen(3), which override_loader.c announces before it happens,
+// or by audit libraries (rtld-audit(7)), which are there before us. So no access that relies on
+// there being one thread is under way when a second thread comes.
+//   mi_os_unknown   before we looked
+//   mi_os_many      for good
+static char mi_os_unknown, mi_os_many;
+// Which of the three. Never NULL, so that reading costs one test.
+//   write  any  CAS relaxed    unknown -> libc's or many  mi_os_threads_init
+//   write  any  store relaxed  -> many                    mi_os_expect_threads
+//   read   any  relaxed: the creation of a thread orders what was written before it
+static mi_atomic(const char*) mi_os_single = &mi_os_unknown;
+
+// The number of a namespace is in the loader's list from glibc 2.35 on: the version is above 1 when
+// there is a second one. Before, the environment tells of audit libraries.
+static bool mi_os_has_namespaces(void) {
+#if defined(__GLIBC__)
+  return (&_r_debug != NULL && _r_debug.r_version > 1) || mi_os_environment("LD_AUDIT") != NULL;
+#else
+  return false;
+#endif
 }
+
+static void mi_os_threads_init(void) {
+  const bool is_known = &__libc_single_threaded != NULL && !mi_os_has_namespaces();
+  const char* seen = &mi_os_unknown;
+  mi_atomic_cas_strong_acquire(&mi_os_single, &seen, // order: none needed
+                               is_known ? &__libc_single_threaded : &mi_os_many);
+}
+
+MI_INTERNAL bool mi_os_is_single_threaded(void) {
+  return *mi_atomic_load_relaxed(&mi_os_single) != 0;
+}
+
+MI_INTERNAL void mi_os_expect_threads(void) { mi_atomic_store_relaxed(&mi_os_single, &mi_os_many); }
 
 MI_INTERNAL const char* mi_os_environment(const char* name) {
   if (environ == NULL) return NULL;
@@ -418,10 +461,8 @@ static bool mi_os_is_program_started(void) {
   return has_outer;
 }
 
-// The library is among the objects of the program's own namespace. In a program that is linked
-// statically there is no list. Called while the loader holds its lock.
-#pragma weak _DYNAMIC
-#pragma weak _r_debug
+// The library is among the objects of the program's own namespace. Called while the loader holds
+// its lock.
 static bool mi_os_is_in_main_namespace(void) {
   if (&_r_debug == NULL || _DYNAMIC == NULL) return false;
   const struct link_map* object = _r_debug.r_map;

@@ -20,6 +20,7 @@ NOT_SWEPT = {
                     "another name of a function that is swept"),
     **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
     **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
+    "dlmopen": "the loader's, which is called with the same arguments",
 }
 # Of those that a scenario calls, the ones that ask the system by contract and are not called in the sandbox; docs/guide.md
 # says so.
@@ -42,6 +43,7 @@ NOT_REFUSED = {
     **dict.fromkeys(("getrlimit", "getrusage"), "refused by a filter in test/api/refusals.c"),
     "getpid": "always successful",
     "realpath": "of the path, not of memory",
+    "dlsym": "its memory is libc's own",
     "__cxa_atexit": "when the library is loaded, before a scenario",
 }
 WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$|^__(a|hwa|m|t)san_init$")

@@ -541,6 +541,8 @@ MI_INTERNAL uint64_t mi_os_random(void) {
 
 MI_INTERNAL bool mi_os_is_single_threaded(void) { return os_fake.is_single_threaded; }
 
+MI_INTERNAL void mi_os_expect_threads(void) { os_fake.is_single_threaded = false; }
+
 MI_INTERNAL const char* mi_os_environment(const char* name) {
   return os_fake.environment != NULL ? os_fake.environment(name) : NULL;
 }

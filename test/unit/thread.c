@@ -323,8 +323,23 @@ UNIT_TEST(thread_first_calls_race) {
   unit_check_empty();
 }
 
+// If this fails, a thread that libc does not know of never ends the plain loads and stores of the
+// first one.
+UNIT_TEST(thread_that_nobody_announced_is_noticed) {
+  os_fake.is_single_threaded = true;
+  mi_free(mi_malloc(1));
+  mi_thread_leave();
+  mi_free(mi_malloc(1)); // the first one again
+  check(mi_os_is_single_threaded());
+  visit_t second = {1, NULL, 0};
+  unit_on_thread(&visit, &second);
+  check(!mi_os_is_single_threaded());
+  mi_free(blocks[0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(thread_that_nobody_announced_is_noticed),
       cmocka_unit_test(thread_takes_over_what_another_left),
       cmocka_unit_test(thread_owns_what_it_took_over),
       cmocka_unit_test(thread_end_is_told_when_the_system_lets_us),
