@@ -43,9 +43,8 @@ configure_package_config_file(
   INSTALL_DESTINATION ${mi_config_dir}
   PATH_VARS MI_LIBRARY_DIR MI_INCLUDE_DIR MI_PRIVATE_DIR)
 # Programs of all older interfaces are served, also those that ask for 1.x or 2.x.
-write_basic_package_version_file(
-  ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake
-  VERSION ${MI_VERSION}.${MI_VERSION_PATCH} COMPATIBILITY AnyNewerVersion)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/mimalloc-config-version.cmake.in
+               ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake
         DESTINATION ${mi_config_dir})

@@ -11,6 +11,7 @@ option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
 option(MI_XMALLOC "End the process when memory cannot be had" OFF)
 option(MI_TRACK_ASAN "Tell AddressSanitizer about blocks; malloc stays the sanitizer's" OFF)
 option(MI_TRACK_VALGRIND "Tell Valgrind about blocks" OFF)
+option(MI_SKIP_COLLECT_ON_EXIT "Builds with checks do not collect at the end" OFF)
 option(MI_NO_THP "Ask for no huge pages unless told otherwise" OFF)
 set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
 
@@ -36,21 +37,35 @@ if(CMAKE_BINARY_DIR MATCHES "secure$" AND NOT DEFINED MI_SECURE)
   set(MI_SECURE ON)
 endif()
 
-# Options of the library this one is compatible with: some are another way to say what we have, the
-# rest do nothing yet (but for the name of the file, which tells tools what was asked for), and a build
-# that asks for one is told so.
-if(MI_DEBUG_FULL)
+# Options of the library this one is compatible with: some are another way to say what we have; all others
+# are accepted, and a build that asks for one is told what becomes of it: a warning, when it may rely on
+# what it does not get.
+if(MI_DEBUG_FULL OR MI_CHECK_FULL)
   set(MI_DEBUG 3)
 elseif(MI_DEBUG_INTERNAL)
   set(MI_DEBUG 2)
 endif()
-foreach(
-  name
-  SECURE SECURE_FULL GUARDED USE_CXX OPT_ARCH OPT_SIMD FREE_IS_CHECKED
-  DEBUG_TSAN DEBUG_UBSAN TRACK_ETW LIBC_MUSL PADDING
-  SKIP_COLLECT_ON_EXIT SEE_ASM)
+foreach(name SECURE SECURE_FULL GUARDED PADDING TRACK_ETW DEBUG_TSAN DEBUG_UBSAN)
   if(MI_${name})
     message(WARNING "MI_${name} has no effect on the code yet")
+  endif()
+endforeach()
+foreach(
+  word
+  "FREE_IS_CHECKED: it always is" "LIBC_MUSL: musl is recognised" "NO_PADDING: there is none"
+  "USE_CXX: the library is C, and throws as C++ does" "NO_USE_CXX: the library is C"
+  "OPT_ARCH: use CMAKE_C_FLAGS" "NO_OPT_ARCH: nothing is done" "OPT_SIMD: use CMAKE_C_FLAGS"
+  "SEE_ASM: use CMAKE_C_FLAGS, -save-temps" "USE_LIBATOMIC: it is not needed"
+  "TLS_MODEL_LOCAL: use MI_LOCAL_DYNAMIC_TLS" "TLS_MODEL_PTHREADS: use MI_LOCAL_DYNAMIC_TLS"
+  "TLS_RECURSE_GUARD: it is not needed" "OSX_INTERPOSE: this is for macOS" "OSX_ZONE: this is for macOS"
+  "WIN_REDIRECT: this is for Windows" "WIN_DIRECT_TLS: this is for Windows"
+  "WIN_INIT_USE_RAW_DLLMAIN: this is for Windows" "WIN_INIT_USE_TLS_DLLMAIN: this is for Windows"
+  "WIN_USE_FLS: this is for Windows")
+  string(REGEX REPLACE "^([A-Z_]+): (.*)$" "\\1;\\2" word "${word}")
+  list(GET word 0 name)
+  list(GET word 1 reason)
+  if(NOT "${MI_${name}}" STREQUAL "")
+    message(STATUS "libmimalloc: MI_${name} has no effect (${reason})")
   endif()
 endforeach()
 
@@ -89,11 +104,8 @@ set(MI_LEVEL_DEFINITIONS MI_DEBUG=${mi_level})
 if(MI_TINY)
   list(APPEND MI_LEVEL_DEFINITIONS MI_TINY=1)
 endif()
-foreach(name LOCAL_DYNAMIC_TLS SHOW_ERRORS XMALLOC)
+foreach(name SHOW_ERRORS XMALLOC SKIP_COLLECT_ON_EXIT NO_THP)
   if(MI_${name})
     list(APPEND MI_LEVEL_DEFINITIONS MI_${name}=1)
   endif()
 endforeach()
-if(MI_NO_THP)
-  list(APPEND MI_LEVEL_DEFINITIONS MI_DEFAULT_ALLOW_THP=0)
-endif()

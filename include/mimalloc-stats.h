@@ -38,6 +38,15 @@
 /// @addtogroup stats
 /// @{
 
+/// @def mi_decl_align
+/// In front of a declaration: aligned to `n` bytes.
+/// @param n a power of two
+#if defined(_MSC_VER)
+#define mi_decl_align(n) __declspec(align(n))
+#else
+#define mi_decl_align(n) __attribute__((aligned(n)))
+#endif
+
 /// The version of the layout of `mi_stats_t`.
 #define MI_STAT_VERSION 5
 
@@ -105,9 +114,12 @@ typedef enum mi_chunkbin_e {
   MI_CBIN_COUNT ///< how many kinds there are
 } mi_chunkbin_t;
 
+/// The bin of blocks with a page of their own.
+#define MI_BIN_HUGE 73
+
 /// Number of bins, each of blocks of one or two sizes; the last one is for blocks with a page of
 /// their own.
-#define MI_BIN_COUNT 74
+#define MI_BIN_COUNT (MI_BIN_HUGE + 1)
 
 /// @cond
 // For the structure only: who walks over the fields defines both.
@@ -144,11 +156,11 @@ static inline void mi_stats_init(mi_stats_t* stats) {
   mi_stats_header_init(stats);
 }
 
-/// Declare and prepare a variable of type `mi_stats_t`.
+/// Declare and prepare a variable of type `mi_stats_t`. No semicolon is needed behind it.
 /// @param name of the variable
 #define mi_stats_t_decl(name)                                                                      \
   mi_stats_t name;                                                                                 \
-  mi_stats_init(&name)
+  mi_stats_init(&name);
 
 #ifdef __cplusplus
 extern "C" {

@@ -137,7 +137,8 @@ typedef struct mi_theap_s mi_theap_t;
 /// A range of reserved memory. Valid as long as the process; NULL is none, or any.
 typedef void* mi_arena_id_t;
 /// A group of heaps that shares nothing with others.
-typedef struct mi_subproc_id_s {
+// Without a name of its own: C++ then spells the type by the one behind it.
+typedef struct {
   void* _mi_subproc_id; ///< For the library; NULL when there was no memory.
 } mi_subproc_id_t;
 

@@ -53,7 +53,7 @@ void mi_process_done(void) mi_attr_noexcept {
   mi_process_init();
   if (!mi_process_once(&mi_process_is_ended)) return;
   // So that what the statistics call in use is what the program kept.
-  if (MI_DEBUG >= 1) mi_collect(true);
+  if (MI_IS_COLLECTED_ON_EXIT) mi_collect(true);
   mi_output_summary();
   if (mi_option_value(show_stats) != 0 || mi_output_is_verbose()) mi_stats_print_out(NULL, NULL);
   if (mi_option_value(destroy_on_exit) != 0) mi_process_destroy();

@@ -32,12 +32,14 @@
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // Large and hardly touched: behind everything else, so that what each process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))
-// How thread-local variables are reached. initial-exec: one load, no call, no allocation, but room
-// in the thread's static block, of which little is left for libraries that are loaded late.
+// How thread-local variables are reached is for who builds to say, by -ftls-model, which an
+// attribute would override: our own builds say initial-exec (one load, no call, no allocation, but
+// room in the thread's static block, of which little is left for libraries that are loaded late).
+// Where nobody says it, the compiler takes the best for the kind of code: with -fPIC local-dynamic.
 #if defined(MI_LOCAL_DYNAMIC_TLS) && MI_LOCAL_DYNAMIC_TLS
 #define mi_attr_tls __attribute__((tls_model("local-dynamic")))
 #else
-#define mi_attr_tls __attribute__((tls_model("initial-exec")))
+#define mi_attr_tls
 #endif
 
 // Cross-file functions and objects. In the single-translation-unit build they are static, so that

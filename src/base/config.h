@@ -4,10 +4,19 @@
 //   MI_DEBUG   0 release; 1 cheap assertions; 2 more; 3 whole-structure walks.
 //   MI_TINY    small constants, so that every rare path runs in a short test.
 //   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
-//              find (compiler.h).
+//              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
 //   MI_PREFIX  what public names start with instead of `mi_` (mimalloc-prefix.h), and the
 //              environment variables instead of `MIMALLOC_`; in whatever case.
+//
+//   MI_NO_THP  ask for no huge pages unless told otherwise (defaults.h).
+//   MI_SKIP_COLLECT_ON_EXIT  builds with checks do not collect at the end of the process.
+//
+// Who builds the sources by hand, as bindings of other languages do, passes what the library that
+// we are compatible with understands. Of these, what acts is above. What asks for protection that
+// there is not stops the build (below): it must not look as if it were there. What only tunes that
+// library, and what is always so here (MI_FREE_IS_CHECKED, MI_STAT, MI_VISIT_ABANDONED), is
+// accepted and changes nothing.
 //
 // Code elsewhere uses the constants below with plain `if`; it does not test these macros.
 #ifndef MI_BASE_CONFIG_H
@@ -17,6 +26,35 @@
 
 #if !defined(MI_DEBUG)
 #define MI_DEBUG 0
+#endif
+
+#if MI_DEBUG < 0 || MI_DEBUG > 3
+#error "MI_DEBUG is 0, 1, 2 or 3"
+#endif
+#if defined(MI_SECURE) && MI_SECURE > 0
+#error "MI_SECURE: this version has no secure mode; build with MI_SECURE=0 or without it"
+#endif
+#if defined(MI_GUARDED) && MI_GUARDED > 0
+#error "MI_GUARDED: this version has no guard pages; build with MI_GUARDED=0 or without it"
+#endif
+#if defined(MI_PADDING) && MI_PADDING > 0
+#error "MI_PADDING: this version has no padding; build with MI_PADDING=0 or without it"
+#endif
+#if defined(MI_TRACK_ETW) && MI_TRACK_ETW > 0
+#error "MI_TRACK_ETW is for Windows; build with MI_TRACK_ETW=0 or without it"
+#endif
+#if defined(MI_MAX_ALIGN_SIZE) && MI_MAX_ALIGN_SIZE > 16
+#error "MI_MAX_ALIGN_SIZE: blocks are aligned to 16; build with at most that, or without it"
+#endif
+#if (defined(MI_TLS_MODEL_LOCAL) && MI_TLS_MODEL_LOCAL > 0) ||                                     \
+    (defined(MI_TLS_MODEL_PTHREADS) && MI_TLS_MODEL_PTHREADS > 0)
+#error "MI_TLS_MODEL_...: build with -ftls-model=initial-exec, or =local-dynamic, instead"
+#endif
+
+#if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
+#define MI_IS_COLLECTED_ON_EXIT 0
+#else
+#define MI_IS_COLLECTED_ON_EXIT (MI_DEBUG >= 1)
 #endif
 
 #if defined(MI_TINY) && MI_TINY

@@ -51,7 +51,11 @@
 #endif
 
 #if !defined(MI_DEFAULT_ALLOW_THP)
+#if defined(MI_NO_THP) && MI_NO_THP
+#define MI_DEFAULT_ALLOW_THP 0
+#else
 #define MI_DEFAULT_ALLOW_THP 1
+#endif
 #endif
 
 #if !defined(MI_DEFAULT_ARENA_MAX_OBJECT_SIZE)

@@ -6,8 +6,10 @@
 // threads only: the system gives it to a new thread after its owner ended (see thread.c for why
 // that is harmless).
 //
-// The pointer uses the initial-exec model: no call, no allocation, valid before any constructor.
-// (With MI_LOCAL_DYNAMIC_TLS the dynamic loader is called, which may call the malloc of libc.)
+// The pointer uses the model initial-exec: no call, no allocation, valid before any constructor.
+// (With local-dynamic the loader is called. In a library that is loaded late it may allocate, but
+// not from us: nobody has our malloc as the one of the process then. In one that was there from
+// the start, room for our variables is there as well.)
 #ifndef MI_OS_TLS_H
 #define MI_OS_TLS_H
 
