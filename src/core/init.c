@@ -6,9 +6,10 @@
 //     can only exist when a program starts threads before its first allocation).
 // I2  nothing here allocates through the library but the last step, registering for fork: that
 //     thread then finds all it needs. Others wait, so that nobody can fork without our handlers.
-// I3  the child of a fork that happened meanwhile sets up itself: `stage` says in which process
-//     somebody is busy, and that one does not exist here. Each step may be repeated. (A child of
-//     vfork that is the first to allocate at that moment would do the same in its parent's memory.)
+// I3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever is
+//     busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
+//     which another namespace of numbers may have given to both; so who would wait asks the system
+//     whether it is alone with its memory. Each step may be repeated.
 // I4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox that a
 //     program enters later may end it for a file that is opened, or a limit that is asked for. From
 //     then on, set-up and all else ask for nothing but memory, and to sleep.
@@ -38,18 +39,19 @@ static void mi_init_locks(void) {
 
 // True: the calling thread sets up. False: that was done meanwhile.
 static mi_attr_cold bool mi_init_begin(void) {
-  const uint32_t process = mi_os_process_id() << MI_STAGE_BITS;
   uint32_t seen = MI_STAGE_NONE;
-  while (seen != MI_STAGE_READY && seen >> MI_STAGE_BITS << MI_STAGE_BITS != process) {
-    // I3. Pairs with nothing: the first one in sees the initial state, or what a fork copied.
-    if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, process | MI_STAGE_BUSY)) return true;
+  // Pairs with nothing: the first one in sees the initial state.
+  if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, MI_STAGE_BUSY)) return true;
+  if (seen != MI_STAGE_READY && mi_os_is_alone()) { // I3
+    mi_atomic_store_relaxed(&mi_state.stage, MI_STAGE_BUSY);
+    return true;
   }
   // Sees what set-up wrote; pairs with the release in `mi_init_end`.
   while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
-    uint32_t expected = process | MI_STAGE_BUSY;
+    uint32_t expected = MI_STAGE_BUSY;
     mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
-                                 process | MI_STAGE_AWAITED); // order: none needed
-    mi_os_wait(&mi_state.stage, process | MI_STAGE_AWAITED);
+                                 MI_STAGE_AWAITED); // order: none needed
+    mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
   }
   mi_os_wake(&mi_state.stage); // the next one that sleeps
   return false;
@@ -59,7 +61,7 @@ static void mi_init_end(void) {
   mi_atomic_store_relaxed(&mi_state.setup_thread, 0);
   // Publishes the state; pairs with the acquires in `mi_process_setup` and `mi_init_begin`.
   const uint32_t before = mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY);
-  if ((before & MI_STAGE_AWAITED) == MI_STAGE_AWAITED) mi_os_wake(&mi_state.stage);
+  if (before == MI_STAGE_AWAITED) mi_os_wake(&mi_state.stage);
 }
 
 MI_INTERNAL void mi_process_prepare(void) {

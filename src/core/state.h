@@ -70,14 +70,13 @@ typedef enum mi_process_stage_e {
   MI_STAGE_BUSY, // somebody is setting up
   MI_STAGE_AWAITED, // and others sleep until that is done
 } mi_process_stage_t;
-#define MI_STAGE_BITS 2 // in front of the last two: the process
 
 #define MI_THEAP_BUCKETS 64
 
 typedef struct mi_state_s {
   // stage - see mi_process_stage_t. Set-up runs once: CAS acquire NONE -> BUSY by the one who does
   // it, store release READY (publishes all it wrote), load acquire by all others (pairs with that
-  // store).
+  // store). In the child of a fork meanwhile: store relaxed BUSY, by its only thread.
   mi_atomic(uint32_t) stage;
   // is_usable - all is there but the fork handlers. Written by who sets up, release (a fork may
   // copy it at any moment); read by that thread, and in the child of such a fork (acquire).

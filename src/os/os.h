@@ -97,8 +97,9 @@ MI_INTERNAL uint64_t mi_os_random(void);
 // calling thread waited, or others ran in its place. 0 is long ago. Never enters the kernel.
 MI_INTERNAL bool mi_os_was_away(uint64_t* mark);
 
-// The process, as a number below 2^30 that its children do not have.
-MI_INTERNAL uint32_t mi_os_process_id(void);
+// Whether no other thread uses the memory of the calling one, in this process or another. May say
+// false when the system does not tell. For who would wait for another thread: it asks the system.
+MI_INTERNAL bool mi_os_is_alone(void);
 
 // True when the process has only ever had one thread. May say false too early, never true too late:
 // the creation of a thread orders this read. What the system does not know of it is told by the

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -299,8 +300,31 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
   return was_away;
 }
 
-// Below 2^22: pid_max, proc_sys_kernel(5).
-MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
+// Field `number` of the process's stat file in `buffer`, or NULL (proc(5); the second one is a name
+// in parentheses, with any characters).
+static const char* mi_os_stat_field(char* buffer, size_t capacity, size_t number) {
+  mi_os_read_file("/proc/self/stat", buffer, capacity);
+  const char* after_name = NULL;
+  for (const char* s = buffer; *s != 0; s++) {
+    if (*s == ')') after_name = s + 1;
+  }
+  const char* s = after_name;
+  if (s == NULL) return NULL;
+  for (size_t spaces = 0; *s != 0 && spaces < number - 2; s++) spaces += *s == ' ';
+  return *s != 0 ? s : NULL;
+}
+
+MI_INTERNAL bool mi_os_is_alone(void) {
+  const int saved_errno = errno;
+  // To stop sharing memory is possible, and without effect, exactly when there is nothing to stop.
+  const long rc = syscall(SYS_unshare, CLONE_VM);
+  const bool is_refused = rc != 0 && errno != EINVAL; // by a filter
+  errno = saved_errno;
+  if (!is_refused) return rc == 0;
+  char buffer[2 * MI_OS_FILE_MAX];
+  const char* const threads = mi_os_stat_field(buffer, sizeof(buffer), 20);
+  return threads != NULL && threads[0] == '1' && threads[1] == ' ';
+}
 
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own
@@ -496,15 +520,9 @@ static size_t mi_os_timeval_ms(struct timeval t) {
 // program touch 64 KiB of libc's code.
 static size_t mi_os_elapsed_ms(void) {
   char buffer[2 * MI_OS_FILE_MAX];
-  mi_os_read_file("/proc/self/stat", buffer, sizeof(buffer));
-  const char* after_name = buffer;
-  for (const char* s = buffer; *s != 0; s++) {
-    if (*s == ')') after_name = s + 1;
-  }
-  const char* s = after_name;
-  for (size_t spaces = 0; *s != 0 && spaces < 22 - 2; s++) spaces += *s == ' ';
+  const char* s = mi_os_stat_field(buffer, sizeof(buffer), 22);
   uint64_t ticks = 0;
-  for (; *s >= '0' && *s <= '9'; s++) ticks = ticks * 10 + (uint64_t)(*s - '0');
+  for (; s != NULL && *s >= '0' && *s <= '9'; s++) ticks = ticks * 10 + (uint64_t)(*s - '0');
   const uint64_t ticks_per_s = getauxval(AT_CLKTCK);
   const uint64_t now = mi_os_clock_us(CLOCK_BOOTTIME) / 1000;
   if (ticks == 0 || ticks_per_s == 0 || ticks * 1000 / ticks_per_s > now) return 0;

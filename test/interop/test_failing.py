@@ -41,7 +41,6 @@ NOT_REFUSED = {
     **dict.fromkeys(("close", "abort", "pthread_key_delete", "__cxa_finalize"), "the result is not used"),
     **dict.fromkeys(("write", "fputs"), "a message that is lost"),
     **dict.fromkeys(("getrlimit", "getrusage"), "refused by a filter in test/api/refusals.c"),
-    "getpid": "always successful",
     "realpath": "of the path, not of memory",
     "dlsym": "its memory is libc's own",
     "__cxa_atexit": "when the library is loaded, before a scenario",

@@ -54,6 +54,7 @@ static size_t next_origin = RANGE_ORIGIN_LARGE + 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t exit_key;
 static bool has_exit_key;
+static pid_t process; // that started the system
 
 static _Noreturn void misuse(const char* what, const void* start, size_t size) {
   fprintf(stderr, "os_fake: %s: %p, %zu bytes\n", what, start, size);
@@ -272,6 +273,7 @@ static bool is_over_limit(size_t size, bool is_read_write) {
 
 void os_fake_start(size_t page_size, size_t reserve_size) {
   memset(&os_fake, 0, sizeof(os_fake));
+  process = getpid();
   os_fake.page_size = page_size;
   os_fake.has_overcommit = true;
   os_fake.has_move = true;
@@ -530,7 +532,8 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
   return was_away;
 }
 
-MI_INTERNAL uint32_t mi_os_process_id(void) { return (uint32_t)getpid(); }
+// No test makes threads in the child of a fork.
+MI_INTERNAL bool mi_os_is_alone(void) { return getpid() != process; }
 
 MI_INTERNAL uint64_t mi_os_random(void) {
   pthread_mutex_lock(&lock);

@@ -90,8 +90,7 @@ static void start_others(void) {
   for (size_t i = 0; i < EARLY_COUNT; i++) {
     check_equal(pthread_create(&early[i], NULL, &allocate_early, NULL), 0);
   }
-  const uint32_t awaited = mi_os_process_id() << MI_STAGE_BITS | MI_STAGE_AWAITED;
-  while (mi_atomic_load_relaxed(&mi_state.stage) != awaited) sched_yield();
+  while (mi_atomic_load_relaxed(&mi_state.stage) != MI_STAGE_AWAITED) sched_yield();
 }
 
 // If this fails, threads that allocate at the very start see half of the state, or sleep for ever.

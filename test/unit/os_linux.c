@@ -11,7 +11,13 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -65,10 +71,73 @@ static void os_maps_at_no_address_that_is_taken(void** state) {
   assert_int_equal(mi_os_unmap(p, 3 * size), 0);
 }
 
+static int wait_for(pid_t child) {
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+static atomic_int stage;
+
+static void* stay(void* arg) {
+  atomic_store(&stage, 1);
+  while (atomic_load(&stage) != 2) sched_yield();
+  return arg;
+}
+
+// As by a filter of system calls: then the system's file says how many threads there are.
+static void refuse_unshare(void) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    _exit(77);
+  }
+}
+
+// Exit status: 0 as expected, 1 wrong before there was a thread, 2 beside one, 3 in its fork.
+static int look_around(void) {
+  if (!mi_os_is_alone()) return 1;
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, &stay, NULL) != 0) return 4;
+  while (atomic_load(&stage) != 1) sched_yield();
+  if (mi_os_is_alone()) return 2;
+  const pid_t child = fork();
+  if (child == 0) _exit(mi_os_is_alone() ? 0 : 1);
+  if (wait_for(child) != 0) return 3;
+  atomic_store(&stage, 2);
+  return pthread_join(thread, NULL);
+}
+
+// If this fails, the child of a fork waits for a thread of its parent, or two threads set up.
+static void os_knows_whether_a_thread_is_alone(void** state) {
+  (void)state;
+  for (int is_refused = 0; is_refused < 2; is_refused++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (is_refused) refuse_unshare();
+      _exit(look_around());
+    }
+    const int result = wait_for(child);
+    if (result != 77) assert_int_equal(result, 0);
+  }
+  // Who borrows memory is not alone with it.
+  const pid_t child = vfork();
+  if (child == 0) _exit(mi_os_is_alone() ? 1 : 0);
+  assert_int_equal(wait_for(child), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
       cmocka_unit_test(os_maps_at_no_address_that_is_taken),
+      cmocka_unit_test(os_knows_whether_a_thread_is_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 //! init.c: the process is set up once, by whoever comes first; the others sleep until that is done (I1). One process:
-//! that a child of fork finds another number in the word (I3) is not modelled.
+//! what its only thread does in the child of a fork (I3) is not modelled.
 //!
 //! Invariants: it is done once, everyone who returns sees all of it, and nobody sleeps for ever.
 
@@ -56,6 +56,7 @@ impl World {
             return;
         }
         let mut expected = if self.fault == Fault::NotOnce { stage } else { NONE };
+        //@ src/core/init.c mi_init_begin mi_atomic_store_relaxed stage left out: in the child of a fork, by its only thread
         //@ src/core/init.c mi_init_begin mi_atomic_cas_strong_acquire stage
         if !self.stage().cas(&mut expected, BUSY, Acquire) {
             //@ src/core/init.c mi_init_begin mi_atomic_load_acquire stage
