@@ -36,10 +36,10 @@ PEERS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 TAIL = 1500  # characters of output that a failure shows
 
 
-def environment(folder, preload):
+def environment(folder, home, preload):
     """No variable of whoever calls us but the path; the same for all allocators but for what is preloaded."""
-    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/games", "HOME": str(folder / "run"),
-                 "TMPDIR": str(folder / "run"), "LC_ALL": "C.UTF-8", "TZ": "UTC", "COMMON": str(folder / "common"),
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/games", "HOME": str(home),
+                 "TMPDIR": str(home), "LC_ALL": "C.UTF-8", "TZ": "UTC", "COMMON": str(folder / "common"),
                  "SRC": str(HERE / "src"), "SOURCES": str(SOURCES), "PRELOADED": preload}
     if preload:
         variables["LD_PRELOAD"] = preload
@@ -55,7 +55,7 @@ def run_script(text, folder, name, preload, limit_s):
     script = folder / f"{name}.sh"
     script.write_text((HERE / "prelude.sh").read_text() + text)
     with open(folder / "output", "w+b") as output, open(os.devnull) as nothing:
-        started = measure.launch(["/bin/bash", str(script)], environment(folder, preload), where, nothing, output, output)
+        started = measure.launch(["/bin/bash", str(script)], environment(folder, where, preload), where, nothing, output, output)
         try:
             status = started.wait(limit_s)
         except subprocess.TimeoutExpired:

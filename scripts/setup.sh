@@ -120,6 +120,8 @@ need_compat() {
 # Source packages that the rows of test/compat name, unpacked as upstream made them, with apt's state in our build folder.
 fetch_sources() {
   folder=$(pwd)/build/compat/sources failed=""
+  # Mirrors that lack the sources of a security update have those of the release itself.
+  suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
   options="-qq -o Dir::Etc::sourcelist=$folder/apt/sources.list -o Dir::Etc::sourceparts=$folder/apt/parts
     -o Dir::State::lists=$folder/apt/lists -o Dir::Cache=$folder/apt/cache -o APT::Sandbox::User=root"
   # shellcheck disable=SC2086  # names of rows
@@ -136,7 +138,9 @@ fetch_sources() {
     fi
     # shellcheck disable=SC2086
     mkdir -p "$folder/apt/$package/unpacked" &&
-      (cd "$folder/apt/$package" && apt-get $options source --download-only "$package") >>"$folder/apt/log" 2>&1
+      (cd "$folder/apt/$package" && for suite in "" "-t $suite"; do
+        apt-get $options source --only-source --download-only $suite "$package" && break
+      done) >>"$folder/apt/log" 2>&1
     for archive in "$folder/apt/$package"/*.orig.tar.*; do
       case $archive in *.asc) continue ;; esac
       tar -C "$folder/apt/$package/unpacked" --strip-components=1 -xf "$archive" 2>/dev/null &&
