@@ -164,6 +164,9 @@ need_test() {
   need hard binutils objdump
   need soft pkgconf pkg-config pkgconf
   need soft valgrind valgrind
+  # Other allocators, in programs and in front of them.
+  need_file soft libjemalloc-dev /usr/lib/*/libjemalloc.a
+  need_file soft libgoogle-perftools-dev /usr/lib/*/libtcmalloc_minimal.a
   need soft strace strace
   need soft gdb gdb
   need soft doxygen doxygen

@@ -72,3 +72,4 @@
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
 #include "override/override_loader.c"
+#include "override/override_new.c"

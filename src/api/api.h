@@ -70,6 +70,24 @@ MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t si
 MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, void* p, size_t size,
                                          size_t alignment, size_t offset, mi_fill_t fill);
 
+// The calls that functions made of others end in: ours, or those of the process by name
+// (override_elf.c).
+typedef struct mi_posix_calls_s {
+  void* (*realloc)(void* p, size_t size);
+  void (*free)(void* p);
+} mi_posix_calls_t;
+// `mi_reallocarr` with these.
+MI_INTERNAL int mi_api_reallocarr(const mi_posix_calls_t* calls, void* ptrp, size_t count,
+                                  size_t size);
+// The size of an OS page; a size in whole ones, at least one (false, errno set: it does not fit).
+MI_INTERNAL size_t mi_api_page_size(void);
+MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded);
+
+// Calls the new-handler of C++. False when there is none.
+MI_INTERNAL bool mi_new_call_handler(void);
+// No memory and nobody who could find some: throws std::bad_alloc, or ends the process.
+MI_INTERNAL mi_attr_cold void mi_new_throw(void);
+
 // The sub-process of an id, or NULL. Sets the process up.
 MI_INTERNAL mi_subproc_t* mi_api_subproc(mi_subproc_id_t id);
 

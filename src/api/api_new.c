@@ -29,8 +29,7 @@ extern void __cxa_throw(void* exception, void* type, void (*destroy)(void*)) mi_
 extern void* _ZTVSt9bad_alloc[] mi_attr_weak;
 extern char _ZTISt9bad_alloc[] mi_attr_weak;
 
-// No memory and nobody who could find some.
-static mi_attr_cold void mi_new_throw(void) {
+MI_INTERNAL mi_attr_cold void mi_new_throw(void) {
   mi_output_error(ENOMEM, "out of memory in 'new'");
   errno = ENOMEM;
   if (__cxa_throw != NULL && _ZTVSt9bad_alloc != NULL) {
@@ -41,8 +40,7 @@ static mi_attr_cold void mi_new_throw(void) {
   mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
 }
 
-// Calls the new-handler. False when there is none.
-static bool mi_new_call_handler(void) {
+MI_INTERNAL bool mi_new_call_handler(void) {
   const mi_new_handler_t handler = _ZSt15get_new_handlerv == NULL ? NULL : _ZSt15get_new_handlerv();
   if (handler == NULL) return false;
   handler();

@@ -40,20 +40,29 @@ void* mi_aligned_alloc(size_t alignment, size_t size) mi_attr_noexcept {
   return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
 }
 
-static size_t mi_posix_page_size(void) {
+MI_INTERNAL size_t mi_api_page_size(void) {
   mi_process_setup();
   return mi_state.os.page_size;
 }
 
 void* mi_valloc(size_t size) mi_attr_noexcept {
-  return mi_aligned_alloc_at(mi_theap_self(), size, mi_posix_page_size(), 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_theap_self(), size, mi_api_page_size(), 0, MI_UNINITIALIZED);
+}
+
+MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded) {
+  const size_t page_size = mi_api_page_size();
+  if (size > SIZE_MAX - page_size) {
+    mi_api_overflow("pvalloc");
+    return false;
+  }
+  *rounded = size == 0 ? page_size : mi_bits_align_up(size, page_size);
+  return true;
 }
 
 void* mi_pvalloc(size_t size) mi_attr_noexcept {
-  const size_t page_size = mi_posix_page_size();
-  if (size > SIZE_MAX - page_size) return mi_api_overflow("pvalloc");
-  const size_t rounded = size == 0 ? page_size : mi_bits_align_up(size, page_size);
-  return mi_aligned_alloc_at(mi_theap_self(), rounded, page_size, 0, MI_UNINITIALIZED);
+  size_t rounded;
+  if (!mi_api_round_to_page(size, &rounded)) return NULL;
+  return mi_aligned_alloc_at(mi_theap_self(), rounded, mi_api_page_size(), 0, MI_UNINITIALIZED);
 }
 
 void* mi_reallocarray(void* p, size_t count, size_t size) mi_attr_noexcept {
@@ -66,8 +75,9 @@ void* mi_reallocarray(void* p, size_t count, size_t size) mi_attr_noexcept {
   return mi_realloc(p, total);
 }
 
-// The work of `mi_reallocarr`; returns an errno value.
-static int mi_posix_reallocarr(void* ptrp, size_t count, size_t size) {
+// Returns an errno value.
+static int mi_posix_reallocarr(const mi_posix_calls_t* calls, void* ptrp, size_t count,
+                               size_t size) {
   if (ptrp == NULL || size == 0) return EINVAL;
   size_t total;
   if (mi_bits_mul_overflows(count, size, &total)) {
@@ -79,19 +89,25 @@ static int mi_posix_reallocarr(void* ptrp, size_t count, size_t size) {
   __builtin_memcpy(&p, ptrp, sizeof(p));
   void* q = NULL;
   if (total == 0) {
-    mi_free(p);
+    calls->free(p);
   } else {
-    q = mi_realloc(p, total);
+    q = calls->realloc(p, total);
     if (q == NULL) return ENOMEM;
   }
   __builtin_memcpy(ptrp, &q, sizeof(q));
   return 0;
 }
 
-int mi_reallocarr(void* ptrp, size_t count, size_t size) mi_attr_noexcept {
-  const int err = mi_posix_reallocarr(ptrp, count, size);
+MI_INTERNAL int mi_api_reallocarr(const mi_posix_calls_t* calls, void* ptrp, size_t count,
+                                  size_t size) {
+  const int err = mi_posix_reallocarr(calls, ptrp, count, size);
   if (err != 0) errno = err;
   return err;
+}
+
+int mi_reallocarr(void* ptrp, size_t count, size_t size) mi_attr_noexcept {
+  const mi_posix_calls_t calls = {mi_realloc, mi_free};
+  return mi_api_reallocarr(&calls, ptrp, count, size);
 }
 
 size_t mi_malloc_size(const void* p) mi_attr_noexcept { return mi_usable_size(p); }

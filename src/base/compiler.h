@@ -85,6 +85,17 @@ static inline uint64_t mi_cpu_ticks_per_ms(void) {
 #define MI_HAS_CPU_TICKS 0
 #endif
 
+// The address that a name stands for in this process, whoever defined it, read from where the
+// loader has put it: neither compiler nor linker may take our own definition for it (override.h).
+#if defined(__x86_64__)
+#define mi_symbol_load(name, address) __asm__("movq " #name "@GOTPCREL(%%rip), %0" : "=r"(address))
+#elif defined(__aarch64__)
+#define mi_symbol_load(name, address)                                                              \
+  __asm__("adrp %0, :got:" #name "\n\tldr %0, [%0, :got_lo12:" #name "]" : "=r"(address))
+#else
+#define mi_symbol_load(name, address) ((address) = (name))
+#endif
+
 #define mi_static_assert(e, text) _Static_assert(e, text)
 
 #if !defined(__has_feature)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// override_elf.c - the allocation functions of libc and of C++, defined by this library on ELF
-// systems.
+// override_elf.c - the allocation functions of libc, defined by this library on ELF systems.
 //
 // Only in builds that replace malloc (MI_MALLOC_OVERRIDE), as the end of the single translation
-// unit: a name whose arguments and results agree with one of ours is an alias of it (same
-// address, no extra jump), any other is a function that ends in a call of one.
+// unit. Those that all others can be made of are our functions, mostly aliases of them (same
+// address, no extra jump): malloc, calloc, realloc, free, memalign, aligned_alloc, posix_memalign
+// and malloc_usable_size. Any other is made of these, and calls them by name (override.h).
 //
-// L1  all names of a family are defined here or none is: no block meets the free of another
-//     allocator.
+// L1  a block meets the free of the allocator it came from, whichever names a program has
+//     definitions of its own for, provided that those fit each other.
 // L2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an alignment that
 //     cannot be. posix_memalign returns the value; it sets errno to ENOMEM as well, as libc does.
 // L3  a name of libc does what it does there, also where our function of that name does something
@@ -18,24 +18,18 @@
 //       posix_memalign fails         errno ENOMEM             ours: errno stays
 //     Every block has the alignment of any type (MI_CLASS_FIRST of core/sizeclass.h).
 //
-// Deliberately absent: functions that call malloc inside libc (realpath, getline, ...; they reach
-// ours) and the information calls of glibc (override_glibc.c).
+// Deliberately absent: functions that call malloc inside libc (strdup, realpath, getline, ...; they
+// reach whichever malloc won), operator new and delete (override_new.c) and the information calls
+// of glibc (override_glibc.c).
 #if defined(MI_MALLOC_OVERRIDE)
 
 #include <errno.h>
 #include <stddef.h>
 
 #include "../api/api.h"
+#include "override.h"
 
-// Some of these are macros in some headers.
-#undef strdup
-#undef strndup
-#undef reallocarray
-
-#define MI_ELF_EXPORT __attribute__((visibility("default"), used))
-// Two steps, so that a name that is itself a macro (MI_PREFIX) is spelled as what it stands for.
-#define MI_ELF_ALIAS_TO(ours) __attribute__((alias(#ours), visibility("default"), used))
-#define MI_ELF_ALIAS(ours) MI_ELF_ALIAS_TO(ours)
+#undef reallocarray // a macro in some headers
 
 // Headers of libc that a file before this one includes declare some names with attributes ours
 // lack.
@@ -43,6 +37,7 @@
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 // -- What libc does otherwise than we do (L3) --
 
@@ -87,26 +82,22 @@ int posix_memalign(void** p, size_t alignment, size_t size) {
   return result;
 }
 
-// -- C, POSIX, BSD, glibc --
+// -- What the others are made of, and realloc, memalign and posix_memalign above --
 
 void* malloc(size_t size) MI_ELF_ALIAS(mi_malloc);
 void* calloc(size_t count, size_t size) MI_ELF_ALIAS(mi_calloc);
 void free(void* p) MI_ELF_ALIAS(mi_free);
-void cfree(void* p) MI_ELF_ALIAS(mi_free);
-void vfree(void* p) MI_ELF_ALIAS(mi_free);
-void* reallocf(void* p, size_t size) MI_ELF_ALIAS(mi_reallocf);
-char* strdup(const char* s) MI_ELF_ALIAS(mi_strdup);
-char* strndup(const char* s, size_t n) MI_ELF_ALIAS(mi_strndup);
 void* aligned_alloc(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
-void* valloc(size_t size) MI_ELF_ALIAS(mi_valloc);
-void* pvalloc(size_t size) MI_ELF_ALIAS(mi_pvalloc);
-// Weak: NetBSD's C library has it, and programs bring their own elsewhere.
-int reallocarr(void* p, size_t count, size_t size) mi_attr_weak MI_ELF_ALIAS(mi_reallocarr);
-size_t malloc_size(const void* p) MI_ELF_ALIAS(mi_malloc_size);
-size_t malloc_good_size(size_t size) MI_ELF_ALIAS(mi_malloc_good_size);
-void* _aligned_malloc(size_t size, size_t alignment) MI_ELF_ALIAS(mi_malloc_aligned);
 
-// The names libc itself and some programs call.
+// glibc's argument is not const, other systems' is.
+size_t malloc_usable_size(void* p) MI_ELF_EXPORT;
+size_t malloc_usable_size(void* p) { return mi_usable_size(p); }
+
+// Our own, whatever the names above stand for in the process (`MI_IS_OURS`).
+static void* mi_elf_malloc(size_t size) MI_ELF_LOCAL(mi_malloc);
+static void* mi_elf_aligned_alloc(size_t alignment, size_t size) MI_ELF_LOCAL(memalign);
+
+// The names that programs call from a malloc of their own.
 void* __libc_malloc(size_t size) MI_ELF_ALIAS(mi_malloc);
 void* __libc_calloc(size_t count, size_t size) MI_ELF_ALIAS(mi_calloc);
 void* __libc_realloc(void* p, size_t size) MI_ELF_ALIAS(realloc);
@@ -115,81 +106,64 @@ void __libc_cfree(void* p) MI_ELF_ALIAS(mi_free);
 void* __libc_valloc(size_t size) MI_ELF_ALIAS(mi_valloc);
 void* __libc_pvalloc(size_t size) MI_ELF_ALIAS(mi_pvalloc);
 void* __libc_memalign(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
-int __posix_memalign(void** p, size_t alignment, size_t size) MI_ELF_ALIAS(posix_memalign);
 
-// glibc's argument is not const, other systems' is.
-size_t malloc_usable_size(void* p) MI_ELF_EXPORT;
-size_t malloc_usable_size(void* p) { return mi_usable_size(p); }
+size_t malloc_good_size(size_t size) MI_ELF_ALIAS(mi_malloc_good_size); // a size, not a block
 
-void* reallocarray(void* p, size_t count, size_t size) MI_ELF_EXPORT;
-void* reallocarray(void* p, size_t count, size_t size) {
+// -- Made of these --
+
+MI_ELF_EXPORT void cfree(void* p) { MI_BY_NAME(free)(p); }
+
+MI_ELF_EXPORT void vfree(void* p) { MI_BY_NAME(free)(p); }
+
+MI_ELF_EXPORT void free_sized(void* p, size_t size) {
+  (void)size;
+  MI_BY_NAME(free)(p);
+}
+
+MI_ELF_EXPORT void free_aligned_sized(void* p, size_t alignment, size_t size) {
+  (void)alignment;
+  (void)size;
+  MI_BY_NAME(free)(p);
+}
+
+MI_ELF_EXPORT void* reallocf(void* p, size_t size) {
+  void* const q = MI_BY_NAME(realloc)(p, size);
+  if (q == NULL && size != 0) MI_BY_NAME(free)(p); // of size 0, realloc may have freed it
+  return q;
+}
+
+MI_ELF_EXPORT void* reallocarray(void* p, size_t count, size_t size) {
   size_t total;
   // ENOMEM is the value of glibc and the BSDs; ours is another.
   if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("reallocarray");
-  return realloc(p, total);
+  return MI_BY_NAME(realloc)(p, total);
 }
 
-void free_sized(void* p, size_t size) MI_ELF_ALIAS(mi_free_size);
-void free_aligned_sized(void* p, size_t alignment, size_t size) MI_ELF_EXPORT;
-void free_aligned_sized(void* p, size_t alignment, size_t size) {
-  mi_free_size_aligned(p, size, alignment);
+// Weak: NetBSD's C library has it, and programs bring their own elsewhere.
+mi_attr_weak MI_ELF_EXPORT int reallocarr(void* p, size_t count, size_t size) {
+  const mi_posix_calls_t calls = {MI_BY_NAME(realloc), MI_BY_NAME(free)};
+  return mi_api_reallocarr(&calls, p, count, size);
 }
 
-// -- C++: operator new (_Znw), new[] (_Zna), delete (_Zdl), delete[] (_Zda), as the Itanium ABI
-// spells them. `m` is size_t, `St11align_val_t` an alignment, `RKSt9nothrow_t` the address of
-// std::nothrow --
-
-void* _Znwm(size_t size) MI_ELF_ALIAS(mi_new);
-void* _Znam(size_t size) MI_ELF_ALIAS(mi_new);
-void* _ZnwmSt11align_val_t(size_t size, size_t alignment) MI_ELF_ALIAS(mi_new_aligned);
-void* _ZnamSt11align_val_t(size_t size, size_t alignment) MI_ELF_ALIAS(mi_new_aligned);
-
-void _ZdlPv(void* p) MI_ELF_ALIAS(mi_free);
-void _ZdaPv(void* p) MI_ELF_ALIAS(mi_free);
-void _ZdlPvm(void* p, size_t size) MI_ELF_ALIAS(mi_free_size);
-void _ZdaPvm(void* p, size_t size) MI_ELF_ALIAS(mi_free_size);
-void _ZdlPvSt11align_val_t(void* p, size_t alignment) MI_ELF_ALIAS(mi_free_aligned);
-void _ZdaPvSt11align_val_t(void* p, size_t alignment) MI_ELF_ALIAS(mi_free_aligned);
-void _ZdlPvmSt11align_val_t(void* p, size_t size, size_t alignment)
-    MI_ELF_ALIAS(mi_free_size_aligned);
-void _ZdaPvmSt11align_val_t(void* p, size_t size, size_t alignment)
-    MI_ELF_ALIAS(mi_free_size_aligned);
-
-typedef struct mi_elf_nothrow_s mi_elf_nothrow_t;
-
-void* _ZnwmRKSt9nothrow_t(size_t size, const mi_elf_nothrow_t* tag) MI_ELF_EXPORT;
-void* _ZnwmRKSt9nothrow_t(size_t size, const mi_elf_nothrow_t* tag) {
-  (void)tag;
-  return mi_new_nothrow(size);
+MI_ELF_EXPORT int __posix_memalign(void** p, size_t alignment, size_t size) {
+  return MI_BY_NAME(posix_memalign)(p, alignment, size);
 }
-void* _ZnamRKSt9nothrow_t(size_t size, const mi_elf_nothrow_t* tag)
-    MI_ELF_ALIAS(_ZnwmRKSt9nothrow_t);
 
-void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
-                                         const mi_elf_nothrow_t* tag) MI_ELF_EXPORT;
-void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
-                                         const mi_elf_nothrow_t* tag) {
-  (void)tag;
-  return mi_new_aligned_nothrow(size, alignment);
+MI_ELF_EXPORT void* _aligned_malloc(size_t size, size_t alignment) {
+  if (!mi_bits_is_power_of_two(alignment))
+    return mi_api_bad_alignment("_aligned_malloc", alignment);
+  return MI_BY_NAME(memalign)(alignment, size);
 }
-void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const mi_elf_nothrow_t* tag)
-    MI_ELF_ALIAS(_ZnwmSt11align_val_tRKSt9nothrow_t);
 
-void _ZdlPvRKSt9nothrow_t(void* p, const mi_elf_nothrow_t* tag) MI_ELF_EXPORT;
-void _ZdlPvRKSt9nothrow_t(void* p, const mi_elf_nothrow_t* tag) {
-  (void)tag;
-  mi_free(p);
-}
-void _ZdaPvRKSt9nothrow_t(void* p, const mi_elf_nothrow_t* tag) MI_ELF_ALIAS(_ZdlPvRKSt9nothrow_t);
+MI_ELF_EXPORT void* valloc(size_t size) { return MI_BY_NAME(memalign)(mi_api_page_size(), size); }
 
-void _ZdlPvSt11align_val_tRKSt9nothrow_t(void* p, size_t alignment,
-                                         const mi_elf_nothrow_t* tag) MI_ELF_EXPORT;
-void _ZdlPvSt11align_val_tRKSt9nothrow_t(void* p, size_t alignment, const mi_elf_nothrow_t* tag) {
-  (void)tag;
-  mi_free_aligned(p, alignment);
+MI_ELF_EXPORT void* pvalloc(size_t size) {
+  size_t rounded;
+  if (!mi_api_round_to_page(size, &rounded)) return NULL;
+  return MI_BY_NAME(memalign)(mi_api_page_size(), rounded);
 }
-void _ZdaPvSt11align_val_tRKSt9nothrow_t(void* p, size_t alignment, const mi_elf_nothrow_t* tag)
-    MI_ELF_ALIAS(_ZdlPvSt11align_val_tRKSt9nothrow_t);
+
+MI_ELF_EXPORT size_t malloc_size(const void* p) { return MI_BY_NAME(malloc_usable_size)((void*)p); }
 
 #pragma GCC diagnostic pop
 

@@ -14,10 +14,10 @@ NOT_SWEPT = {
     "mi_process_done": "the end of the process calls it: every scenario does",
     "mi_heap_main": "returns an address; the scenarios of heaps use it",
     **dict.fromkeys(("cfree", "vfree", "free_sized", "free_aligned_sized", "__libc_free", "__libc_cfree"),
-                    "another name of mi_free and its relatives, which are swept"),
+                    "call free by name, which is swept"),
     **dict.fromkeys(("__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_memalign", "__libc_valloc",
                      "__libc_pvalloc", "__posix_memalign", "_aligned_malloc", "reallocarr", "reallocf"),
-                    "another name of a function that is swept"),
+                    "another name of a function that is swept, or made of one"),
     **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
     **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
     "dlmopen": "the loader's, which is called with the same arguments",
@@ -45,7 +45,8 @@ NOT_REFUSED = {
     "dlsym": "its memory is libc's own",
     "__cxa_atexit": "when the library is loaded, before a scenario",
 }
-WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception)$|^__gmon_start__$|^__(a|hwa|m|t)san_init$")
+WEAK = re.compile(r"^_ITM_|^_ZSt|^_ZT|^__cxa_(throw|allocate_exception|(begin|end)_catch)$|^__gxx_personality_v0$|"
+                  r"^__gmon_start__$|^__(a|hwa|m|t)san_init$")
 DATA = {"__environ", "environ", "stderr", "stdout", "_r_debug", "_DYNAMIC", "__libc_single_threaded"}
 
 
