@@ -21,6 +21,6 @@ export LD_PRELOAD=$COMMON/interposer.so${LD_PRELOAD:+:$LD_PRELOAD}
 /usr/bin/python3 -c 'import json, re, threading; print(sum(len(json.dumps({i: "x" * i})) for i in range(2000)))'
 sort --parallel=4 /usr/include/*.h | cksum
 """, peers=True, quick=True, setup="cc -O1 -shared -fPIC $SRC/interposer.c -o interposer.so -ldl", limit_s=60),
-    Row("answers", "what realloc(p, 0), malloc(0), memalign(48) and their like answer", CALLS, peers=True, limit_s=60,
+    Row("answers", "what realloc(p, 0), malloc(0), memalign(48) and their like answer", CALLS, peers=True, quick=True, limit_s=60,
         setup="cc -O0 -fno-builtin -w $SRC/answers.c -o program"),
 ]
