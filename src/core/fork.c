@@ -27,6 +27,11 @@
 //     may get that id.
 // N2  a page that has an owner stands in its book, at any moment: page.c and large.c clear the
 //     owner before it leaves, and write it after it was entered under a lock that fork holds.
+// N3  a page may be owned although its owner word does not say by whom: a thread that claims one,
+//     by a free or from the pool, first sets OWNED and then writes its id. What the word says
+//     meanwhile is who parked the page, this thread as well as any other, or nobody. Only the plain
+//     id of this thread says that the page is this thread's (R4 of remote.c). A thread without a
+//     theap claims pages too: all are looked at unless there never was another thread.
 #include "fork.h"
 
 #include "heap.h"
@@ -82,8 +87,10 @@ static void mi_fork_adopt(mi_page_t* page) {
 static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
-  if (is_paged && (owner & ~MI_OWNER_FLAGS) != *(uintptr_t*)self &&
-      (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
+  // N3: while it says who parked it, it is owned by somebody else.
+  const bool is_own =
+      (owner & ~MI_OWNER_FLAGS) == *(uintptr_t*)self && (owner & MI_OWNER_PARKED) == 0;
+  if (is_paged && !is_own && (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
     mi_fork_adopt(page);
   }
   return true;
@@ -150,7 +157,8 @@ MI_INTERNAL void mi_fork_take_over(void) {
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
     mi_fork_keep_own(s, own);
-    if (has_others) mi_heap_visit_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
+    if (has_others || !mi_os_is_single_threaded())
+      mi_heap_visit_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
   }
   mi_report_leave();
 }

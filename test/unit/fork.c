@@ -170,6 +170,43 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
   check(mi_pagemap_find(blocks[count]) == NULL || mi_page_is_valid(parked));
 }
 
+// A page that this thread parked, as another one leaves it that has just claimed it by a free:
+// OWNED is set, nothing else has happened.
+static mi_page_t* claim_parked(size_t* count) {
+  *count = unit_fill_page(CLASS, blocks);
+  blocks[*count] = mi_malloc(SIZE); // opens another page: this one is parked
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&page->owner), mi_tls_thread_id() | MI_OWNER_PARKED);
+  uintptr_t word = 0;
+  check(mi_atomic_cas_strong_acquire(&page->thread_free, &word, MI_REMOTE_OWNED));
+  return page;
+}
+
+// If this fails, the memory of a page that another thread was about to free into is lost in the
+// child: what is freed there is never collected.
+static void fork_while_claimed(bool has_theap) {
+  mi_free(mi_malloc(1));
+  if (has_theap) allocate_with_other();
+  os_fake.is_single_threaded = false;
+  size_t count;
+  mi_page_t* const page = claim_parked(&count);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) == 0);
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
+  check_equal(page->count.used, count);
+  unit_check_valid();
+  for (size_t i = 0; i <= count; i++) mi_free(blocks[i]);
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_NONE); // its memory went back
+}
+
+UNIT_TEST_PAGE_SIZES(fork_child_takes_what_was_just_claimed) { fork_while_claimed(true); }
+
+UNIT_TEST_PAGE_SIZES(fork_child_takes_what_a_thread_without_a_theap_claimed) {
+  fork_while_claimed(false);
+}
+
 // If this fails, a child forked by a thread without a theap crashes at its first malloc.
 UNIT_TEST_PAGE_SIZES(fork_child_without_a_theap) {
   allocate_with_other();
@@ -515,6 +552,8 @@ int main(void) {
       cmocka_unit_test(fork_child_adopts_pages_of_vanished_threads),
       cmocka_unit_test(fork_child_adopts_orphans),
       cmocka_unit_test(fork_child_takes_guests_and_parked_pages),
+      cmocka_unit_test(fork_child_takes_what_was_just_claimed),
+      cmocka_unit_test(fork_child_takes_what_a_thread_without_a_theap_claimed),
       cmocka_unit_test(fork_child_without_a_theap),
       cmocka_unit_test(fork_child_forgets_vanished_theaps),
       cmocka_unit_test(fork_child_takes_heaps_of_vanished_threads),
