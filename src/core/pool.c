@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 // pool.c - the protocol by which abandoned pages find a new owner: a stack of descriptors.
 //
-// The stack (Treiber 1986) links descriptors through `pool_next`. Its head is one word: descriptor
-// address and a tag that grows with each pop, so that a pop that slept through others fails its CAS
-// (no ABA within 2^23 pops). Reading `pool_next` of a page that somebody else just popped is
-// harmless: descriptors are never unmapped (T2), and the value is thrown away when the CAS fails.
+// The stack (Treiber 1986) links pages through `pool_next`, by the index of their first slice: its
+// address without the bits that are the same for all. The head is one word: such an index and a tag
+// that grows with each pop, so that a pop that slept through others fails its CAS. An index takes
+// 31 bits (32 where addresses have 48), which leaves the tag 33 (32): for the CAS to succeed with a
+// stale `pool_next` its thread must stand still between the load and the CAS while others pop 2^33
+// pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and wake at
+// exactly that one with the same page on top. (A descriptor's address would leave 24 bits: 0.2 s.)
+// Reading `pool_next` of a page that somebody else just popped is harmless: descriptors are never
+// unmapped (T2), and the value is thrown away when the CAS fails.
 //
 // MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
 // L1  only the thread whose CAS set the bit pushes the page; only the thread that popped the page
@@ -23,37 +28,38 @@
 // in, first out: the page given up last is the one most likely in a cache.
 #include "pool.h"
 
+#include "pagemap.h"
 #include "remote.h"
 #include "state.h"
 
-#define MI_POOL_ADDRESS_BITS (MI_ADDRESS_BITS - MI_PAGE_SHIFT)
-#define MI_POOL_ADDRESS_MASK (((uint64_t)1 << MI_POOL_ADDRESS_BITS) - 1)
-#define MI_POOL_TAG_ONE ((uint64_t)1 << MI_POOL_ADDRESS_BITS)
+static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
 
-static inline mi_page_t* mi_pool_page(uint64_t head) {
-  return (mi_page_t*)(uintptr_t)((head & MI_POOL_ADDRESS_MASK) << MI_PAGE_SHIFT);
+// The page of an index that is not 0. Its window is known to whoever saw the push of the index.
+static inline mi_page_t* mi_pool_page(uint64_t word) {
+  return mi_pagemap_slice((void*)(uintptr_t)(mi_pool_index(word) << MI_SLICE_SHIFT));
 }
 
-static inline uint64_t mi_pool_word(mi_page_t* page, uint64_t tag) {
-  return ((uint64_t)(uintptr_t)page >> MI_PAGE_SHIFT) | (tag & ~MI_POOL_ADDRESS_MASK);
+static inline uint64_t mi_pool_word(uint64_t index, uint64_t tag) {
+  return index | (tag & ~(MI_POOL_TAG_ONE - 1));
 }
 
 MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
   mi_tally_add(&heap->tally, MI_TALLY_POOLED, 1);
   mi_pool_t* const pool = &heap->pool[c];
+  const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: L2
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
-    mi_atomic_store_relaxed(&page->pool_next, mi_pool_page(head));
+    mi_atomic_store_relaxed(&page->pool_next, mi_pool_index(head));
     // Publishes `pool_next`; pairs with the acquire in `mi_pool_pop_any`.
-  } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(page, head)));
+  } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(index, head)));
 }
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_acquire(&pool->head); // sees `pool_next` of the top page
-  while (mi_pool_page(head) != NULL) {
+  while (mi_pool_index(head) != 0) {
     mi_page_t* const page = mi_pool_page(head);
-    mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
+    const uint64_t next = mi_atomic_load_relaxed(&page->pool_next);
     // Sees `pool_next` of the new top page on failure; pairs with the release in `mi_pool_push`.
     if (mi_atomic_cas_weak_acq_rel(&pool->head, &head,
                                    mi_pool_word(next, head + MI_POOL_TAG_ONE))) {
@@ -75,16 +81,16 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   return NULL;
 }
 
-// Take the whole stack.
-static mi_page_t* mi_pool_take_all(mi_heap_t* heap, size_t c) {
+// Take the whole stack. Returns the index of its top, 0 if it is empty.
+static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = &heap->pool[c];
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
-    if (mi_pool_page(head) == NULL) return NULL;
+    if (mi_pool_index(head) == 0) return 0;
     // Sees every link of the stack; pairs with the release in `mi_pool_push`.
   } while (
-      !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(NULL, head + MI_POOL_TAG_ONE)));
-  return mi_pool_page(head);
+      !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(0, head + MI_POOL_TAG_ONE)));
+  return mi_pool_index(head);
 }
 
 MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
@@ -92,11 +98,11 @@ MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
   if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
     mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
   }
-  mi_page_t* page = mi_pool_take_all(heap, c);
-  while (page != NULL) {
-    mi_page_t* const next = mi_atomic_load_relaxed(&page->pool_next);
+  uint64_t index = mi_pool_take_all(heap, c);
+  while (index != 0) {
+    mi_page_t* const page = mi_pool_page(index);
+    index = mi_atomic_load_relaxed(&page->pool_next);
     if (mi_remote_claim_popped(page)) mi_remote_give_up(page);
-    page = next;
   }
 }
 

@@ -109,10 +109,10 @@ struct mi_page_s {
   mi_atomic(mi_heap_t*) heap;
   mi_page_t* next; // queue links, owner only
   mi_page_t* prev;
-  // pool_next - link in the pool of abandoned pages; see pool.c. Written by whoever set POOLED,
-  // before the push publishes it; read by poppers that may lose (relaxed: the tag of the head
-  // tells).
-  mi_atomic(mi_page_t*) pool_next;
+  // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
+  // by whoever set POOLED, before the push publishes it; read by poppers that may lose (relaxed:
+  // the tag of the head tells).
+  mi_atomic(uint64_t) pool_next;
   mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
@@ -193,11 +193,12 @@ struct mi_theap_s {
   bool is_destroyed; // and its pages are gone
 };
 
-// pool head - a page address shifted right by MI_PAGE_SHIFT, and a tag in the bits above that grows
-// with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
+// pool head - the index of a page's first slice, and a tag in the bits from MI_POOL_TAG_ONE on that
+// grows with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
 //   write  any  CAS release    push  mi_pool_push     (publishes `pool_next`)
 //   write  any  CAS acq_rel    pop   mi_pool_pop_any  (sees `pool_next` of the new top page)
 //   write  any  CAS acq_rel    all   mi_pool_drain    (sees every link)
+#define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
 } mi_pool_t;

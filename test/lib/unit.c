@@ -247,11 +247,11 @@ static size_t unit_check_theap(mi_theap_t* theap) {
 }
 
 size_t unit_pool_length(mi_pool_t* pool) {
-  const size_t bits = MI_ADDRESS_BITS - MI_PAGE_SHIFT;
-  const uint64_t head = mi_atomic_load_relaxed(&pool->head) & (((uint64_t)1 << bits) - 1);
+  uint64_t index = mi_atomic_load_relaxed(&pool->head) & (MI_POOL_TAG_ONE - 1);
   size_t length = 0;
-  mi_page_t* page = (mi_page_t*)(uintptr_t)(head << MI_PAGE_SHIFT);
-  for (; page != NULL; page = mi_atomic_load_relaxed(&page->pool_next)) {
+  while (index != 0) {
+    mi_page_t* const page = mi_pagemap_slice((void*)(uintptr_t)(index << MI_SLICE_SHIFT));
+    index = mi_atomic_load_relaxed(&page->pool_next);
     check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0); // L1 of pool.c
     length++;
   }

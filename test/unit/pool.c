@@ -148,6 +148,25 @@ UNIT_TEST_PAGE_SIZES(pool_head_differs_after_pops) {
   }
 }
 
+// If this fails, so it is after a while: 2^24 pops were once 0.2 s of others.
+UNIT_TEST_PAGE_SIZES(pool_head_differs_after_very_many_pops) {
+  mi_pool_t* const pool = pool_of(SIZE);
+  mi_page_t* const page = abandon(1, &blocks[0]);
+  const uint64_t before = mi_atomic_load_relaxed(&pool->head);
+  check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
+  mi_remote_give_up(page);
+  const uint64_t step = mi_atomic_load_relaxed(&pool->head) - before; // of one pop
+  check(step != 0);
+  for (size_t log2 = 24; log2 < (MI_IS_TINY ? 29 : 32); log2++) {
+    // The same page on top after 2^log2 pops, and a pop that goes on behind its load of the head.
+    uint64_t seen = before;
+    mi_atomic_store_relaxed(&pool->head, before + (step << log2));
+    check(!mi_atomic_cas_strong_acquire(&pool->head, &seen, 0));
+    check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
+    mi_remote_give_up(page);
+  }
+}
+
 // -- races --
 
 enum { RACE_PAGES = 12, RACE_THREADS = 4, RACE_ROUNDS = 20000 };
@@ -258,6 +277,7 @@ int main(void) {
       cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
       cmocka_unit_test(pool_is_drained_before_fresh_memory_is_used),
       cmocka_unit_test(pool_head_differs_after_pops),
+      cmocka_unit_test(pool_head_differs_after_very_many_pops),
       cmocka_unit_test(pool_gives_a_page_to_one_thread),
       cmocka_unit_test(pool_loses_no_page_that_empties),
   };
