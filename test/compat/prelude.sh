@@ -28,6 +28,12 @@ plain() { env -u LD_PRELOAD "$@"; }
 # A port that nobody listens at: the kernel names one.
 free_port() { plain /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
+# The peak of a server, or of the largest of its children, as a figure: whoever asks it may be larger.
+server_peak() {
+  plain sh -c 'for pid in $1 $(cat /proc/$1/task/*/children); do cat /proc/$pid/status; done' - "$1" |
+    awk '/^VmHWM/ && $2 > most {most = $2} END {printf "FIGURE server %.1f MiB\n", most / 1024}'
+}
+
 # Resident memory of a process in KiB.
 resident() { awk '/^VmRSS/ {print $2}' "/proc/$1/status"; }
 

@@ -100,9 +100,10 @@ unprivileged mariadb-install-db --no-defaults --auth-root-authentication-method=
 unprivileged mariadbd --no-defaults --datadir=$PWD/data --socket=$PWD/socket --skip-networking --innodb-buffer-pool-size=32M \
   --pid-file=$PWD/pid >>log 2>&1 &
 server=$!
-trap 'mariadb-admin --no-defaults -S socket -u root shutdown; wait' EXIT
+trap 'kill $server; wait' EXIT
 await mariadb-admin --no-defaults -S socket -u root ping
 active $server
+trap 'server_peak $server; mariadb-admin --no-defaults -S socket -u root shutdown; wait' EXIT
 mariadb --no-defaults -S socket -u root -N -t <<'END'
 create database d; use d;
 create table t (id int primary key, a varchar(200), b text, key(a), fulltext(b)) engine=innodb;
@@ -129,6 +130,7 @@ trap 'kill $server; wait' EXIT
 await curl -sf http://127.0.0.1:$port/small
 active $server
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="nginx-light curl", limit_s=60, peers=True),
     Row("haproxy", "in front of a file server, 600 requests", ASK + r"""
 port=$(free_port) behind=$(free_port)
@@ -154,6 +156,7 @@ trap 'kill $server $files; wait' EXIT
 await curl -sf http://127.0.0.1:$port/small
 active $server
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="haproxy curl", limit_s=60, peers=True),
     Row("apache", "event workers, 600 requests", ASK + r"""
 port=$(free_port)
@@ -176,6 +179,7 @@ trap 'kill $server; wait' EXIT
 await curl -sf http://127.0.0.1:$port/small
 active $server
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="apache2-bin curl", limit_s=60, peers=True),
     Row("named", "BIND, a zone of 250 names, 2,000 questions", DNS + r"""
 port=$(free_port)
@@ -193,6 +197,7 @@ await grep -q running log || await /usr/bin/python3 ask.py $port
 active $server
 await /usr/bin/python3 ask.py $port
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="bind9", limit_s=60, peers=True),
     Row("unbound", "a resolver with 250 local names, 2,000 questions", DNS + r"""
 port=$(free_port)
@@ -206,6 +211,7 @@ trap 'kill $server; wait' EXIT
 await /usr/bin/python3 ask.py $port
 active $server
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="unbound", limit_s=60, peers=True),
     Row("chronyd", "a time server with lock_all answers a question", r"""
 port=$(free_port)
@@ -228,5 +234,6 @@ END
 await /usr/bin/python3 ask.py $port
 active $server
 /usr/bin/python3 ask.py $port
+server_peak $server
 """, packages="chrony", limit_s=60, peers=True),
 ]
