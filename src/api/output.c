@@ -9,7 +9,7 @@
 //
 // O1  nothing here allocates or uses stdio: messages are printed while malloc is being called.
 // O2  a message caused by printing a message, on the same thread, is dropped
-//     (`mi_output_is_busy`).
+//     (`mi_self.is_printing`).
 // O3  errno is the same after every function.
 // O4  each kind of error is printed once; later ones are counted, and the counts printed at the
 //     end.
@@ -48,10 +48,6 @@ static struct mi_output_s {
 
 static char mi_output_keep[MI_OUTPUT_KEEP_MAX] mi_attr_sparse; // under the lock
 
-// This thread is printing, or in the user's error function.
-static __thread bool mi_output_is_busy mi_attr_tls;
-static __thread bool mi_output_is_in_error mi_attr_tls;
-
 // -- Where text goes --
 
 static void mi_output_append(const char* text, size_t length) {
@@ -66,8 +62,8 @@ static void mi_output_append(const char* text, size_t length) {
 
 static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
   const int saved_errno = errno;
-  const bool was_busy = mi_output_is_busy;
-  mi_output_is_busy = true;
+  const bool was_busy = mi_self.is_printing;
+  mi_self.is_printing = true;
   if (sink.out == NULL) {
     sink.out = (mi_output_fun*)mi_callback_get(&mi_output.output, &sink.arg);
   }
@@ -77,7 +73,7 @@ static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
     if (mi_atomic_load_relaxed(&mi_output.is_started)) mi_os_write_error(text, length);
     mi_output_append(text, length);
   }
-  mi_output_is_busy = was_busy;
+  mi_self.is_printing = was_busy;
   errno = saved_errno;
 }
 
@@ -152,7 +148,7 @@ static bool mi_output_admit(mi_atomic(long) * count, long max) {
 }
 
 static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
-  if (mi_output_is_busy) return;
+  if (mi_self.is_printing) return;
   char text[MI_OUTPUT_MESSAGE_MAX];
   const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
   size_t used = mi_text_append(text, capacity, 0, prefix);
@@ -177,7 +173,7 @@ mi_attr_printf(2, 3) static void mi_output_message(const char* prefix, const cha
 
 MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) {
   // A report that an output function asks for about itself would not end.
-  if (sink.out == NULL && mi_output_is_busy) return;
+  if (sink.out == NULL && mi_self.is_printing) return;
   char text[MI_OUTPUT_LINE_MAX];
   va_list args;
   va_start(args, format);
@@ -230,8 +226,8 @@ static const struct {
 // Calls the user's function, or does what is done by default: debug builds stop when memory is
 // corrupt, builds with MI_XMALLOC when there is none.
 static void mi_output_call_error(int code) {
-  if (mi_output_is_in_error) return;
-  mi_output_is_in_error = true;
+  if (mi_self.is_in_error) return;
+  mi_self.is_in_error = true;
   const int saved_errno = errno;
   void* arg = NULL;
   mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
@@ -242,7 +238,7 @@ static void mi_output_call_error(int code) {
     mi_os_abort("");
   }
   errno = saved_errno;
-  mi_output_is_in_error = false;
+  mi_self.is_in_error = false;
 }
 
 static void mi_output_say(const mi_report_t* report) {

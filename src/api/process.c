@@ -20,9 +20,8 @@ static mi_atomic(uint32_t) mi_process_is_started;
 static mi_atomic(uint32_t) mi_process_is_ended;
 
 static mi_callback_t mi_process_deferred_free;
-static __thread bool mi_process_is_in_deferred mi_attr_tls;
-// What this thread's last call was given: the next is given more, whoever calls.
-static __thread uint64_t mi_process_heartbeat mi_attr_tls;
+// What the last call was given: the next is given more, whoever calls. Relaxed: only a count.
+static mi_atomic(uint64_t) mi_process_heartbeat;
 
 // True for exactly one caller.
 static bool mi_process_once(mi_atomic(uint32_t) * flag) {
@@ -116,17 +115,25 @@ void mi_register_deferred_free(mi_deferred_free_fun* deferred_free, void* arg) m
   mi_callback_set(&mi_process_deferred_free, (mi_callback_fun_t*)deferred_free, arg);
 }
 
+static uint64_t mi_process_next_beat(uint64_t heartbeat) {
+  uint64_t seen = mi_atomic_load_relaxed(&mi_process_heartbeat);
+  uint64_t next;
+  do {
+    next = mi_bits_max(heartbeat, seen + 1);
+  } while (!mi_atomic_cas_weak_relaxed(&mi_process_heartbeat, &seen, next));
+  return next;
+}
+
 MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
   mi_lock_check_none("runs deferred frees");
-  if (mi_process_is_in_deferred) return;
+  if (mi_self.is_in_deferred) return;
   void* arg = NULL;
   mi_deferred_free_fun* const fun =
       (mi_deferred_free_fun*)mi_callback_get(&mi_process_deferred_free, &arg);
   if (fun == NULL) return;
-  mi_process_is_in_deferred = true;
-  mi_process_heartbeat = heartbeat > mi_process_heartbeat ? heartbeat : mi_process_heartbeat + 1;
-  fun(is_forced, (unsigned long long)mi_process_heartbeat, arg);
-  mi_process_is_in_deferred = false;
+  mi_self.is_in_deferred = true;
+  fun(is_forced, (unsigned long long)mi_process_next_beat(heartbeat), arg);
+  mi_self.is_in_deferred = false;
 }
 
 int mi_version(void) mi_attr_noexcept { return MI_MALLOC_VERSION; }

@@ -40,14 +40,10 @@
 #include "theap.h"
 #include "thread.h"
 
-// Forks that this thread began inside a lock and that are not over. They end in reverse order, and
-// those that began outside one are the outermost.
-static __thread uint32_t mi_fork_inside mi_attr_tls;
-
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   if (mi_locks_held != 0) {
-    mi_fork_inside++;
+    mi_self.forks_inside++;
     return;
   }
   mi_lock_enter(&mi_state.thread_lock);
@@ -58,8 +54,8 @@ static void mi_fork_prepare(void) {
 
 // Whether it was inside a lock.
 static bool mi_fork_end(void) {
-  if (mi_fork_inside > 0) {
-    mi_fork_inside--;
+  if (mi_self.forks_inside > 0) {
+    mi_self.forks_inside--;
     return true;
   }
   mi_locks_held &= ~MI_LOCKS_OF_FORK;
@@ -151,7 +147,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
-  mi_report_enter("fork");
+  mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
   mi_theap_t* const own = mi_theap_home();
   const bool has_others = mi_fork_keep_home(own);

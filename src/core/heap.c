@@ -217,7 +217,7 @@ MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
   mi_heap_visit_pages(heap->subproc, heap, &mi_heap_move_page, heap);
   // Releases the moves to a free that enters later, and sees one that entered before (E2).
   mi_atomic_add_acq_rel(&heap->inside, 0);
-  mi_report_enter("mi_heap_delete");
+  mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
   mi_pool_drain_all(heap);
   mi_thread_release_ended(heap->slot);
   mi_heap_recycle(heap);

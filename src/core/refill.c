@@ -261,7 +261,7 @@ MI_INTERNAL void* mi_refill_class(mi_theap_t* theap, size_t size_class, mi_fill_
   theap = mi_refill_theap(theap);
   // What is wrong with other blocks is told when this one is the caller's, and zero: the error
   // function of the user may allocate.
-  mi_report_enter("malloc");
+  mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_block_t* const block = theap == NULL ? NULL : mi_refill_block(theap, size_class);
   if (mi_likely(block != NULL) && fill == MI_ZERO) mi_refill_zero(theap, size_class, block);
   mi_report_leave();
@@ -273,7 +273,7 @@ static void* mi_refill_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX) return mi_refill_fail(size);
   theap = mi_refill_theap(theap);
   if (theap == NULL) return mi_refill_fail(size);
-  mi_report_enter("malloc");
+  mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_refill_cadence(theap, MI_CLASS_COUNT);
   void* const p = mi_large_alloc(mi_theap_heap(theap), size, MI_SLICE_SIZE, fill);
   mi_report_leave();

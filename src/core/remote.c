@@ -67,10 +67,10 @@ typedef enum mi_parcel_stage_e {
 typedef struct mi_parcel_s {
   mi_page_t* page; // NULL: none
   mi_block_t* first;
-  mi_block_t* last;
-  uint32_t count;
-  uint8_t stage; // mi_parcel_stage_t
-  uint8_t misses; // parcels in a row that had one block only
+  uint32_t last; // bytes from the start of the page
+  uint8_t count;
+  uint8_t stage : 4; // mi_parcel_stage_t
+  uint8_t misses : 4; // parcels in a row that had one block only
   uint8_t pause; // frees until the next try
 } mi_parcel_t;
 
@@ -132,7 +132,7 @@ static bool mi_remote_is_worth_pooling(const mi_page_t* page) {
 
 MI_INTERNAL void mi_remote_give_up(mi_page_t* page) {
   mi_assert_page(page, page->place == MI_PLACE_NONE);
-  mi_report_enter("free");
+  mi_report_enter(MI_REPORT_IN_FREE);
   mi_heap_t* const heap = mi_heap_enter(page);
   const size_t c = page->size_class;
   while (true) {
@@ -277,7 +277,8 @@ MI_INTERNAL void mi_remote_flush(void) {
   mi_page_t* const page = mi_parcel.page;
   if (page == NULL) return;
   mi_parcel.page = NULL; // before: what follows may free
-  mi_remote_free_chain(page, mi_parcel.first, mi_parcel.last, mi_parcel.count);
+  mi_block_t* const last = (mi_block_t*)(page->start + mi_parcel.last);
+  mi_remote_free_chain(page, mi_parcel.first, last, mi_parcel.count);
 }
 
 MI_INTERNAL void mi_remote_end_parcels(void) {
@@ -305,14 +306,15 @@ static void mi_remote_start_parcel(mi_parcel_t* parcel, mi_page_t* page, mi_bloc
   if (!mi_remote_is_sane(page, block, (mi_block_t*)(word & ~MI_REMOTE_BITS))) return;
   // Frees all over the place gain nothing: leave it for a while.
   const bool is_miss = parcel->page != NULL && parcel->count == 1;
-  parcel->misses = is_miss ? parcel->misses + 1 : 0;
+  parcel->misses = is_miss ? (parcel->misses + 1) & 15 : 0;
   while (parcel->page != NULL) mi_remote_flush(); // a handler that it calls may free
   if (parcel->misses >= MI_PARCEL_MISSES_MAX) {
     parcel->misses = 0;
     parcel->pause = MI_PARCEL_PAUSE;
   }
   parcel->page = page;
-  parcel->first = parcel->last = block;
+  parcel->first = block;
+  parcel->last = (uint32_t)((uint8_t*)block - page->start);
   parcel->count = 1;
 }
 

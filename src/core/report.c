@@ -34,9 +34,17 @@ typedef struct mi_report_slot_s {
 
 static mi_report_slot_t mi_report_slots[MI_REPORT_SLOTS] mi_attr_sparse;
 
-MI_INTERNAL_DATA __thread mi_report_thread_t mi_report_tls mi_attr_tls;
+MI_INTERNAL_DATA __thread mi_self_t mi_self mi_attr_tls;
+mi_static_assert(MI_ERROR_COUNT <= 16, "a kind fits into its field");
+mi_static_assert(MI_REPORT_SLOTS <= UINT8_MAX, "and what waits");
 
-static bool mi_report_may_call(void) { return mi_report_tls.quiet == 0 && mi_locks_held == 0; }
+static const char* const mi_report_places[MI_REPORT_PLACES] = {
+    [MI_REPORT_IN_FREE] = "free",          [MI_REPORT_IN_MALLOC] = "malloc",
+    [MI_REPORT_IN_COLLECT] = "mi_collect", [MI_REPORT_IN_HEAP_DELETE] = "mi_heap_delete",
+    [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",
+};
+
+static bool mi_report_may_call(void) { return mi_self.quiet == 0 && mi_locks_held == 0; }
 
 static mi_report_slot_t* mi_report_claim(void) {
   for (size_t i = 0; i < MI_REPORT_SLOTS; i++) {
@@ -53,20 +61,20 @@ static void mi_report_keep(const mi_report_t* report) {
   mi_report_slot_t* const slot = mi_report_claim();
   if (slot != NULL) {
     slot->report = *report;
-    mi_report_tls.waiting++;
+    mi_self.waiting++;
   } else {
-    mi_report_tls.missed++;
-    mi_report_tls.missed_kind = (uint8_t)report->kind;
+    if (mi_self.missed < MI_SELF_MISSED_MAX) mi_self.missed++;
+    mi_self.missed_kind = (unsigned)report->kind & 15;
   }
 }
 
 // The first report of this thread that waits. False: none.
 static bool mi_report_take(mi_report_t* report) {
-  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_report_tls.waiting > 0; i++) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self.waiting > 0; i++) {
     mi_report_slot_t* const slot = &mi_report_slots[i];
     if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
     *report = slot->report;
-    mi_report_tls.waiting--;
+    mi_self.waiting--;
     mi_atomic_store_release(&slot->thread, 0); // publishes that it was read
     return true;
   }
@@ -74,7 +82,7 @@ static bool mi_report_take(mi_report_t* report) {
 }
 
 MI_INTERNAL mi_attr_cold void mi_report_deliver(void) {
-  mi_report_thread_t* const self = &mi_report_tls;
+  mi_self_t* const self = &mi_self;
   if (mi_likely((self->waiting | self->missed) == 0)) return;
   if (self->is_delivering || !mi_report_may_call()) return;
   self->is_delivering = true;
@@ -116,7 +124,7 @@ MI_INTERNAL mi_attr_cold void mi_report(mi_error_kind_t kind, const char* where,
 MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* page,
                                               const void* block, const void* found) {
   mi_report_t report = {.kind = kind, .p = block, .found = found};
-  report.where = mi_report_tls.quiet > 0 ? mi_report_tls.where : "free";
+  report.where = mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
   mi_describe_page(page, block, &report.about);
   report.size = page->block_size;
   mi_report_make(&report);

@@ -4,18 +4,18 @@
 #define MI_CORE_REPORT_H
 
 #include "hooks.h"
+#include "self.h"
 
-// What a thread knows of its own reports.
-typedef struct mi_report_thread_s {
-  const char* where; // what the user called, while `quiet`
-  uint32_t quiet; // how deep this thread is in `mi_report_enter`
-  uint32_t waiting; // reports in slots
-  uint32_t missed; // and those that found no slot
-  uint8_t missed_kind; // mi_error_kind_t of the last of them
-  bool is_delivering;
-} mi_report_thread_t;
-
-MI_INTERNAL_DATA_DECL __thread mi_report_thread_t mi_report_tls mi_attr_tls;
+// What a user can have called where reports wait.
+typedef enum mi_report_place_e {
+  MI_REPORT_IN_FREE = 0,
+  MI_REPORT_IN_MALLOC,
+  MI_REPORT_IN_COLLECT,
+  MI_REPORT_IN_HEAP_DELETE,
+  MI_REPORT_IN_FORK,
+  MI_REPORT_IN_THREAD_EXIT,
+  MI_REPORT_PLACES,
+} mi_report_place_t;
 
 // Report what concerns a request of `size` bytes, or address `p`. `where` is what the user called.
 MI_INTERNAL void mi_report(mi_error_kind_t kind, const char* where, const void* p, size_t size);
@@ -32,13 +32,13 @@ MI_INTERNAL void mi_report_keep_own(void);
 
 // From here on structures are between two states that a function of the user may not meet: reports
 // of this thread wait until it leaves. May be nested; the outermost says what the user called.
-static inline void mi_report_enter(const char* where) {
-  if (mi_report_tls.quiet++ == 0) mi_report_tls.where = where;
+static inline void mi_report_enter(mi_report_place_t place) {
+  if (mi_self.quiet++ == 0) mi_self.place = (uint8_t)place;
 }
 
 static inline void mi_report_leave(void) {
-  mi_report_tls.quiet--;
-  if (mi_unlikely((mi_report_tls.waiting | mi_report_tls.missed) != 0)) mi_report_deliver();
+  mi_self.quiet--;
+  if (mi_unlikely((mi_self.waiting | mi_self.missed) != 0)) mi_report_deliver();
 }
 
 // An assertion about a page: a failure describes it.

@@ -120,7 +120,7 @@ MI_INTERNAL void mi_theap_page_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
   if (mi_unlikely(!mi_page_is_head_sound(page, page->local_free))) {
     // As when freed twice in a row: some other block is still in use. Keep the page for good.
-    mi_report_enter("free");
+    mi_report_enter(MI_REPORT_IN_FREE);
     mi_page_cut_head(page, &page->local_free);
     const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
     const uint32_t left = page->local_free != NULL ? 1 : 0;
@@ -164,7 +164,7 @@ MI_INTERNAL mi_page_t* mi_theap_detach_current(mi_theap_t* theap, size_t size_cl
 }
 
 MI_INTERNAL void mi_theap_collect_pages(mi_theap_t* theap) {
-  mi_report_enter("mi_collect");
+  mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
       mi_page_t* const next = page->next;
@@ -194,7 +194,7 @@ static size_t mi_theap_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
 
 MI_INTERNAL void mi_theap_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   size_t kept = 0;
-  mi_report_enter("mi_collect");
+  mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
     mi_page_t* const page = mi_theap_current(theap, c);
     if (page == NULL || c == busy || theap->sample_interval != 0) continue;
@@ -219,7 +219,7 @@ MI_INTERNAL void mi_theap_flush_class(mi_theap_t* theap, size_t size_class) {
 }
 
 MI_INTERNAL void mi_theap_flush(mi_theap_t* theap) {
-  mi_report_enter("mi_collect");
+  mi_report_enter(MI_REPORT_IN_COLLECT);
   mi_portion_return_all(theap);
   mi_theap_collect_pages(theap);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_theap_flush_class(theap, c);

@@ -315,7 +315,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
 
 // The theap has the calling thread's id.
 static void mi_thread_end_home(mi_theap_t* home) {
-  mi_report_enter("thread exit"); // who hears of it finds a thread without a theap
+  mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // who hears of it finds a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
   mi_thread_sweep(home, true);
   mi_lock_leave(&mi_state.thread_lock);

@@ -31,7 +31,7 @@ MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
 
 // -- Locks --
 
-MI_INTERNAL_DATA __thread uint32_t mi_locks_held mi_attr_tls;
+MI_INTERNAL_DATA __thread uint16_t mi_locks_held mi_attr_tls;
 
 #if MI_DEBUG >= 1
 // Which lock holds the bit of a rank.

@@ -32,8 +32,8 @@ typedef struct mi_lock_s {
 // The ranks of the locks that this thread holds or is about to enter, one bit each, and
 // MI_LOCKS_OF_FORK. Set before a lock is taken and cleared after it was left, so that a signal
 // handler sees each lock that the thread it interrupted has, at any instruction.
-MI_INTERNAL_DATA_DECL __thread uint32_t mi_locks_held mi_attr_tls;
-#define MI_LOCKS_OF_FORK ((uint32_t)1 << 31) // this thread forks and holds all that have a rank
+MI_INTERNAL_DATA_DECL __thread uint16_t mi_locks_held mi_attr_tls;
+#define MI_LOCKS_OF_FORK ((uint16_t)0x8000) // this thread forks and holds all that have a rank
 
 // Sleep while `*word == value`; may return early.
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
@@ -54,7 +54,7 @@ MI_INTERNAL void mi_lock_note(const mi_lock_t* lock);
 #define mi_lock_note(lock) ((void)(lock))
 #endif
 
-static inline uint32_t mi_lock_bit(const mi_lock_t* lock) { return (uint32_t)1 << lock->rank; }
+static inline uint16_t mi_lock_bit(const mi_lock_t* lock) { return (uint16_t)(1u << lock->rank); }
 
 static inline bool mi_lock_is_of_fork(const mi_lock_t* lock) {
   return lock->rank != 0 && (mi_locks_held & MI_LOCKS_OF_FORK) != 0;
@@ -78,7 +78,7 @@ static inline bool mi_lock_take(mi_lock_t* lock) {
 
 static inline bool mi_lock_try_enter(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return true;
-  const uint32_t held = mi_locks_held;
+  const uint16_t held = mi_locks_held;
   mi_lock_announce(lock);
   if (mi_likely(mi_lock_take(lock))) {
     mi_lock_note(lock);

@@ -84,7 +84,7 @@ def test_loader_allocates_for_thread_local_variables(built, host):
 def test_library_takes_little_of_the_static_block(library):
     # glibc keeps about 1.6 KB for all libraries that are loaded late.
     size, is_static = static_tls(library)
-    assert is_static and size <= 96
+    assert is_static and size <= 48
 
 
 # -- Macros on the line of the C file

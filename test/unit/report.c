@@ -20,7 +20,7 @@ static size_t handler_calls;
 static void do_anything(void) {
   handler_calls++;
   check_equal(mi_locks_held, 0);
-  check_equal(mi_report_tls.quiet, 0);
+  check_equal(mi_self.quiet, 0);
   void* const p = mi_malloc(SIZE);
   mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
   void* const q = mi_heap_malloc(heap, SIZE);
@@ -270,7 +270,7 @@ static void note_missed(void) { seen_missed += hooks_fake.report.missed; }
 UNIT_TEST(report_counts_what_finds_no_room) {
   hooks_fake.on_error = &note_missed;
   for (size_t round = 1; round <= 3; round++) {
-    mi_report_enter("test");
+    mi_report_enter(MI_REPORT_IN_FREE);
     mi_page_t* const page = unit_make_page(mi_class_of(SIZE), 1, blocks);
     for (size_t i = 0; i < MANY; i++) {
       mi_report_block(MI_ERROR_DOUBLE_FREE, page, blocks[0], NULL);
@@ -284,8 +284,24 @@ UNIT_TEST(report_counts_what_finds_no_room) {
   }
 }
 
+// If this fails, a flood of reports is told as a handful: the count of them starts again.
+UNIT_TEST(report_counts_no_further_than_it_can) {
+  hooks_fake.on_error = &note_missed;
+  seen_missed = 0;
+  mi_report_enter(MI_REPORT_IN_FREE);
+  mi_page_t* const page = unit_make_page(mi_class_of(SIZE), 1, blocks);
+  for (size_t i = 0; i < 16 + 300; i++) {
+    mi_report_block(MI_ERROR_DOUBLE_FREE, page, blocks[0], NULL);
+  }
+  mi_report_leave();
+  check_equal(seen_missed, MI_SELF_MISSED_MAX);
+  page->count.used = 0;
+  page->local_free = NULL;
+  mi_page_release(UNIT_HEAP, page);
+}
+
 static void fill_slots(void* arg) {
-  mi_report_enter("test");
+  mi_report_enter(MI_REPORT_IN_FREE);
   for (size_t i = 0; i < 16; i++) {
     mi_report_block(MI_ERROR_DOUBLE_FREE, unit_page_of(arg), arg, NULL);
   }
@@ -313,7 +329,7 @@ UNIT_TEST(report_of_other_threads_is_forgotten_in_a_child) {
 
 static void fail_again(void) {
   handler_calls++;
-  mi_report_enter("handler");
+  mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_report_block(MI_ERROR_DOUBLE_FREE, unit_page_of(blocks[0]), blocks[0], NULL);
   mi_report_leave();
 }
@@ -322,7 +338,7 @@ static void fail_again(void) {
 UNIT_TEST(report_from_an_error_function_ends) {
   blocks[0] = mi_malloc(SIZE);
   hooks_fake.on_error = &fail_again;
-  mi_report_enter("test");
+  mi_report_enter(MI_REPORT_IN_FREE);
   mi_report_block(MI_ERROR_DOUBLE_FREE, unit_page_of(blocks[0]), blocks[0], NULL);
   mi_report_leave();
   check_equal(handler_calls, 1);
@@ -335,7 +351,7 @@ UNIT_TEST(report_from_an_error_function_ends) {
 // If this fails, an error function cannot free memory when there is none.
 UNIT_TEST(report_of_a_request_never_waits) {
   mi_free(mi_malloc(1));
-  mi_report_enter("test");
+  mi_report_enter(MI_REPORT_IN_FREE);
   mi_report(MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, 100);
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
   mi_report_leave();
@@ -354,6 +370,7 @@ int main(void) {
       cmocka_unit_test(report_of_a_loop_in_the_list_of_malloc),
       cmocka_unit_test(report_of_a_page_that_contradicts_itself),
       cmocka_unit_test(report_counts_what_finds_no_room),
+      cmocka_unit_test(report_counts_no_further_than_it_can),
       cmocka_unit_test(report_of_other_threads_is_forgotten_in_a_child),
       cmocka_unit_test(report_from_an_error_function_ends),
       cmocka_unit_test(report_of_a_request_never_waits),
