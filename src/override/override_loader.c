@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // override_loader.c - functions of the loader that a program must not call without our knowledge.
 //
-//   dlmopen   the first other linker namespace brings another copy of libc, whose threads ours
-//             never hears of: from then on nothing relies on there being one (os.h,
-//             `mi_os_expect_threads`)
+//   dlopen    a library that is opened with RTLD_DEEPBIND uses the free of libc for our blocks, and
+//             the other way round: the flag is dropped (the option drop_deepbind)
+//   dlmopen   into the namespace of the program, the same; into another one, that brings another
+//             copy of libc, whose threads ours never hears of: from then on nothing relies on there
+//             being one (os.h, `mi_os_expect_threads`)
 //
 // K1  the loader takes the address it returns to for its caller, whose run path and namespace it
 //     then uses. So the real function is not called but jumped to, from a few instructions of
@@ -75,11 +77,27 @@ static void* mi_loader_next(const char* name) {
   return next != NULL ? next : (void*)&mi_loader_nothing;
 }
 
+static void mi_loader_drop_deepbind(uintptr_t* flags) {
+  if (mi_option_is_enabled(mi_option_drop_deepbind)) *flags &= ~(uintptr_t)RTLD_DEEPBIND;
+}
+
+// (file, flags)
+MI_LOADER_ENTRY(dlopen);
+MI_LOADER_BEFORE void* mi_loader_dlopen(uintptr_t* arguments);
+void* mi_loader_dlopen(uintptr_t* arguments) {
+  mi_loader_drop_deepbind(&arguments[1]);
+  return mi_loader_next("dlopen");
+}
+
 // (lmid, file, flags)
 MI_LOADER_ENTRY(dlmopen);
 MI_LOADER_BEFORE void* mi_loader_dlmopen(uintptr_t* arguments);
 void* mi_loader_dlmopen(uintptr_t* arguments) {
-  if ((Lmid_t)arguments[0] != LM_ID_BASE) mi_os_expect_threads();
+  if ((Lmid_t)arguments[0] != LM_ID_BASE) {
+    mi_os_expect_threads();
+  } else {
+    mi_loader_drop_deepbind(&arguments[2]);
+  }
   return mi_loader_next("dlmopen");
 }
 

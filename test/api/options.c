@@ -68,6 +68,7 @@ static const struct {
     {"arena_max_object_size", 2097152, true},
     {"arena_is_numa_local", 0, false},
     {"libc_semantics", 1, false}, // from here on our own, numbered from 1000
+    {"drop_deepbind", 1, false},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -120,6 +121,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_allow_thp, 43);
   assert_int_equal(mi_option_arena_is_numa_local, 46);
   assert_int_equal(mi_option_libc_semantics, 1000);
+  assert_int_equal(mi_option_drop_deepbind, 1001);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is
