@@ -116,6 +116,7 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
   const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
   run->is_zero = is_zero && fresh == count;
   run->is_resident = is_remembered || fresh < count;
+  mi_purge_before_touch(subproc, fresh);
   if (fresh > 0) {
     mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
                       (int64_t)(fresh * MI_SLICE_SIZE));

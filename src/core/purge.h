@@ -29,6 +29,18 @@ MI_INTERNAL bool mi_purge_restore(mi_arena_t* arena, size_t slice_index, size_t 
 // happened, because it is not our memory to drop, or is kept, or the system refuses.
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
 
+// `fresh_count` slices are about to be touched that are not resident, maybe 0: part of what waits
+// may have to go first. Calls the system only for that. Looks at the clock, but not before anything
+// has waited: a program that never frees a page touches no code for it.
+MI_INTERNAL void mi_purge_make_way(mi_subproc_t* subproc, size_t fresh_count);
+
+static inline void mi_purge_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
+  if (mi_unlikely(mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
+                  mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0)) {
+    mi_purge_make_way(subproc, fresh_count);
+  }
+}
+
 // Purge what is due in a sub-process. Reads the clock only when something waits. Never waits for
 // another purger.
 MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc);

@@ -49,6 +49,10 @@ struct mi_subproc_s {
   // the work itself. See purge.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
+  // purge_seen_ms - the clock when a slow path last looked at it; purge_spent_ms - up to when time
+  // was spent on purging early, 0 nobody looked yet. Relaxed, by any thread: a budget.
+  mi_atomic(int64_t) purge_seen_ms;
+  mi_atomic(int64_t) purge_spent_ms;
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock

@@ -413,8 +413,133 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
   check_equal(mi_state.main.purge_waiting, 0);
 }
 
+// -- V7 and V8: with a clock that the tests move by less than the delay --
+
+#define SOFT 64 // slices, and an eighth of what is in use
+#define STEP 8 // slices, the least that goes at a time
+#define MANY 512
+
+static mi_run_t many[MANY];
+
+static void start_slow(void) {
+  mi_process_setup();
+  unit_option(purge_delay, 1000000);
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+}
+
+static void claim_many(void) {
+  for (size_t i = 0; i < MANY; i++) many[i] = claim_dirty(1);
+}
+
+static void release_many(size_t step) {
+  for (size_t i = 0; i < MANY; i += step) release(&many[i]);
+}
+
+static size_t resident_slices(void) { return os_fake_resident_all() / MI_SLICE_SIZE; }
+
+// If this fails, a program that was busy once stays large until the delay is over; or one that
+// needs its memory again all the time spends its time on faults.
+UNIT_TEST_PAGE_SIZES(purge_gives_back_early_what_time_permits) {
+  start_slow();
+  claim_many();
+  const size_t others = resident_slices() - MANY;
+  release_many(1);
+  mi_purge_poll(&mi_state.main);
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + MANY); // no time has passed
+  os_fake_advance_ms(320); // 320 * 320 / 512 = 200 slices, less than half of what is too much
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + MANY);
+  os_fake_advance_ms(32); // 352 * 352 / 512 slices
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + MANY - 242);
+  check_equal(resident(&many[MANY - 1]), 0); // the highest first
+  check_equal(resident(&many[0]), MI_SLICE_SIZE);
+  os_fake_advance_ms(200);
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + MANY - 242); // that time is spent
+  os_fake_advance_ms(10000);
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + SOFT);
+  os_fake_advance_ms(10000);
+  mi_purge_poll(&mi_state.main);
+  check_equal(resident_slices(), others + SOFT); // these wait for the delay
+}
+
+// If this fails, a program that frees what it needed and then sleeps keeps it, although giving it
+// back would cost nearly nothing; or free reads the clock.
+UNIT_TEST_PAGE_SIZES(purge_early_by_free) {
+  start_slow();
+  const mi_run_t first = claim_dirty(1);
+  release(&first);
+  mi_purge_poll(&mi_state.main);
+  os_fake_advance_ms(400);
+  claim_many(); // looks at the clock
+  const size_t others = resident_slices() - MANY;
+  const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
+  for (size_t i = 0; i < MANY; i++) {
+    release(&many[i]);
+    mi_purge_bound(&mi_state.main);
+    const size_t in_use = MANY - i - 1;
+    const size_t bound = in_use + SOFT + in_use / 8 + STEP;
+    const size_t gone = others + MANY - resident_slices();
+    if (gone < 200) check(resident_slices() <= others + bound);
+    check(gone <= 400 * 400 / 512);
+  }
+  check_equal(os_fake_calls(OS_FAKE_CLOCK), calls); // V6
+}
+
+// If this fails, time in which a program slept is spent at once when it is busy again.
+UNIT_TEST_PAGE_SIZES(purge_early_saves_no_more_time_than_the_delay) {
+  start_slow();
+  unit_option(purge_delay, 400);
+  const mi_run_t first = claim_dirty(1);
+  release(&first);
+  mi_purge_poll(&mi_state.main);
+  os_fake_advance_ms(10000);
+  claim_many();
+  const size_t before = resident_slices();
+  release_many(1);
+  mi_purge_bound(&mi_state.main);
+  check_equal(resident_slices(), before - 400 * 400 / 512);
+}
+
+// If this fails, a program whose phases need different memory peaks at the sum of them, and is
+// killed where it would fit.
+UNIT_TEST_PAGE_SIZES(purge_makes_way_for_fresh_memory) {
+  start_slow();
+  claim_many();
+  const size_t before = resident_slices();
+  const mi_run_t wall = claim_dirty(1);
+  release_many(2); // every second one, so that nothing longer fits there
+  const size_t in_use = MANY / 2 + 1;
+  const size_t excess = MANY / 2 - (SOFT + in_use / 8);
+  check(excess > 4 * STEP);
+  mi_run_t one = claim(1); // is there: nothing has to go
+  check_equal(resident_slices(), before + 1);
+  release(&one);
+  const mi_run_t two = claim(2);
+  check_equal(resident_slices(), before + 1 - STEP);
+  const mi_run_t forty = claim(3 * STEP);
+  check_equal(resident_slices(), before + 1 - STEP - 3 * STEP);
+  const mi_run_t rest = claim(MANY);
+  check(resident_slices() <= before + 1 - excess + STEP);
+  check(resident_slices() >= before + 1 - excess);
+  check_equal(resident(&wall), MI_SLICE_SIZE);
+  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
+  const mi_run_t more = claim(MANY); // what waits is within the bound now
+  check_equal(os_fake_calls(OS_FAKE_PURGE), calls);
+  const mi_run_t* const runs[] = {&wall, &two, &forty, &rest, &more};
+  for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) release(runs[i]);
+  for (size_t i = 1; i < MANY; i += 2) release(&many[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(purge_gives_back_early_what_time_permits),
+      cmocka_unit_test(purge_early_by_free),
+      cmocka_unit_test(purge_early_saves_no_more_time_than_the_delay),
+      cmocka_unit_test(purge_makes_way_for_fresh_memory),
       cmocka_unit_test(purge_is_not_for_a_free),
       cmocka_unit_test(purge_claims_what_it_purges),
       cmocka_unit_test(purge_bounds_what_waits),
