@@ -52,12 +52,12 @@ done
 
 PYTHON = r"""
 active self
-/usr/bin/python3 -m test -j2 --timeout 90 test_json test_re test_dict test_list test_set test_unicode test_bytes test_array \
-  test_bz2 test_zlib test_tarfile test_collections test_copy test_ctypes test_deque \
-  test_exceptions test_format test_functools test_gc test_generators test_heapq \
-  test_marshal test_math test_memoryview test_mmap test_queue test_sort test_sqlite3 test_ssl \
-  test_string test_struct test_subprocess test_sys test_thread test_threading test_traceback test_tuple \
-  test_types test_weakref test_xml_etree test_xml_etree_c >log 2>&1 || true
+/usr/bin/python3 -m test -j2 --timeout 90 test_json test_re test_dict test_list test_set test_unicode test_bytes test_array test_bigmem \
+  test_bz2 test_lzma test_zlib test_zipfile test_tarfile test_collections test_copy test_ctypes test_datetime test_deque \
+  test_descr test_email test_exceptions test_format test_functools test_gc test_generators test_hashlib test_heapq test_io \
+  test_itertools test_long test_marshal test_math test_memoryview test_mmap test_pickle test_queue test_sort test_sqlite3 test_ssl \
+  test_statistics test_str test_string test_struct test_subprocess test_sys test_thread test_threading test_traceback test_tuple \
+  test_types test_weakref test_xml_etree test_xml_etree_c test_capi test_embed >log 2>&1 || true
 sed -nE 's/^[0-9:]+ load avg: [0-9.]+ //; s/^\[ *[0-9]+\/[0-9]+(\/[0-9]+)?\] ([a-z_0-9]+) (passed|failed|skipped).*/\2 \3/p' log | sort
 grep -E '^(FAIL|ERROR):' log | sort || true
 grep -q passed log || { tail log; exit 1; }
@@ -111,7 +111,7 @@ grep -aq '^\[ok\]' log || { tail log; exit 1; }
         packages="mariadb-server-core mariadb-server mariadb-client-core mariadb-test"),
     Row("postgresql-tests", "PostgreSQL 15: most files of its regression tests, output compared", POSTGRES, packages="postgresql",
         sources="postgresql-15", limit_s=240),
-    Row("python-tests", "CPython 3.11: forty files of its own tests", PYTHON, packages="libpython3.11-testsuite", limit_s=300),
+    Row("python-tests", "CPython 3.11: fifty files of its own tests", PYTHON, packages="libpython3.11-testsuite", limit_s=300),
     Row("numpy-tests", "numpy 1.24: its tests of core, lib and linalg without the slow ones", r"""
 active self
 for part in core.tests.test_multiarray  core.tests.test_regression linalg.tests.test_linalg lib.tests.test_function_base; do
