@@ -1,36 +1,29 @@
 // SPDX-License-Identifier: MIT
-// change_of_size.c - 56 MB of small blocks are freed but for every fiftieth, then 56 MB of larger
-// ones are taken: in a cgroup of 80 MiB, what is free must serve them before fresh memory is
-// touched.
+// change_of_size.c - 46 MB of blocks are taken and freed, again and again, each time in other
+// sizes: in a cgroup of 80 MiB, what was freed must serve the next ones or go back before fresh
+// memory is touched.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TOTAL 56000000
-#define LARGE 400
+#define TOTAL 46000000
+#define PHASES 12
 
 int main(void) {
-  static char* small[TOTAL / 1000];
+  static char* block[TOTAL / 64];
+  static const size_t least[] = {64, 40000, 1000, 1000000};
+  static const size_t most[] = {512, 200000, 30000, 3000000};
   unsigned seed = 1;
-  int count = 0;
-  for (size_t sum = 0; sum < TOTAL; count++) {
-    seed = seed * 1664525 + 1013904223;
-    const size_t size = 1000 + (seed >> 10) % 7001;
-    small[count] = memset(malloc(size), 1, size);
-    sum += size;
-  }
-  for (int i = count - 1; i > 0; i--) { // in random order
-    seed = seed * 1664525 + 1013904223;
-    const int j = (int)((seed >> 8) % (unsigned)(i + 1));
-    char* const other = small[i];
-    small[i] = small[j];
-    small[j] = other;
-  }
-  for (int i = 0; i < count; i++) {
-    if (i % 50 != 0) free(small[i]);
-  }
-  for (int i = 0; i < LARGE; i++) {
-    if (memset(malloc(TOTAL / LARGE), 1, TOTAL / LARGE) == NULL) return 1;
+  for (int phase = 0; phase < PHASES; phase++) {
+    const size_t from = least[phase % 4], range = most[phase % 4] - from + 1;
+    int count = 0;
+    for (size_t sum = 0; sum < TOTAL; count++) {
+      seed = seed * 1664525 + 1013904223;
+      const size_t size = from + (seed >> 8) % range;
+      block[count] = memset(malloc(size), 1, size);
+      sum += size;
+    }
+    for (int i = 0; i < count; i++) free(block[i]);
   }
   puts("finished");
   return 0;
