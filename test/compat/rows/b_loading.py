@@ -3,7 +3,7 @@ from row import Row
 
 ROWS = [
     Row("deepbind", "a plug-in in C++ loaded with RTLD_DEEPBIND shares blocks with the program", "$COMMON/host $COMMON/plugin.so 500",
-        peers=True, limit_s=60, setup="""cc -O1 $SRC/host.c -o host -ldl
+        quick=True, peers=True, limit_s=60, setup="""cc -O1 $SRC/host.c -o host -ldl
 c++ -O1 -std=c++17 -shared -fPIC $SRC/plugin.cpp -o plugin.so"""),
     Row("dlmopen", "a thread made in another linker namespace allocates in the program's (glibc's own malloc fails)",
         "$COMMON/host $COMMON/plugin.so", expect="blocks are right\n", peers=True, quick=True, limit_s=60, setup="""cc -O1 $SRC/namespace_host.c -o host -ldl

@@ -36,6 +36,6 @@ echo "FIGURE works from ulimit -v $least"
 """, limit_s=60, peers=True, quick=True),
     Row("seccomp", "a filter that permits memory only, before the first malloc", "$COMMON/program", quick=True, peers=True, limit_s=60,
         setup="cc -O1 $SRC/filtered.c -o program"),
-    Row("cgroup-80-MiB", "46 MB of blocks, freed and taken again in other sizes, in a cgroup of 80 MiB", CGROUP, peers=True, limit_s=60,
+    Row("cgroup-80-MiB", "48 MB of blocks, freed and taken again in other sizes, in a cgroup of 80 MiB", CGROUP, peers=True, limit_s=60,
         setup="cc -O1 $SRC/change_of_size.c -o program"),
 ]

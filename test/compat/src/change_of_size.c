@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// change_of_size.c - 46 MB of blocks are taken and freed, again and again, each time in other
+// change_of_size.c - 48 MB of blocks are taken and freed, again and again, each time in other
 // sizes: in a cgroup of 80 MiB, what was freed must serve the next ones or go back before fresh
 // memory is touched.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TOTAL 46000000
+#define TOTAL 48000000
 #define PHASES 12
 
 int main(void) {
