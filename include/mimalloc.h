@@ -1817,7 +1817,7 @@ typedef enum mi_option_e {
   mi_option_max_warnings = 20, ///< print at most so many warnings; -1 all
   mi_option_deprecated_max_segment_reclaim = 21, ///< no effect
   mi_option_destroy_on_exit = 22, ///< unmap all at the end: 1 always, 2 when asked
-  mi_option_arena_reserve = 23, ///< KiB of address space to reserve at a time
+  mi_option_arena_reserve = 23, ///< KiB that an arena may grow to
   mi_option_arena_purge_mult = 24, ///< purge delay of arenas, in multiples of `purge_delay`
   mi_option_deprecated_purge_extend_delay = 25, ///< no effect
   mi_option_disallow_arena_alloc = 26, ///< use no arenas

@@ -152,7 +152,7 @@ size_t mi_arena_min_size(void) mi_attr_noexcept { return MI_RESERVE_UNIT; }
 
 void* mi_arena_area(mi_arena_id_t arena_id, size_t* size) mi_attr_noexcept {
   const mi_arena_t* const arena = (const mi_arena_t*)arena_id;
-  if (size != NULL) *size = arena != NULL ? arena->slice_count * MI_SLICE_SIZE : 0;
+  if (size != NULL) *size = arena != NULL ? mi_arena_size(arena) : 0;
   return arena != NULL ? arena->start : NULL;
 }
 
@@ -197,8 +197,8 @@ static char mi_api_arena_letter(mi_arena_t* arena, size_t index) {
 // Unused rows that were never touched, or were given back, are counted only.
 static void mi_api_arena_print(mi_sink_t sink, mi_arena_t* arena) {
   size_t skipped = 0;
-  for (size_t first = 0; first < arena->slice_count; first += MI_ARENA_ROW) {
-    const size_t count = mi_bits_min(MI_ARENA_ROW, arena->slice_count - first);
+  for (size_t first = 0; first < mi_arena_slices(arena); first += MI_ARENA_ROW) {
+    const size_t count = mi_bits_min(MI_ARENA_ROW, mi_arena_slices(arena) - first);
     if (mi_bitmap_is_all_set(arena->free, first, count) &&
         mi_bitmap_is_all_clear(arena->dirty, first, count)) {
       skipped++;
@@ -222,9 +222,9 @@ void mi_arenas_print(void) mi_attr_noexcept {
                   MI_SLICE_SIZE / MI_KIB);
   MI_FOR_EACH_ARENA(mi_subproc_of_thread(), arena) {
     mi_output_print(sink, "arena %p: %zu KiB%s%s%s, node %d\n", (void*)arena,
-                    arena->slice_count * MI_SLICE_SIZE / MI_KIB,
-                    arena->is_exclusive ? ", exclusive" : "", arena->is_pinned ? ", pinned" : "",
-                    arena->is_foreign ? ", of the program" : "", arena->numa_node);
+                    mi_arena_size(arena) / MI_KIB, arena->is_exclusive ? ", exclusive" : "",
+                    arena->is_pinned ? ", pinned" : "", arena->is_foreign ? ", of the program" : "",
+                    arena->numa_node);
     mi_api_arena_print(sink, arena);
   }
 }

@@ -109,13 +109,15 @@
 #define MI_SLICE_SHIFT 12
 #define MI_WINDOW_SHIFT 24
 #define MI_ARENA_RESERVE_KIB 1024
-#define MI_ARENA_MIN_SIZE (256 * MI_KIB)
+#define MI_ARENA_STEP_MIN (64 * MI_KIB)
+#define MI_NEAR_SLICES ((size_t)128)
 #define MI_CARVE_MAX_BYTES ((size_t)512)
 #else
 #define MI_SLICE_SHIFT 16
 #define MI_WINDOW_SHIFT 30
 #define MI_ARENA_RESERVE_KIB (1024 * 1024)
-#define MI_ARENA_MIN_SIZE (4 * MI_MIB)
+#define MI_ARENA_STEP_MIN MI_MIB
+#define MI_NEAR_SLICES ((size_t)512)
 #define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
 #endif
 
@@ -132,6 +134,8 @@
 #define MI_WINDOW_SLICES ((size_t)1 << (MI_WINDOW_SHIFT - MI_SLICE_SHIFT))
 #define MI_WINDOW_COUNT ((size_t)1 << (MI_ADDRESS_BITS - MI_WINDOW_SHIFT))
 #define MI_CHUNK_SLICES ((size_t)32)
+// The library has descriptors of its own for this much at the start of one window: pagemap.h.
+#define MI_NEAR_SIZE (MI_NEAR_SLICES * MI_SLICE_SIZE)
 
 // Sizes up to here are found through the theap's byte table (see sizeclass.h).
 #define MI_SMALL_MAX ((size_t)1024)

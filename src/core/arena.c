@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // arena.c - reserved ranges of address space, cut into slices; which slices are free; growth.
 //
-//   arena  [ slice | slice | ... ]        reserved at once, committed and touched slice by slice
+//   arena  [ slice | slice | ... ]- - - - mapped in steps, committed and touched slice by slice
 //   free, dirty, committed, moved, ...    bitmaps, out of line
 //   purge_young, purge_old
 //
@@ -17,11 +17,19 @@
 // A5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it may
 //     be a file, or shared.
 // A6  explicit huge OS pages stay: arenas of them are pinned.
+// A7  addresses are mapped only as they are needed: a step is an eighth of what is there. The rest
+//     of what an arena may grow to belongs to nobody; whoever maps something there ends its growth
+//     (nothing of others is ever replaced). So what is locked (mlockall), or charged to a limit
+//     (ulimit -v), is little more than what the program uses.
 //
 // Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
-// searches again before growing. Runs are taken at the lowest address that fits, so that memory in
-// use stays together and whole chunks at the upper end become free. There is no ceiling: sizes
-// double every eight arenas, and shrink when the system refuses. Not here: when memory goes back
+// searches again before growing. Bits of slices that are not mapped are clear in all bitmaps: they
+// are not free, and nothing else. Runs are taken at the lowest address that fits, so that memory in
+// use stays together and whole chunks at the upper end become free. There is no ceiling: what an
+// arena may grow to doubles every eight arenas, and steps shrink when the system refuses. The first
+// arena is small, with descriptors in the library itself (M4 in pagemap.h): a process with little
+// address space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is
+// no growth in place, and an arena is mapped as a whole. Not here: when memory goes back
 // (purge.c), blocks that are larger than an arena wants to hold (large.c).
 #include "arena.h"
 
@@ -34,6 +42,8 @@
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
+#define MI_ARENA_STEP_PART 8 // of what is reserved comes with each growth
+#define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 
 MI_INTERNAL size_t mi_arena_object_max(void) {
   const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
@@ -43,7 +53,7 @@ MI_INTERNAL size_t mi_arena_object_max(void) {
 
 MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
   MI_FOR_EACH_ARENA(subproc, arena) {
-    const uint8_t* const end = arena->start + arena->slice_count * MI_SLICE_SIZE;
+    const uint8_t* const end = arena->start + mi_arena_size(arena);
     if ((const uint8_t*)p >= arena->start && (const uint8_t*)p < end) return arena;
   }
   return NULL;
@@ -155,7 +165,7 @@ static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alig
   size_t from = 0;
   while (true) {
     const size_t index =
-        mi_bitmap_find_run(arena->free, from, arena->slice_count, count, slices, bias);
+        mi_bitmap_find_run(arena->free, from, mi_arena_slices(arena), count, slices, bias);
     if (index == MI_BITMAP_NONE || mi_bitmap_try_claim(arena->free, index, count)) return index;
     from = index + 1; // somebody was faster
   }
@@ -205,27 +215,39 @@ static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_wh
   return MI_CLAIM_NONE;
 }
 
-// Arenas next to each other share one mapping.
-static uint8_t* mi_arena_hint_locked(const mi_subproc_t* subproc) {
-  const mi_arena_t* const last = subproc->arena_last;
-  if (last != NULL && !last->is_foreign) return last->start + last->slice_count * MI_SLICE_SIZE;
+// Arenas next to each other share one mapping, once they are as large as they may be. The window of
+// the near one has no room for others.
+static void mi_arena_note_end(const mi_arena_t* arena) {
+  uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
+  const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
+  mi_state.arena_hint = (uint8_t*)mi_bits_align_up((uintptr_t)end, unit);
+}
+
+static uint8_t* mi_arena_hint_locked(void) {
+  if (mi_state.arena_hint != NULL) return mi_state.arena_hint;
   const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
   const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
   return (uint8_t*)mi_bits_align_down(base + offset, MI_WINDOW_SIZE);
 }
 
-MI_INTERNAL uint8_t* mi_arena_hint(mi_subproc_t* subproc) {
+MI_INTERNAL uint8_t* mi_arena_hint(void) {
   mi_lock_enter(&mi_state.arena_lock);
-  uint8_t* const hint = mi_arena_hint_locked(subproc);
+  uint8_t* const hint = mi_arena_hint_locked();
   mi_lock_leave(&mi_state.arena_lock);
   return hint;
 }
 
+static void mi_arena_count_reserved(mi_arena_t* arena, size_t slice_count) {
+  mi_counters_t* const count = &arena->subproc->count;
+  mi_count_add_peak(&count->reserved, &count->reserved_peak,
+                    (int64_t)(slice_count * MI_SLICE_SIZE));
+  arena->subproc->growth_count++;
+}
+
 // Append to the list of a sub-process. Under the arena lock.
 static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
-  const int64_t size = (int64_t)(arena->slice_count * MI_SLICE_SIZE);
   arena->subproc = subproc;
-  mi_count_add_peak(&subproc->count.reserved, &subproc->count.reserved_peak, size);
+  mi_arena_count_reserved(arena, mi_arena_slices(arena));
   mi_count_add(&subproc->count.arenas, 1);
   // Publishes the arena; pairs with the acquire in MI_FOR_EACH_ARENA.
   if (subproc->arena_last == NULL) {
@@ -244,22 +266,31 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
                     (int64_t)(dirty * MI_SLICE_SIZE));
 }
 
+static bool mi_arena_cover(const mi_arena_plan_t* plan, bool is_near) {
+  if (is_near) mi_pagemap_cover_near(plan->start);
+  return is_near || mi_pagemap_cover(plan->start, plan->size);
+}
+
 // The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
-  const size_t word_count = mi_bits_divide_up(slice_count, MI_WORD_BITS);
+  const bool is_near = plan->room > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
+  const size_t room = is_near ? mi_bits_min(plan->room, MI_NEAR_SIZE) : plan->room;
+  const size_t slice_max = mi_bits_max(room, plan->size) / MI_SLICE_SIZE;
+  const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   enum { MAP_COUNT = 7 };
   const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
-  if (arena == NULL || maps == NULL || !mi_pagemap_cover(plan->start, plan->size)) {
+  if (arena == NULL || maps == NULL || !mi_arena_cover(plan, is_near)) {
     if (arena != NULL) mi_meta_free(arena, sizeof(mi_arena_t));
     if (maps != NULL) mi_meta_free(maps, maps_size);
     return NULL;
   }
   mi_tool_add_root(plan->start, plan->size);
   arena->start = plan->start;
-  arena->slice_count = slice_count;
+  arena->slice_max = slice_max;
+  mi_atomic_store_relaxed(&arena->slice_count, slice_count); // nobody looks yet
   arena->word_count = word_count;
   // With a function of the user all is remembered slice by slice.
   arena->is_committed = plan->is_committed && plan->commit_fun == NULL;
@@ -285,7 +316,7 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
 }
 
 static bool mi_arena_overlaps(const mi_arena_t* arena, const mi_arena_plan_t* plan) {
-  return plan->start < arena->start + arena->slice_count * MI_SLICE_SIZE &&
+  return plan->start < arena->start + mi_arena_size(arena) &&
          arena->start < plan->start + plan->size;
 }
 
@@ -317,7 +348,7 @@ MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_pl
 }
 
 static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
-  return arena->slice_count * MI_SLICE_SIZE >= needed && (node < 0 || arena->numa_node == node);
+  return mi_arena_size(arena) >= needed && (node < 0 || arena->numa_node == node);
 }
 
 // Use an arena of an ended sub-process. Under the arena lock. False: none is large enough.
@@ -363,8 +394,8 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
 // Map a planned arena and publish it. Under the arena lock.
 static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                            mi_arena_kind_t kind) {
-  const size_t alignment = mi_bits_max(MI_CHUNK_SLICES * MI_SLICE_SIZE, mi_state.os.page_size);
-  uint8_t* const hint = mi_arena_hint_locked(subproc);
+  const size_t alignment = mi_bits_max(MI_CHUNK_SIZE, mi_state.os.page_size);
+  uint8_t* const hint = mi_arena_hint_locked();
   const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
   plan->is_committed = kind != MI_ARENA_RESERVED;
   plan->is_pinned = kind == MI_ARENA_LARGE;
@@ -381,6 +412,7 @@ static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_
   if (arena == NULL) {
     mi_os_unmap(plan->start, plan->size);
   } else {
+    mi_arena_note_end(arena);
     mi_arena_publish(subproc, arena);
   }
   return arena;
@@ -394,52 +426,138 @@ MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t*
   return arena;
 }
 
-// One more arena of `wanted` bytes, or less in steps, down to what is needed. Under the arena lock.
-static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t wanted, size_t needed, int node,
-                             mi_arena_kind_t kind) {
-  const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : MI_SLICE_SIZE;
+// By how much the arenas of a sub-process grow.
+static size_t mi_arena_step(const mi_subproc_t* subproc) {
+  const int64_t reserved = mi_atomic_load_relaxed(&subproc->count.reserved);
+  return mi_bits_max(MI_ARENA_STEP_MIN, (size_t)reserved / MI_ARENA_STEP_PART);
+}
+
+// What to ask for when the system refuses `size`: a useful step at least, unless that fails too.
+static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
+  const size_t half = mi_bits_align_down(size / 2, unit);
+  return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
+}
+
+// Arenas end at a multiple of this.
+static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
+
+// Map `size` bytes more at the end of an arena, and hand them out. Under the arena lock.
+static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
+  const size_t first = mi_arena_slices(arena);
+  const size_t count = size / MI_SLICE_SIZE;
+  uint8_t* const start = arena->start + first * MI_SLICE_SIZE;
+  const mi_os_access_t access = arena->is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
+  mi_count_add(&arena->subproc->count.mmap_calls, 1);
+  if (!mi_os_map_at(start, size, access)) return false;
+  if (!mi_pagemap_cover(start, size)) {
+    mi_os_unmap(start, size);
+    return false;
+  }
+  if (arena->is_committed) mi_huge_advise(start, size);
+  if (arena->numa_node >= 0) mi_os_prefer_node(start, size, (size_t)arena->numa_node);
+  mi_tool_remove_root(arena->start, first * MI_SLICE_SIZE);
+  mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
+  mi_arena_count_reserved(arena, count);
+  mi_count_add(&arena->free_count, (int64_t)count);
+  mi_atomic_store_release(&arena->slice_count, first + count); // publishes their windows
+  mi_bitmap_set_release(arena->free, first, count); // publishes that; pairs with a claim
+  return true;
+}
+
+// Free slices at the end of an arena, counted up to `most`.
+static size_t mi_arena_tail(mi_arena_t* arena, size_t most) {
+  const size_t end = mi_arena_slices(arena);
+  size_t count = 0;
+  while (count < most && count < end && mi_bitmap_is_all_set(arena->free, end - count - 1, 1)) {
+    count++;
+  }
+  return count;
+}
+
+// Grow an arena in place by a step, or by less, down to what is needed. Under the arena lock.
+// False: it has no room for that, or the system refuses.
+static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
+  const size_t unit = mi_arena_unit();
+  const size_t size_now = mi_arena_size(arena);
+  const size_t room = arena->slice_max * MI_SLICE_SIZE - size_now;
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
-  size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
-  mi_arena_plan_t plan = {.size = size, .numa_node = node};
-  while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
-    if (size == minimum || plan.start != NULL) return false;
-    // Not below a useful size unless that fails too.
-    const size_t half = mi_bits_align_down(size / 2, unit);
-    size = (half < MI_ARENA_MIN_SIZE || half < minimum) ? minimum : half;
-    plan.size = size;
+  if (minimum > room) return false;
+  const size_t step = mi_arena_step(arena->subproc);
+  // Whole chunks, for huge pages, as soon as that is not much.
+  const size_t ends_at = step >= MI_CHUNK_SIZE ? MI_CHUNK_SIZE : unit;
+  const size_t wanted = mi_bits_align_down(size_now + step, ends_at) - size_now;
+  size_t size = mi_bits_min(mi_bits_max(wanted, minimum), room);
+  while (!mi_arena_extend(arena, size)) {
+    if (size == minimum) return false;
+    size = mi_arena_less(size, minimum, unit);
   }
   return true;
 }
 
-// Reserve memory for one more arena of at least `needed` bytes. Under the arena lock.
+// One more arena that may grow to `room` bytes; `wanted` bytes of it now, or less in steps, down to
+// what is needed. Under the arena lock.
+static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t room, size_t wanted, size_t needed,
+                             int node, mi_arena_kind_t kind) {
+  const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : mi_arena_unit();
+  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
+  size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
+  mi_arena_plan_t plan = {
+      .size = size, .room = mi_bits_align_down(room, mi_arena_unit()), .numa_node = node};
+  while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
+    if (size == minimum || plan.start != NULL) return false;
+    plan.size = size = mi_arena_less(size, minimum, unit);
+  }
+  return true;
+}
+
+// Grow the last arena in place, if it may serve whoever prefers `node`. Under the arena lock.
+static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
+  if (last == NULL || mi_arena_slices(last) == last->slice_max || last->numa_node != node) {
+    return false;
+  }
+  const size_t tail = mi_arena_tail(last, needed / MI_SLICE_SIZE);
+  return mi_arena_extend_by(last, needed - tail * MI_SLICE_SIZE);
+}
+
+// At least `needed` bytes more: behind the last arena, or as one more. Under the arena lock.
 static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
   if (mi_arena_adopt(subproc, needed, node)) return true;
-  size_t wanted = (size_t)mi_option_value(arena_reserve) * MI_KIB;
-  wanted <<= mi_bits_min(subproc->arena_count / 8, 16);
-  if (mi_state.os.has_address_limit) {
-    // Leave room for others: stacks, files, the program itself.
-    wanted = mi_bits_min(wanted, mi_state.os.address_limit / 8);
-  }
+  size_t room = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  room <<= mi_bits_min(subproc->arena_count / 8, 16);
   if (mi_option_value(allow_large_os_pages) != 0 &&
-      mi_arena_grow_by(subproc, wanted, needed, node, MI_ARENA_LARGE)) {
+      mi_arena_grow_by(subproc, 0, room, needed, node, MI_ARENA_LARGE)) {
     return true;
   }
+  if (mi_arena_grow_last(subproc->arena_last, needed, node)) return true;
   const long eager = mi_option_value(arena_eager_commit);
   const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
-  return mi_arena_grow_by(subproc, wanted, needed, node,
+  const size_t wanted = mi_os_hints() ? mi_bits_min(mi_arena_step(subproc), room) : room;
+  return mi_arena_grow_by(subproc, room, wanted, needed, node,
                           is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
 }
 
-// Some arenas came after the caller looked at them the last time, when there were `*seen`; or one
-// comes now.
+// The arenas grew after the caller looked at them the last time, when they had grown `*seen` times;
+// or they grow now.
 static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t* seen) {
   if (mi_option_value(disallow_os_alloc) != 0) return false;
   mi_lock_enter(&mi_state.arena_lock);
   const bool is_grown =
-      subproc->arena_count != *seen || mi_arena_grow_locked(subproc, needed, node);
-  *seen = subproc->arena_count;
+      subproc->growth_count != *seen || mi_arena_grow_locked(subproc, needed, node);
+  *seen = subproc->growth_count;
   mi_lock_leave(&mi_state.arena_lock);
   return is_grown;
+}
+
+// Grow an arena in place until it has the slices from `index` to `end`, if those that it has are
+// free.
+static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
+  if (end > arena->slice_max || mi_option_value(disallow_os_alloc) != 0) return false;
+  mi_lock_enter(&mi_state.arena_lock);
+  const size_t have = mi_arena_slices(arena);
+  const bool is_there = have >= end || (mi_bitmap_is_all_set(arena->free, index, have - index) &&
+                                        mi_arena_extend_by(arena, (end - have) * MI_SLICE_SIZE));
+  mi_lock_leave(&mi_state.arena_lock);
+  return is_there;
 }
 
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
@@ -464,7 +582,8 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
 
 MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                    bool* is_zero) {
-  if (slice_index + slice_count > arena->slice_count) return false;
+  const size_t end = slice_index + slice_count;
+  if (end > mi_arena_slices(arena) && !mi_arena_grow_at_end(arena, slice_index, end)) return false;
   if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
   mi_run_t run = {0};
   const bool is_taken = mi_arena_take(arena, slice_index, slice_count, &run);
@@ -479,7 +598,7 @@ MI_INTERNAL bool mi_arena_is_cut(mi_arena_t* arena, size_t slice_index) {
 }
 
 MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index) {
-  if (slice_index >= arena->slice_count) return;
+  if (slice_index >= mi_arena_slices(arena)) return;
   if (mi_bitmap_is_all_clear(arena->moved, slice_index, 1)) return;
   const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
   if (added > 0) mi_atomic_add_relaxed(&mi_state.moved_count, added);
@@ -494,7 +613,7 @@ MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  mi_assert(slice_index + slice_count <= arena->slice_count);
+  mi_assert(slice_index + slice_count <= mi_arena_slices(arena));
   mi_purge_remember(arena, slice_index, slice_count);
   mi_count_add(&arena->free_count, (int64_t)slice_count);
   // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next

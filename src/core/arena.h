@@ -27,7 +27,7 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
 // Give slices back. The caller has cleared their descriptors (M3 of pagemap.h).
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Claim exactly the slices that follow a run, to grow a block in place.
+// Claim exactly the slices that follow a run, to grow a block in place; the arena grows if need be.
 MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                    bool* is_zero);
 
@@ -68,6 +68,15 @@ static inline bool mi_arena_may_move(void) {
 // The arena of the sub-process that `p` lies in, or NULL.
 MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p);
 
+// How many slices are mapped. Those of a growing arena become more, never fewer.
+static inline size_t mi_arena_slices(const mi_arena_t* arena) {
+  return mi_atomic_load_acquire(&arena->slice_count); // sees their windows
+}
+
+static inline size_t mi_arena_size(const mi_arena_t* arena) {
+  return mi_arena_slices(arena) * MI_SLICE_SIZE;
+}
+
 static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
   return (size_t)((const uint8_t*)p - arena->start) / MI_SLICE_SIZE;
 }
@@ -79,6 +88,7 @@ MI_INTERNAL size_t mi_arena_object_max(void);
 typedef struct mi_arena_plan_s {
   uint8_t* start; // slice aligned
   size_t size; // whole slices
+  size_t room; // bytes that it may grow to in place; no more than `size`: it does not grow
   bool is_committed, is_pinned, is_exclusive, is_foreign; // as in mi_arena_t
   bool is_dirty; // may be other than zero
   int numa_node;
@@ -101,8 +111,8 @@ typedef enum mi_arena_kind_e {
 MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                          mi_arena_kind_t kind);
 
-// Where the next arena of a sub-process should go.
-MI_INTERNAL uint8_t* mi_arena_hint(mi_subproc_t* subproc);
+// Where the next arena should go.
+MI_INTERNAL uint8_t* mi_arena_hint(void);
 
 // The arenas of a sub-process that has ended: their slices are all free. What can be used again is,
 // by the next sub-process that needs one.

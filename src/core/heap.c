@@ -271,7 +271,7 @@ static bool mi_heap_visit_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t
 static bool mi_heap_visit_arenas(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit_t* visit,
                                  void* arg) {
   MI_FOR_EACH_ARENA(subproc, arena) {
-    for (size_t i = 0; i < arena->slice_count; i++) {
+    for (size_t i = 0; i < mi_arena_slices(arena); i++) {
       mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
       const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
       if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;

@@ -59,7 +59,7 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   const size_t end = slice_index + slice_count;
   const size_t chunk = (end - 1) & ~(MI_CHUNK_SLICES - 1);
   const size_t chunk_end = chunk + MI_CHUNK_SLICES;
-  if (chunk_end > arena->slice_count) return;
+  if (chunk_end > mi_arena_slices(arena)) return;
   const size_t before = slice_index > chunk ? slice_index - chunk : 0;
   if (!mi_bitmap_is_all_clear(arena->dirty, chunk, MI_CHUNK_SLICES) ||
       !mi_bitmap_is_all_clear(arena->purge_young, chunk, MI_CHUNK_SLICES) || // resident: H4

@@ -21,6 +21,7 @@
 #include "fork.h"
 #include "heap.h"
 #include "meta.h"
+#include "pagemap.h"
 #include "pool.h"
 #include "purge.h"
 #include "remote.h"
@@ -65,9 +66,13 @@ static void mi_init_end(void) {
 }
 
 MI_INTERNAL void mi_process_prepare(void) {
-  // Sees nothing but whether somebody else did both, which is when there is nothing to do.
-  if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) return;
+  // Sees what the system is like, if somebody was here before the constructor.
+  if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) {
+    mi_pagemap_seal(mi_state.os.page_size);
+    return;
+  }
   mi_os_init(&mi_state.prepared);
+  mi_pagemap_seal(mi_state.prepared.page_size);
   mi_atomic_store_release(&mi_state.is_prepared, true); // publishes them
 }
 

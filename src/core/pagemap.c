@@ -3,9 +3,11 @@
 // used.
 //
 // A table is 2 MiB of address space per GiB and is touched only where slices are in use. Invariants
-// M1 to M3 are in pagemap.h. Tables go back when the library is unloaded and not before: a
+// M1 to M4 are in pagemap.h. Tables go back when the library is unloaded and not before: a
 // stale address must find readable memory.
 #include "pagemap.h"
+
+#include <string.h>
 
 #include "state.h"
 
@@ -15,12 +17,54 @@ static size_t mi_pagemap_table_size(void) {
   return mi_bits_align_up(sizeof(mi_pagemap.none), mi_state.os.page_size);
 }
 
+// What the entry of the near window is. The table of another one may have no such distance.
+#define MI_PAGEMAP_NEAR ((uintptr_t)0 - sizeof(mi_pagemap.near))
+mi_static_assert(offsetof(mi_pagemap_t, near) + sizeof(mi_pagemap.near) ==
+                     offsetof(mi_pagemap_t, none),
+                 "M4: what follows is none");
+
+static void mi_pagemap_note_window(size_t w) {
+  if (mi_state.window_end == 0) mi_state.window_first = w;
+  mi_state.window_first = mi_bits_min(mi_state.window_first, w);
+  mi_state.window_end = mi_bits_max(mi_state.window_end, w + 1);
+}
+
+MI_INTERNAL bool mi_pagemap_is_near(const void* p) {
+  const size_t w = (uintptr_t)p >> MI_WINDOW_SHIFT;
+  return w < MI_WINDOW_COUNT && mi_atomic_load_relaxed(&mi_pagemap.window[w]) == MI_PAGEMAP_NEAR;
+}
+
+MI_INTERNAL bool mi_pagemap_may_be_near(const void* start, size_t size) {
+  const size_t w = (uintptr_t)start >> MI_WINDOW_SHIFT;
+  return !mi_state.is_near_taken && (uintptr_t)start % MI_WINDOW_SIZE == 0 &&
+         size <= MI_NEAR_SIZE && w < MI_WINDOW_COUNT &&
+         mi_atomic_load_relaxed(&mi_pagemap.window[w]) == 0;
+}
+
+MI_INTERNAL void mi_pagemap_cover_near(const void* start) {
+  const size_t w = (uintptr_t)start >> MI_WINDOW_SHIFT;
+  mi_state.is_near_taken = true;
+  mi_pagemap_note_window(w);
+  mi_atomic_store_release(&mi_pagemap.window[w], MI_PAGEMAP_NEAR); // publishes: as below
+}
+
+MI_INTERNAL void mi_pagemap_seal(size_t page_size) {
+  const uintptr_t start = mi_bits_align_up((uintptr_t)mi_pagemap.none, page_size);
+  const uintptr_t end =
+      mi_bits_align_down((uintptr_t)mi_pagemap.none + sizeof(mi_pagemap.none), page_size);
+  if (start < end) mi_os_make_constant((void*)start, end - start);
+}
+
 MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
   const size_t first = (uintptr_t)start >> MI_WINDOW_SHIFT;
   const size_t last = ((uintptr_t)start + size - 1) >> MI_WINDOW_SHIFT;
   if (last >= MI_WINDOW_COUNT) return false;
   for (size_t w = first; w <= last; w++) {
-    if (mi_atomic_load_relaxed(&mi_pagemap.window[w]) != 0) continue;
+    const uintptr_t known = mi_atomic_load_relaxed(&mi_pagemap.window[w]);
+    if (known == MI_PAGEMAP_NEAR) {
+      if (((uintptr_t)start + size - 1) % MI_WINDOW_SIZE >= MI_NEAR_SIZE || w < last) return false;
+    }
+    if (known != 0) continue;
     const size_t table_size = mi_pagemap_table_size();
     const size_t alignment = mi_bits_max(mi_state.os.page_size, 4096);
     void* const table = mi_os_map(NULL, table_size, alignment, MI_OS_READ_WRITE);
@@ -30,9 +74,7 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size, false);
     // Publishes the table; readers follow from an address that was handed out after this.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);
-    if (mi_state.window_end == 0) mi_state.window_first = w;
-    mi_state.window_first = mi_bits_min(mi_state.window_first, w);
-    mi_state.window_end = mi_bits_max(mi_state.window_end, w + 1);
+    mi_pagemap_note_window(w);
   }
   return true;
 }
@@ -42,6 +84,10 @@ MI_INTERNAL void mi_pagemap_done(void) {
     const uintptr_t offset = mi_atomic_load_relaxed(&mi_pagemap.window[w]);
     if (offset == 0) continue;
     mi_atomic_store_relaxed(&mi_pagemap.window[w], 0);
+    if (offset == MI_PAGEMAP_NEAR) {
+      memset(mi_pagemap.near, 0, sizeof(mi_pagemap.near));
+      continue;
+    }
     mi_os_unmap((void*)((uintptr_t)mi_pagemap.none + offset), mi_pagemap_table_size());
   }
 }

@@ -10,6 +10,12 @@
 // M1  `none` is never written.
 // M2  a window entry changes once, from 0; its table is unmapped with the library only (unload.c).
 // M3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
+// M4  one window needs no table, that of the first arena: `near` has the descriptors of its first
+//     slices, and what follows in memory is `none`, for all others. Those stay without a
+//     descriptor: `mi_pagemap_cover` refuses them.
+//
+// So the first arena needs no address space besides its own, where a table takes 2 MiB. `none` is
+// made read-only when the library starts, so that nobody can lock it into memory (mlockall).
 #ifndef MI_CORE_PAGEMAP_H
 #define MI_CORE_PAGEMAP_H
 
@@ -22,7 +28,8 @@ typedef struct mi_pagemap_s {
   //   table)
   //   read   any thread   relaxed   a thread that holds one of our addresses got it after the write
   mi_atomic(uintptr_t) window[MI_WINDOW_COUNT];
-  mi_page_t none[MI_WINDOW_SLICES];
+  mi_page_t near[MI_NEAR_SLICES];
+  mi_page_t none[MI_WINDOW_SLICES]; // right behind: M4
 } mi_pagemap_t;
 
 MI_INTERNAL_DATA_DECL mi_pagemap_t mi_pagemap;
@@ -53,6 +60,19 @@ static inline mi_page_t* mi_pagemap_find(const void* p) {
 // Make descriptors for all slices of the range. Caller holds the arena lock. False when out of
 // memory.
 MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size);
+
+// Whether `near` can have the descriptors of a range: nobody uses it, and the range is at the start
+// of a window without a table. Caller holds the arena lock, as for the next.
+MI_INTERNAL bool mi_pagemap_may_be_near(const void* start, size_t size);
+
+// Use `near` for the window that starts here.
+MI_INTERNAL void mi_pagemap_cover_near(const void* start);
+
+// Whether `p` is in that window.
+MI_INTERNAL bool mi_pagemap_is_near(const void* p);
+
+// Make `none` read-only. `page_size` is that of the system.
+MI_INTERNAL void mi_pagemap_seal(size_t page_size);
 
 // Unmap all tables.
 MI_INTERNAL void mi_pagemap_done(void);

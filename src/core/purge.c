@@ -173,13 +173,13 @@ static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* 
 static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum) {
   size_t bytes = 0;
   size_t index = 0;
-  while (index < arena->slice_count) {
-    index = mi_bitmap_find_run(map, index, arena->slice_count, 1, 1, 0);
+  while (index < mi_arena_slices(arena)) {
+    index = mi_bitmap_find_run(map, index, mi_arena_slices(arena), 1, 1, 0);
     if (index == MI_BITMAP_NONE) break;
     // As long as both say so, and claim as a whole; a lost race leaves the bits for the next
     // period.
     size_t count = 1;
-    while (index + count < arena->slice_count && mi_bitmap_is_all_set(map, index + count, 1) &&
+    while (index + count < mi_arena_slices(arena) && mi_bitmap_is_all_set(map, index + count, 1) &&
            mi_bitmap_is_all_set(arena->free, index + count, 1)) {
       count++;
     }
@@ -261,7 +261,7 @@ static int64_t mi_purge_from_top(mi_arena_t* arena, int64_t excess) {
   if (next != NULL) excess = mi_purge_from_top(next, excess);
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
-  size_t end = arena->slice_count;
+  size_t end = mi_arena_slices(arena);
   while (excess > 0) {
     const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
     const size_t start = mi_purge_top_run(arena, &end, longest);
@@ -322,7 +322,7 @@ MI_INTERNAL mi_attr_cold mi_slices_t mi_purge_reuse(mi_arena_t* arena, size_t in
   const mi_slices_t none = {0, 0};
   if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return none;
   const size_t end = index + count;
-  size_t top = arena->slice_count;
+  size_t top = mi_arena_slices(arena);
   while (mi_arena_may_move()) {
     while (index < end && !mi_bitmap_is_all_clear(arena->dirty, index, 1)) index++;
     size_t room = 0;
@@ -461,7 +461,7 @@ MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);
-    mi_purge_forget(arena, 0, arena->slice_count);
+    mi_purge_forget(arena, 0, mi_arena_slices(arena));
   }
   mi_lock_leave(&mi_state.purge_lock);
 }

@@ -53,7 +53,7 @@ static size_t mi_reserve_map_giant(uint8_t** start, size_t pages, int node, uint
 
 MI_INTERNAL mi_arena_t* mi_reserve_giant_pages(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                                size_t pages, uint64_t timeout_ms) {
-  const size_t hint = (size_t)mi_arena_hint(subproc);
+  const size_t hint = (size_t)mi_arena_hint();
   plan->start = (uint8_t*)mi_bits_align_up(hint, MI_GIANT_SIZE);
   const size_t count = mi_reserve_map_giant(&plan->start, pages, plan->numa_node, timeout_ms);
   if (count == 0) return NULL;

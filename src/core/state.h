@@ -43,6 +43,7 @@ struct mi_subproc_s {
   mi_atomic(mi_arena_t*) arenas;
   mi_arena_t* arena_last; // under the arena lock
   size_t arena_count; // under the arena lock
+  size_t growth_count; // arenas that came, and pieces that arenas grew by; under the arena lock
   mi_book_t direct; // pages outside arenas, of all its heaps
   // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
   // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
@@ -108,7 +109,9 @@ typedef struct mi_state_s {
   mi_atomic(size_t) deleted_count;
   size_t slot_count; // heap structures there are, under the thread lock
   size_t window_first, window_end; // those with a table are here (pagemap.c), under the arena lock
+  bool is_near_taken; // some window uses the library's own descriptors, under the arena lock
   mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
+  uint8_t* arena_hint; // where the next arena should go, NULL: anywhere; under the arena lock
   uintptr_t first_thread; // the thread that made the first home, 0 none yet; under the thread lock
   mi_theap_t theap_main; // of the first thread, so that small programs map nothing for it
   bool is_theap_main_taken; // under the thread lock

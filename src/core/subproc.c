@@ -162,7 +162,7 @@ static bool mi_subproc_is_free(mi_subproc_t* subproc) {
   if (mi_book_next(&subproc->direct, &at) != NULL) return false;
   MI_FOR_EACH_ARENA(subproc, arena) {
     // Each word sees what those did who set its bits: they are done with the slices, and inside.
-    for (size_t i = 0; i < arena->slice_count; i++) {
+    for (size_t i = 0; i < mi_arena_slices(arena); i++) {
       if (!mi_bitmap_is_set_acquire(arena->free, i)) return false;
     }
   }

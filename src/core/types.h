@@ -285,8 +285,12 @@ typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 // A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
 struct mi_arena_s {
   uint8_t* start; // slice aligned
-  size_t slice_count;
+  size_t slice_max; // how far it may grow; the bitmaps have room for that
   size_t word_count; // of each bitmap
+  // slice_count - those that are mapped: `mi_arena_slices`.
+  //   write  growth       release, under the arena lock  mi_arena_extend  (publishes their windows)
+  //   read   any thread   acquire                        (sees the windows)
+  mi_atomic(size_t) slice_count;
   bool is_committed; // usable without mprotect
   bool is_pinned; // never purged
   bool is_exclusive; // only for heaps that ask for it

@@ -48,9 +48,9 @@ static void mi_unload_arenas(mi_arena_t* arena) {
   // Where slices are lost there may be memory of somebody else by now.
   if (mi_atomic_load_relaxed(&mi_state.lost_count) > 0) return;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
-    mi_tool_remove_root(arena->start, arena->slice_count * MI_SLICE_SIZE);
-    mi_tool_open(arena->start, arena->slice_count * MI_SLICE_SIZE);
-    if (!arena->is_foreign) mi_os_unmap(arena->start, arena->slice_count * MI_SLICE_SIZE);
+    mi_tool_remove_root(arena->start, mi_arena_size(arena));
+    mi_tool_open(arena->start, mi_arena_size(arena));
+    if (!arena->is_foreign) mi_os_unmap(arena->start, mi_arena_size(arena));
   }
 }
 

@@ -22,8 +22,6 @@ typedef struct mi_os_info_s {
   size_t huge_page_size; // bytes, as the processor has it; the system may give none
   size_t address_bits; // user addresses are below 2^address_bits
   bool has_overcommit; // reserved read-write memory is not charged until touched
-  bool has_address_limit; // the address space of this process is limited (ulimit -v)
-  size_t address_limit; // bytes, when limited
   bool is_setuid; // runs with raised privileges: ignore the environment
 } mi_os_info_t;
 
@@ -34,6 +32,10 @@ typedef enum mi_os_access_e {
 
 // Fill in `info`. Called once, before any other function.
 MI_INTERNAL void mi_os_init(mi_os_info_t* info);
+
+// Whether this process lets us choose addresses: hints of mappings are followed where nothing else
+// is. Not beside a sanitizer, which has fixed ranges of its own.
+MI_INTERNAL bool mi_os_hints(void);
 
 // Map `size` bytes of private zero memory whose address is a multiple of `alignment` (a power of
 // two, at least the page size). `hint` is where the memory should go if that is free, or NULL; it
@@ -83,6 +85,9 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
 // Replace what is mapped there by fresh zero memory that can merge with its neighbours. All of it
 // must be ours: what somebody else mapped would be gone.
 MI_INTERNAL int mi_os_remap(void* start, size_t size);
+
+// Make memory of the library itself read-only. A hint; failure has no effect.
+MI_INTERNAL void mi_os_make_constant(void* start, size_t size);
 
 // Milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).
 MI_INTERNAL uint64_t mi_os_now_ms(void);

@@ -92,11 +92,6 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc assume the usual.
   const size_t length = mi_os_read_file("/proc/sys/vm/overcommit_memory", buffer, sizeof(buffer));
   info->has_overcommit = (length == 0 || buffer[0] != '2');
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    info->has_address_limit = true;
-    info->address_limit = (size_t)limit.rlim_cur;
-  }
   info->is_setuid = getauxval(AT_SECURE) != 0;
   mi_os_threads_init();
   errno = saved_errno;
@@ -119,9 +114,13 @@ extern void __tsan_init(void) mi_attr_weak;
 #define MI_OS_HINT_ALWAYS UINTPTR_MAX
 #endif
 
+MI_INTERNAL bool mi_os_hints(void) {
+  return &__asan_init == NULL && &__hwasan_init == NULL && &__msan_init == NULL &&
+         &__tsan_init == NULL;
+}
+
 static bool mi_os_may_hint(const void* hint) {
-  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || (&__asan_init == NULL && &__hwasan_init == NULL &&
-                                                  &__msan_init == NULL && &__tsan_init == NULL);
+  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || mi_os_hints();
 }
 
 static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
@@ -272,6 +271,12 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   void* const p = mmap(start, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
+  const int saved_errno = errno;
+  mprotect(start, size, PROT_READ);
+  errno = saved_errno;
 }
 
 static uint64_t mi_os_clock_us(clockid_t clock) {

@@ -186,6 +186,77 @@ static void run_with_limit(int what) {
 static void run_address_space(void) { run_with_limit(RLIMIT_AS); }
 static void run_data(void) { run_with_limit(RLIMIT_DATA); }
 
+// -- little address space, memory that is locked --
+
+// Address space in use, bytes.
+static size_t address_space(void) {
+  char text[128] = {0};
+  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) cannot("statm");
+  close(fd);
+  return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+// Tiny windows have large tables, which are the price of short tests.
+static void need_small_tables(void) {
+  errno = 0;
+  if (mi_arena_min_alignment() < 65536) cannot("a build with tiny windows");
+}
+
+// The first allocation comes when there are 2 MiB left: nearly all of that can be used.
+static void run_little_address_space(void) {
+  need_small_tables();
+  set_limit(RLIMIT_AS, address_space() + 2 * TEST_MIB);
+  size_t used = 0;
+  while (mi_malloc(1000) != NULL) {
+    used += 1000;
+    errno = 0;
+    if (used > 32 * TEST_MIB) cannot("the limit is not kept");
+  }
+  NEED(used >= 1800 * TEST_KIB, "only %zu KiB can be used", used / TEST_KIB);
+}
+
+// What is not in use is not there to be locked.
+static void run_locked(void) {
+  need_small_tables();
+  mi_free(mi_malloc(100));
+  const size_t before = test_resident();
+  if (mlockall(MCL_CURRENT) != 0) cannot("mlockall");
+  const size_t growth = test_growth(before);
+  NEED(growth <= 8 * TEST_MIB, "%zu KiB became resident", growth / TEST_KIB);
+}
+
+// From now on all that is mapped is resident at once: not much more than what lives.
+static void run_locked_for_ever(void) {
+  need_small_tables();
+  const size_t before = test_resident();
+  mi_free(mi_malloc(100));
+  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) cannot("mlockall");
+  // A user without privilege has 8 MiB; the program itself is some of that.
+  for (size_t i = 0; i < 20; i++) replace(i, 100 * TEST_KIB);
+  note_live();
+  const size_t growth = test_growth(before);
+  NEED(growth <= live_peak + live_peak / 4 + 8 * TEST_MIB, "%zu KiB for %zu", growth / TEST_KIB,
+       live_peak / TEST_KIB);
+  NEED(refused == 0, "%zu requests refused", refused);
+  free_all();
+}
+
+// A user may lock what a small program has.
+static void run_locked_without_privilege(void) {
+  need_small_tables();
+  struct rlimit both;
+  if (getrlimit(RLIMIT_MEMLOCK, &both) != 0) cannot("getrlimit");
+  const size_t size = address_space() + 2 * TEST_MIB;
+  both.rlim_cur = both.rlim_max < size ? both.rlim_max : size;
+  if (setrlimit(RLIMIT_MEMLOCK, &both) != 0) cannot("setrlimit");
+  if (geteuid() == 0 && setuid(65534) != 0) cannot("setuid");
+  if (address_space() + 2 * TEST_MIB > size) cannot("a limit that a program fits in");
+  mi_free(mi_malloc(100));
+  NEED(mlockall(MCL_CURRENT) == 0, "%s: %zu KiB are mapped of %zu", strerror(errno),
+       address_space() / TEST_KIB, (size_t)both.rlim_cur / TEST_KIB);
+}
+
 // -- the limit on mappings --
 
 static size_t mappings_max(void) {
@@ -453,6 +524,10 @@ static const struct {
     {"lowered_data", &run_lowered_data},
     {"address_space", &run_address_space},
     {"data", &run_data},
+    {"little_address_space", &run_little_address_space},
+    {"locked", &run_locked},
+    {"locked_for_ever", &run_locked_for_ever},
+    {"locked_without_privilege", &run_locked_without_privilege},
     {"mappings", &run_mappings},
     {"filters", &run_filters},
     {"cgroup", &run_cgroup},
@@ -485,6 +560,10 @@ CASE(lowered_address_space)
 CASE(lowered_data)
 CASE(address_space)
 CASE(data)
+CASE(little_address_space)
+CASE(locked)
+CASE(locked_for_ever)
+CASE(locked_without_privilege)
 CASE(mappings)
 CASE(filters)
 CASE(cgroup)
@@ -502,6 +581,10 @@ int main(int argc, char** argv) {
       cmocka_unit_test(refusals_lowered_data),
       cmocka_unit_test(refusals_address_space),
       cmocka_unit_test(refusals_data),
+      cmocka_unit_test(refusals_little_address_space),
+      cmocka_unit_test(refusals_locked),
+      cmocka_unit_test(refusals_locked_for_ever),
+      cmocka_unit_test(refusals_locked_without_privilege),
       cmocka_unit_test(refusals_mappings),
       cmocka_unit_test(refusals_filters),
       cmocka_unit_test(refusals_cgroup),

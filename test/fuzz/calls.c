@@ -697,7 +697,7 @@ static void start(size_t actor_count) {
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
     mi_atomic_store_relaxed(&mi_option_values[i], first_options[i]);
   }
-  mi_option_set(mi_option_arena_reserve, (long)(MI_ARENA_MIN_SIZE * 4 / MI_KIB));
+  mi_option_set(mi_option_arena_reserve, (long)(MI_ARENA_STEP_MIN * 16 / MI_KIB));
   mi_process_setup();
   fuzz.subproc[0] = mi_subproc_main();
   fuzz.home[0].heap = mi_heap_main();

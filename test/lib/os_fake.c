@@ -277,6 +277,7 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
   os_fake.page_size = page_size;
   os_fake.has_overcommit = true;
   os_fake.has_move = true;
+  os_fake.has_hints = true;
   os_fake.commit_limit = SIZE_MAX;
   os_fake.now_us = 1000000000;
   os_fake.huge_page_size = MI_CHUNK_SLICES * MI_SLICE_SIZE;
@@ -302,9 +303,13 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   info->huge_page_size = os_fake.huge_page_size;
   info->address_bits = MI_ADDRESS_BITS;
   info->has_overcommit = os_fake.has_overcommit;
-  info->has_address_limit = os_fake.has_address_limit;
-  info->address_limit = os_fake.address_limit;
   info->is_setuid = os_fake.is_setuid;
+}
+
+MI_INTERNAL bool mi_os_hints(void) { return os_fake.has_hints; }
+
+MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
+  real_protect(start, size, PROT_READ);
 }
 
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
@@ -316,6 +321,7 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   }
   const bool is_read_write = access == MI_OS_READ_WRITE;
   const bool is_failed = enter_call(OS_FAKE_MAP, hint, size);
+  if (!os_fake.has_hints) hint = NULL;
   const bool is_too_large =
       (os_fake.map_limit != 0 && size > os_fake.map_limit) ||
       (os_fake.has_address_limit && size > os_fake.address_limit - os_fake.mapped);
@@ -341,7 +347,8 @@ MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
   const bool is_free = p >= os_fake.reserve && p < end && size <= (size_t)(end - p) &&
                        range_bytes(OS_FAKE_TAKEN, p, p + size) == 0;
   const bool is_too_large =
-      os_fake.has_address_limit && size > os_fake.address_limit - os_fake.mapped;
+      (os_fake.map_limit != 0 && size > os_fake.map_limit) ||
+      (os_fake.has_address_limit && size > os_fake.address_limit - os_fake.mapped);
   const bool is_done = !enter_call(OS_FAKE_MAP_AT, p, size) && is_free && !is_too_large &&
                        !is_over_limit(size, is_read_write);
   if (is_done) {

@@ -52,6 +52,7 @@ typedef struct os_fake_s {
   size_t page_size;
   bool has_overcommit;
   bool has_move; // moving mappings is supported
+  bool has_hints; // addresses may be chosen
   bool has_thread_watch; // the end of a thread can be watched without a theap: parcels
   bool is_single_threaded;
   bool is_setuid;

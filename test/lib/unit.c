@@ -169,12 +169,13 @@ static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* censu
 
 static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
   size_t free_count = 0;
-  for (size_t i = 0; i < arena->slice_count; i++) free_count += unit_bit(arena->free, i) ? 1 : 0;
+  const size_t slice_count = mi_arena_slices(arena);
+  for (size_t i = 0; i < slice_count; i++) free_count += unit_bit(arena->free, i) ? 1 : 0;
   check_equal(free_count, mi_atomic_load_relaxed(&arena->free_count));
-  for (size_t i = 0; i < arena->slice_count;) {
+  for (size_t i = 0; i < mi_arena_slices(arena);) {
     const size_t word = i / MI_WORD_BITS;
     // Untouched parts of a large arena.
-    if (i % MI_WORD_BITS == 0 && i + MI_WORD_BITS <= arena->slice_count &&
+    if (i % MI_WORD_BITS == 0 && i + MI_WORD_BITS <= mi_arena_slices(arena) &&
         mi_atomic_load_relaxed(&arena->free[word]) == UINT64_MAX &&
         mi_atomic_load_relaxed(&arena->dirty[word]) == 0 &&
         os_fake_resident(arena->start + i * MI_SLICE_SIZE, MI_WORD_BITS * MI_SLICE_SIZE) == 0) {
@@ -344,9 +345,9 @@ static void unit_check_retired_arenas(void) {
   mi_arena_t* arena = mi_state.arenas_free;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
     check(!arena->is_foreign && !arena->is_exclusive);
-    check(mi_bitmap_is_all_set(arena->free, 0, arena->slice_count));
-    check(mi_bitmap_is_all_clear(arena->purge_young, 0, arena->slice_count));
-    check(mi_bitmap_is_all_clear(arena->purge_old, 0, arena->slice_count));
+    check(mi_bitmap_is_all_set(arena->free, 0, mi_arena_slices(arena)));
+    check(mi_bitmap_is_all_clear(arena->purge_young, 0, mi_arena_slices(arena)));
+    check(mi_bitmap_is_all_clear(arena->purge_old, 0, mi_arena_slices(arena)));
   }
 }
 
@@ -376,10 +377,22 @@ void unit_check_valid(void) {
   check_equal(census.pooled, pooled);
 }
 
+void unit_reserve(size_t size) {
+  mi_process_setup();
+  mi_arena_plan_t plan = {.size = size, .numa_node = -1};
+  check(mi_arena_reserve(&mi_state.main, &plan, MI_ARENA_COMMITTED) != NULL);
+}
+
 size_t unit_free_slices(void) {
   size_t count = 0;
   MI_FOR_EACH_ARENA(&mi_state.main, arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
   return count;
+}
+
+size_t unit_used_slices(void) {
+  size_t count = 0;
+  MI_FOR_EACH_ARENA(&mi_state.main, arena) { count += mi_arena_slices(arena); }
+  return count - unit_free_slices();
 }
 
 mi_theap_t* unit_theap(void) {
@@ -453,8 +466,8 @@ void unit_check_empty(void) {
   }
   size_t total = 0;
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
-    total += arena->slice_count;
-    for (size_t i = 0; i < arena->slice_count; i++) {
+    total += mi_arena_slices(arena);
+    for (size_t i = 0; i < mi_arena_slices(arena); i++) {
       mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
       if (!unit_bit(arena->free, i)) unit_print_page(page);
     }

@@ -32,6 +32,9 @@
 #include "os_fake.h"
 
 #define UNIT_HEAP (&mi_state.main.heap_main)
+
+// A small arena, so that many fit a test.
+#define UNIT_ARENA_SIZE (MI_IS_TINY ? 256 * MI_KIB : 4 * MI_MIB)
 // What that heap has counted.
 #define unit_tally(what) mi_atomic_load_relaxed(&UNIT_HEAP->tally.amount[MI_TALLY_##what])
 
@@ -78,7 +81,11 @@ void unit_check_valid(void);
 // After mi_collect_all(MI_FORCE) with no block in use: every slice is free.
 void unit_check_empty(void);
 
+// An arena of this size that does not grow, in front of all others.
+void unit_reserve(size_t size);
+
 size_t unit_free_slices(void);
+size_t unit_used_slices(void); // of arenas that may grow meanwhile
 
 // The calling thread's theap, made if it has none.
 mi_theap_t* unit_theap(void);

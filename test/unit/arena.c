@@ -13,7 +13,7 @@ static mi_run_t claim(size_t count, size_t alignment) {
   check(mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run));
   check_equal(run.slice_count, count);
   check((uintptr_t)run.start % alignment == 0);
-  check(run.slice_index + count <= run.arena->slice_count);
+  check(run.slice_index + count <= mi_arena_slices(run.arena));
   check(mi_arena_of(&mi_state.main, run.start) == run.arena);
   check(mi_arena_of(&mi_state.main, run.start + count * MI_SLICE_SIZE - 1) == run.arena);
   check_equal(mi_arena_slice_of(run.arena, run.start + 1), run.slice_index);
@@ -32,7 +32,7 @@ static bool reserve(size_t size) {
 // Small arenas, so that many fit the test.
 static void small_arenas(void) {
   mi_process_setup();
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
 }
 
 // If this fails, memory in use spreads out, and the process is larger than it must be.
@@ -96,9 +96,9 @@ UNIT_TEST_PAGE_SIZES(arena_aligns_runs) {
 // If this fails, the same in an arena that does not start at such an alignment itself.
 UNIT_TEST_PAGE_SIZES(arena_aligns_runs_anywhere) {
   small_arenas();
-  mi_run_t whole = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
+  mi_run_t whole = claim(UNIT_ARENA_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
   for (size_t round = 0; round < 3; round++) {
-    check(reserve(MI_ARENA_MIN_SIZE * 2 + MI_CHUNK_SLICES * MI_SLICE_SIZE));
+    check(reserve(UNIT_ARENA_SIZE * 2 + MI_CHUNK_SLICES * MI_SLICE_SIZE));
     for (size_t shift = 0; shift < 8; shift++) {
       mi_run_t run = claim(3, (MI_CHUNK_SLICES * MI_SLICE_SIZE / 4) << shift);
       release(&run);
@@ -111,6 +111,7 @@ UNIT_TEST_PAGE_SIZES(arena_aligns_runs_anywhere) {
 // If this fails, blocks of more than a few MiB overlap others.
 UNIT_TEST_PAGE_SIZES(arena_claims_runs_across_words) {
   mi_process_setup();
+  check(reserve(8 * MI_WORD_BITS * MI_SLICE_SIZE));
   mi_run_t small = claim(3, MI_SLICE_SIZE);
   mi_run_t large = claim(MI_WORD_BITS * 2 + 5, MI_SLICE_SIZE);
   mi_run_t next = claim(MI_WORD_BITS + 1, MI_SLICE_SIZE);
@@ -130,15 +131,26 @@ UNIT_TEST_PAGE_SIZES(arena_claims_runs_across_words) {
 UNIT_TEST_PAGE_SIZES(arena_claims_at_a_place) {
   small_arenas();
   mi_run_t run = claim(2, MI_SLICE_SIZE);
-  const size_t end = run.arena->slice_count;
   bool is_zero = false;
   check(mi_arena_claim_at(run.arena, 2, 3, &is_zero) && is_zero);
   check(!mi_arena_claim_at(run.arena, 4, 3, &is_zero));
-  check(!mi_arena_claim_at(run.arena, end - 1, 2, &is_zero));
-  check(!mi_arena_claim_at(run.arena, end, 1, &is_zero));
-  check(mi_arena_claim_at(run.arena, end - 1, 1, &is_zero));
+  // Behind its end, the arena grows for it; not behind all that it may grow to, nor if a slice in
+  // between is in use.
+  const size_t end = mi_arena_slices(run.arena);
+  const size_t max = run.arena->slice_max;
+  check(end < max);
+  check(!mi_arena_claim_at(run.arena, 4, max - 4, &is_zero));
+  check(!mi_arena_claim_at(run.arena, end, max - end + 1, &is_zero));
+  check_equal(mi_arena_slices(run.arena), end);
+  check(mi_arena_claim_at(run.arena, end - 1, 2, &is_zero) && is_zero);
+  check(mi_arena_slices(run.arena) > end);
+  check(mi_arena_claim_at(run.arena, end + 1, max - end - 1, &is_zero));
+  check_equal(mi_arena_slices(run.arena), max);
+  check_equal(mi_state.main.arena_count, 1);
+  check(!mi_arena_claim_at(run.arena, max - 1, 2, &is_zero));
+  check(!mi_arena_claim_at(run.arena, max, 1, &is_zero));
   mi_arena_release(run.arena, 2, 3);
-  mi_arena_release(run.arena, end - 1, 1);
+  mi_arena_release(run.arena, end - 1, max - end + 1);
   release(&run);
   unit_check_empty();
 }
@@ -151,10 +163,10 @@ UNIT_TEST_PAGE_SIZES(arena_grows_without_end) {
   const size_t chunk = MI_CHUNK_SLICES * MI_SLICE_SIZE;
   for (size_t i = 0; i < ARENAS; i++) {
     // All of what the arena should have: it doubles every eight.
-    const size_t bytes = MI_ARENA_MIN_SIZE << (i / 8);
+    const size_t bytes = UNIT_ARENA_SIZE << (i / 8);
     run[i] = claim(bytes / MI_SLICE_SIZE, MI_SLICE_SIZE);
     check_equal(mi_state.main.arena_count, i + 1);
-    check_equal(run[i].arena->slice_count * MI_SLICE_SIZE, bytes);
+    check_equal(mi_arena_size(run[i].arena), bytes);
     check((uintptr_t)run[i].arena->start % chunk == 0);
     // Next to the one before.
     if (i > 0) check(run[i].start == run[i - 1].start + run[i - 1].slice_count * MI_SLICE_SIZE);
@@ -163,32 +175,98 @@ UNIT_TEST_PAGE_SIZES(arena_grows_without_end) {
   for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
   // What is there is used before more is reserved.
   for (size_t i = 0; i < ARENAS; i++) {
-    run[i] = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
+    run[i] = claim(UNIT_ARENA_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
   }
   check_equal(mi_state.main.arena_count, ARENAS);
   for (size_t i = 0; i < ARENAS; i++) release(&run[i]);
   unit_check_empty();
 }
 
+// If this fails, a process has far more addresses than it uses: what is locked or charged is more
+// than the program wanted.
+UNIT_TEST_PAGE_SIZES(arena_maps_what_is_needed) {
+  mi_process_setup();
+  unit_option(arena_reserve, (long)(1024 * MI_ARENA_STEP_MIN / MI_KIB));
+  enum { RUNS = 400 };
+  static mi_run_t run[RUNS];
+  size_t needed = 0;
+  for (size_t i = 0; i < RUNS; i++) {
+    const size_t count = i % 40 == 39 ? 5 * MI_ARENA_STEP_MIN / MI_SLICE_SIZE : 1 + i % 3;
+    run[i] = claim(count, MI_SLICE_SIZE);
+    needed += count * MI_SLICE_SIZE;
+    const size_t reserved = (size_t)mi_atomic_load_relaxed(&mi_state.main.count.reserved);
+    // What the end of the first arena was too short for is left over once.
+    const size_t most = needed / 7 * 8 + 6 * MI_ARENA_STEP_MIN;
+    check(reserved >= needed && reserved <= most);
+    size_t sum = 0;
+    MI_FOR_EACH_ARENA(&mi_state.main, arena) sum += mi_arena_size(arena);
+    check_equal(sum, reserved);
+  }
+  check_equal(mi_state.main.arena_count, 2); // the near one, and one more
+  check(os_fake_calls(OS_FAKE_MAP) + os_fake_calls(OS_FAKE_MAP_AT) < 70);
+  for (size_t i = 0; i < RUNS; i++) release(&run[i]);
+  unit_check_empty();
+}
+
+// If this fails, memory of another part of the program is taken from it, or growth ends there.
+UNIT_TEST_PAGE_SIZES(arena_grows_around_others) {
+  mi_process_setup();
+  mi_run_t first = claim(1, MI_SLICE_SIZE);
+  const size_t step = mi_bits_max(MI_ARENA_STEP_MIN, os_fake.page_size);
+  uint8_t* const wall = first.arena->start + mi_arena_size(first.arena) + 2 * step;
+  void* const other = mi_os_map(wall, os_fake.page_size, os_fake.page_size, MI_OS_READ_WRITE);
+  check(other == wall);
+  memset(wall, 7, os_fake.page_size);
+  mi_run_t run[200];
+  for (size_t i = 0; i < 200; i++) {
+    run[i] = claim(1 + i % 4, MI_SLICE_SIZE);
+    memset(run[i].start, 1, run[i].slice_count * MI_SLICE_SIZE);
+  }
+  for (size_t i = 0; i < os_fake.page_size; i++) check_equal(wall[i], 7);
+  // All that was free in front of it is used.
+  check(first.arena->start + mi_arena_size(first.arena) == wall);
+  check(mi_state.main.arena_count > 1);
+  for (size_t i = 0; i < 200; i++) release(&run[i]);
+  release(&first);
+  unit_check_empty();
+  check_equal(mi_os_unmap(wall, os_fake.page_size), 0);
+}
+
+// If this fails, a process whose addresses are not its own to choose has an arena for each step.
+UNIT_TEST_PAGE_SIZES(arena_is_whole_without_hints) {
+  os_fake.has_hints = false;
+  mi_process_setup();
+  mi_run_t run = claim(1, MI_SLICE_SIZE);
+  check_equal(mi_arena_size(run.arena), (size_t)mi_option_value(arena_reserve) * MI_KIB);
+  check_equal(run.arena->slice_max, mi_arena_slices(run.arena));
+  release(&run);
+  unit_check_empty();
+}
+
 // If this fails, a process under `ulimit -v` gets no memory although there is some.
 UNIT_TEST_PAGE_SIZES(arena_halves_when_refused) {
   mi_process_setup();
-  unit_option(arena_reserve, 64 * MI_MIB / MI_KIB);
-  os_fake.map_limit = 20 * MI_MIB;
+  unit_option(arena_reserve, (long)(1024 * MI_ARENA_STEP_MIN / MI_KIB));
+  // From now on a step is that of sixteen.
+  mi_run_t first = claim(128 * MI_ARENA_STEP_MIN / MI_SLICE_SIZE, MI_SLICE_SIZE);
+  const size_t before = (size_t)mi_state.main.count.reserved;
+  check_equal(before, 128 * MI_ARENA_STEP_MIN);
+  const size_t unit = mi_bits_max(MI_ARENA_STEP_MIN, os_fake.page_size);
+  os_fake.map_limit = 5 * unit;
   mi_run_t run = claim(1, MI_SLICE_SIZE);
-  check_equal(run.arena->slice_count * MI_SLICE_SIZE, 16 * MI_MIB);
+  check_equal((size_t)mi_state.main.count.reserved, before + 4 * unit);
   release(&run);
-  // Below the smallest useful arena: what is needed, no more.
-  const size_t tables = mi_bits_align_up(sizeof(mi_pagemap.none), os_fake.page_size);
-  os_fake.map_limit = mi_bits_max(MI_ARENA_MIN_SIZE - MI_SLICE_SIZE, tables);
-  const size_t large = 17 * MI_MIB / MI_SLICE_SIZE;
+  // Below the smallest useful step: what is needed, no more.
+  const size_t more = 7 * unit / MI_SLICE_SIZE;
+  os_fake.map_limit = 3 * unit - 1;
   mi_run_t none;
-  check(!mi_arena_claim(UNIT_HEAP, large, MI_SLICE_SIZE, 0, &none));
-  check_equal(mi_state.main.arena_count, 1);
-  os_fake.map_limit = 17 * MI_MIB;
-  run = claim(large, MI_SLICE_SIZE);
-  check_equal(run.arena->slice_count, large);
+  check(!mi_arena_claim(UNIT_HEAP, more, MI_SLICE_SIZE, 0, &none));
+  check_equal((size_t)mi_state.main.count.reserved, before + 4 * unit);
+  os_fake.map_limit = 3 * unit;
+  run = claim(more, MI_SLICE_SIZE);
+  check_equal((size_t)mi_state.main.count.reserved, before + 7 * unit);
   release(&run);
+  release(&first);
   unit_check_empty();
 }
 
@@ -201,10 +279,9 @@ UNIT_TEST_PAGE_SIZES(arena_respects_the_address_limit) {
   size_t count = 0;
   while (count < 64 &&
          mi_arena_claim(UNIT_HEAP, MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, 0, &run[count])) {
-    if (count == 0) check(run[0].arena->slice_count * MI_SLICE_SIZE <= 8 * MI_MIB);
     count++;
   }
-  check(count >= 48); // three quarters of the limit are usable
+  check(count >= 58); // nine tenths of the limit are usable
   for (size_t i = 0; i < count; i++) release(&run[i]);
   unit_check_empty();
 }
@@ -232,7 +309,7 @@ UNIT_TEST_PAGE_SIZES(arena_gives_back_what_it_cannot_use) {
   for (size_t round = 0; round < 2; round++) {
     os_fake.fail_at[OS_FAKE_MAP] = 2;
     mi_run_t run;
-    check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &run));
+    check(!mi_arena_claim(UNIT_HEAP, MI_NEAR_SLICES + 1, MI_SLICE_SIZE, 0, &run)); // not near
     check_equal(os_fake.fail_at[OS_FAKE_MAP], 0);
     check_equal(os_fake_calls(OS_FAKE_UNMAP), round + 1);
     check(mi_state.main.arena_count == 0);
@@ -303,7 +380,7 @@ UNIT_TEST_PAGE_SIZES(arena_eager_commit_is_an_option) {
     mi_state.os.has_overcommit = expected[i].has_overcommit;
     unit_option(arena_eager_commit, expected[i].eager);
     const size_t commits = os_fake_calls(OS_FAKE_COMMIT);
-    whole[i] = claim(MI_ARENA_MIN_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
+    whole[i] = claim(UNIT_ARENA_SIZE / MI_SLICE_SIZE, MI_SLICE_SIZE);
     check(mi_state.main.arena_last->is_committed == expected[i].is_committed);
     check_equal(os_fake_calls(OS_FAKE_COMMIT), commits + (expected[i].is_committed ? 0 : 1));
   }
@@ -313,9 +390,9 @@ UNIT_TEST_PAGE_SIZES(arena_eager_commit_is_an_option) {
 // If this fails, a program that forbids new memory gets it all the same.
 UNIT_TEST_PAGE_SIZES(arena_stays_inside_the_reservation) {
   small_arenas();
-  check(reserve(2 * MI_ARENA_MIN_SIZE));
+  check(reserve(2 * UNIT_ARENA_SIZE));
   unit_option(disallow_os_alloc, 1);
-  const size_t count = 2 * MI_ARENA_MIN_SIZE / MI_SLICE_SIZE;
+  const size_t count = 2 * UNIT_ARENA_SIZE / MI_SLICE_SIZE;
   mi_run_t run;
   check(!mi_arena_claim(UNIT_HEAP, count + 1, MI_SLICE_SIZE, 0, &run));
   run = claim(count, MI_SLICE_SIZE);
@@ -412,6 +489,9 @@ int main(void) {
       cmocka_unit_test(arena_claims_runs_across_words),
       cmocka_unit_test(arena_claims_at_a_place),
       cmocka_unit_test(arena_grows_without_end),
+      cmocka_unit_test(arena_maps_what_is_needed),
+      cmocka_unit_test(arena_grows_around_others),
+      cmocka_unit_test(arena_is_whole_without_hints),
       cmocka_unit_test(arena_halves_when_refused),
       cmocka_unit_test(arena_respects_the_address_limit),
       cmocka_unit_test(arena_recovers_from_refusal),

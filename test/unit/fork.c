@@ -371,7 +371,7 @@ static void fork_or_make(void* arg) {
 // If this fails, a child forked while another thread makes or releases a page takes that page,
 // which is in no book, out of it: the book breaks, and ending the heap frees memory of others.
 UNIT_TEST(fork_sees_no_page_without_its_book) {
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   mi_process_setup();
   heap = make_heap(&mi_state.main);
   size_t id[MAKERS + 1] = {0, 1, 2};

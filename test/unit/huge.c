@@ -32,8 +32,7 @@ static void release_all(void) {
 
 // One arena for all of a test, also with tiny constants.
 static void start(void) {
-  mi_process_setup();
-  unit_option(arena_reserve, 2 * HEAP_MIN_CHUNKS * CHUNK_SIZE / MI_KIB);
+  unit_reserve(2 * HEAP_MIN_CHUNKS * CHUNK_SIZE);
 }
 
 static size_t huge_calls(void) { return os_fake.count[OS_FAKE_POPULATE_HUGE]; }

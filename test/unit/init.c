@@ -106,7 +106,7 @@ static void reserve_64_mib(void) { unit_option(reserve_os_memory, 64 * MI_MIB / 
 // If this fails, MIMALLOC_RESERVE_OS_MEMORY has no effect, or its failure is not told.
 UNIT_TEST_PAGE_SIZES(init_reserves_what_the_user_wants) {
   hooks_fake.on_load_options = &reserve_64_mib;
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   mi_process_setup();
   check_equal(mi_state.main.arena_count, 1);
   check_equal(mi_state.main.arena_last->slice_count * MI_SLICE_SIZE, 64 * MI_MIB);

@@ -28,9 +28,36 @@ UNIT_TEST_PAGE_SIZES(pagemap_knows_no_foreign_address) {
     check(mi_pagemap_find(p) != NULL);
     mi_free(p);
     mi_collect_all(MI_FORCE);
-    cover(os_fake.reserve, MI_WINDOW_SIZE, true);
+    cover(os_fake.reserve + MI_WINDOW_SIZE, MI_WINDOW_SIZE, true);
   }
   check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none)));  // M1
+}
+
+// If this fails, the first arena takes address space for a table, or has descriptors that are
+// another's.
+UNIT_TEST_PAGE_SIZES(pagemap_first_window_is_near) {
+  void* const p = mi_malloc(100);
+  const mi_arena_t* const arena = mi_atomic_load_relaxed(&mi_state.main.arenas);
+  check(mi_pagemap_is_near(p) && arena->slice_max <= MI_NEAR_SLICES);
+  check(mi_pagemap_find(p) >= mi_pagemap.near && mi_pagemap_find(p) < mi_pagemap.none);
+  uint8_t* const end = arena->start + MI_NEAR_SIZE;
+  check(mi_pagemap_slice(end - 1) == &mi_pagemap.near[MI_NEAR_SLICES - 1]);
+  check(mi_pagemap_slice(end) == &mi_pagemap.none[0]);
+  const size_t behind = MI_WINDOW_SLICES - MI_NEAR_SLICES;
+  check(mi_pagemap_slice(arena->start + MI_WINDOW_SIZE - 1) == &mi_pagemap.none[behind - 1]);
+  // M4: what is behind has no descriptors; another window has a table.
+  cover(arena->start, MI_NEAR_SIZE, true);
+  cover(end - MI_SLICE_SIZE, 2 * MI_SLICE_SIZE, false);
+  cover(end, MI_SLICE_SIZE, false);
+  cover(arena->start, MI_WINDOW_SIZE + MI_SLICE_SIZE, false);
+  check(!mi_pagemap_may_be_near(arena->start + MI_WINDOW_SIZE, MI_SLICE_SIZE));
+  cover(arena->start + MI_WINDOW_SIZE, MI_SLICE_SIZE, true);
+  check(!mi_pagemap_is_near(arena->start + MI_WINDOW_SIZE));
+  // A heap that is larger goes elsewhere.
+  void* const q = mi_malloc(MI_NEAR_SIZE);
+  check(q != NULL && !mi_pagemap_is_near(q) && mi_pagemap_find(q) != NULL);
+  mi_free(q);
+  mi_free(p);
 }
 
 // If this fails, a block finds the descriptor of another page.
@@ -88,6 +115,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_cover_fails_without_memory) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pagemap_knows_no_foreign_address),
+      cmocka_unit_test(pagemap_first_window_is_near),
       cmocka_unit_test(pagemap_covers_windows),
       cmocka_unit_test(pagemap_interior_slices_lead_to_the_page),
       cmocka_unit_test(pagemap_cover_fails_without_memory),

@@ -288,8 +288,8 @@ static void release_meanwhile(void) {
 UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
   for (size_t round = 0; round < 2; round++) {
     start();
-    unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
-    const size_t whole = MI_ARENA_MIN_SIZE / MI_SLICE_SIZE;
+    unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
+    const size_t whole = UNIT_ARENA_SIZE / MI_SLICE_SIZE;
     meanwhile = claim_dirty(whole);  // the first arena is looked at before the second
     mi_run_t run = claim_dirty(whole);
     check(meanwhile.arena != run.arena);

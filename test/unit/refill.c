@@ -148,14 +148,14 @@ UNIT_TEST_PAGE_SIZES(refill_adopts_pages_of_ended_threads) {
 // If this fails, malloc returns NULL although unused pages could be given up.
 UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   // All memory there is, in pages of one class.
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   mi_process_setup();
-  mi_arena_plan_t plan = {.size = MI_ARENA_MIN_SIZE, .numa_node = -1};
+  mi_arena_plan_t plan = {.size = UNIT_ARENA_SIZE, .numa_node = -1};
   check(mi_arena_reserve(&mi_state.main, &plan, MI_ARENA_COMMITTED) != NULL);
   unit_option(disallow_os_alloc, 1);
   // A block may be as large as the arena.
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);
-  static void* p[MI_ARENA_MIN_SIZE / MI_CLASS_MAX + 1];
+  unit_option(arena_reserve, UNIT_ARENA_SIZE * 8 / MI_KIB);
+  static void* p[UNIT_ARENA_SIZE / MI_CLASS_MAX + 1];
   size_t count = 0;
   while ((p[count] = mi_malloc(MI_CLASS_MAX)) != NULL) count++;
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 1);
@@ -164,13 +164,13 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_what_is_unused_before_it_fails) {
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
   for (size_t i = 0; i < count; i++) mi_free(p[i]);
   // The class keeps a page; another size needs its memory.
-  void* const q = mi_malloc(MI_ARENA_MIN_SIZE);
+  void* const q = mi_malloc(UNIT_ARENA_SIZE);
   check(q != NULL);
   mi_free(q);
   check_equal(hooks_fake.count[MI_ERROR_OUT_OF_MEMORY], 2);
   // The same for blocks of a class.
   for (size_t c = 0; c < 20; c++) mi_free(mi_malloc(mi_class_size(c)));
-  static void* small[MI_ARENA_MIN_SIZE / (MI_SLICE_SIZE / 4) + 1];
+  static void* small[UNIT_ARENA_SIZE / (MI_SLICE_SIZE / 4) + 1];
   for (count = 0; (small[count] = mi_malloc(MI_SLICE_SIZE / 4)) != NULL;) count++;
   check(unit_free_slices() < mi_class_slices(mi_class_of(MI_SLICE_SIZE / 4)));
   for (size_t c = 0; c < 20; c++) check(mi_theap_current(unit_theap(), c) == NULL);

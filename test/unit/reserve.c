@@ -216,7 +216,7 @@ UNIT_TEST(reserve_warns_when_refused) {
 UNIT_TEST_PAGE_SIZES(reserve_heap_gets_memory_of_its_node) {
   os_fake.numa_nodes = 3;
   mi_process_setup();
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   const mi_run_t other = claim(UNIT_HEAP, 1);
   check_equal(other.arena->numa_node, -1);
   mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
@@ -228,7 +228,7 @@ UNIT_TEST_PAGE_SIZES(reserve_heap_gets_memory_of_its_node) {
   check(more.arena == run.arena);
   // Better far away than nothing.
   unit_option(disallow_os_alloc, 1);
-  const mi_run_t rest = claim(heap, MI_ARENA_MIN_SIZE / MI_SLICE_SIZE - 2);
+  const mi_run_t rest = claim(heap, mi_arena_slices(run.arena) - 2);
   const mi_run_t far_away = claim(heap, 1);
   check(far_away.arena == other.arena);
   release(&far_away);

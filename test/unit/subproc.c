@@ -90,17 +90,17 @@ UNIT_TEST_PAGE_SIZES(subproc_arenas_are_retired_clean_and_adopted) {
 // If this fails, a block does not fit into the memory it was given: what was small enough for one
 // interpreter is taken for the large block of the next.
 UNIT_TEST_PAGE_SIZES(subproc_adopts_only_what_is_large_enough) {
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   mi_subproc_t* const subproc = make_subproc();
   for (size_t i = 0; i < 3; i++) {
-    check(mi_heap_malloc(&subproc->heap_main, MI_ARENA_MIN_SIZE / 2) != NULL);
+    check(mi_heap_malloc(&subproc->heap_main, UNIT_ARENA_SIZE / 2) != NULL);
   }
   check(mi_subproc_end_by_destroy(subproc));
   const size_t count = arenas_free();
   check(count > 1);
   const mi_arena_t* const small = mi_state.arenas_free;
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE * 8 / MI_KIB);
-  void* const p = mi_malloc(MI_ARENA_MIN_SIZE * 3);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE * 8 / MI_KIB);
+  void* const p = mi_malloc(UNIT_ARENA_SIZE * 3);
   check(p != NULL && unit_page_of(p)->backing == MI_BACKING_ARENA);
   check(mi_arena_of(&mi_state.main, p) != small && mi_state.arenas_free == small);
   mi_free(p);

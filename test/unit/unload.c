@@ -20,15 +20,15 @@ static void* allocate_some(void* arg) {
 
 // If this fails, a host of plug-ins grows with each one that it unloads.
 UNIT_TEST_PAGE_SIZES(unload_leaves_nothing_mapped) {
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB); // several arenas
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB); // several arenas
   for (size_t round = 0; round < 3; round++) {
     allocate_some(NULL);
     pthread_t thread;
     check_equal(pthread_create(&thread, NULL, &allocate_some, NULL), 0);
     check_equal(pthread_join(thread, NULL), 0);
-    void* const direct = mi_malloc(2 * MI_ARENA_MIN_SIZE); // in no arena
-    check(direct != NULL && mi_usable_size(direct) >= 2 * MI_ARENA_MIN_SIZE);
-    mi_free(mi_malloc(3 * MI_ARENA_MIN_SIZE));
+    void* const direct = mi_malloc(2 * UNIT_ARENA_SIZE); // in no arena
+    check(direct != NULL && mi_usable_size(direct) >= 2 * UNIT_ARENA_SIZE);
+    mi_free(mi_malloc(3 * UNIT_ARENA_SIZE));
     check(mi_state.main.arena_count > 1);
     check(os_fake.mapped > 0);
     mi_unload();
@@ -66,7 +66,7 @@ static void use(void* arg) {
 }
 
 static void use_everything(void) {
-  unit_option(arena_reserve, MI_ARENA_MIN_SIZE / MI_KIB);
+  unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
   unit_on_thread(&use, NULL);
   use(NULL);
   mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
@@ -110,16 +110,16 @@ UNIT_TEST_PAGE_SIZES(unload_makes_free_do_nothing) {
 UNIT_TEST_PAGE_SIZES(unload_lets_the_library_start_anew) {
   mi_process_setup();
   const uint64_t random = os_fake.random;
-  const uint8_t* const hint = mi_arena_hint(&mi_state.main);
+  const uint8_t* const hint = mi_arena_hint();
   use_everything();
   unit_option(reserve_os_memory, 1);
   check(mi_unload_alone());
   const size_t forks = os_fake_calls(OS_FAKE_AT_FORK);
   os_fake.random = random; // of a process it stays the same
   mi_process_setup();
-  check(mi_arena_hint(&mi_state.main) != hint);
+  check(mi_arena_hint() != hint);
   use(NULL);
-  check_equal(mi_state.main.arena_last->slice_count * MI_SLICE_SIZE, MI_ARENA_MIN_SIZE);
+  check_equal(mi_state.main.arena_last->slice_max * MI_SLICE_SIZE, UNIT_ARENA_SIZE);
   check_equal(os_fake_calls(OS_FAKE_AT_FORK), forks); // a second handler would wait for itself
   unit_check_valid();
   for (size_t i = 0; i < 200; i++) memset(blocks[i], 1, 10 * i);

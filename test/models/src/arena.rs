@@ -1,8 +1,8 @@
-//! arena.c and pagemap.c: arenas come while others search and free (A3); a window of the page map is written before an
-//! address in it is handed out (M2).
+//! arena.c and pagemap.c: arenas come and grow in place while others search and free (A3, A7); a window of the page map
+//! is written before an address in it is handed out (M2).
 //!
-//! Invariants: whoever sees an arena sees its fields; who waited for the arena lock searches again before growing; who
-//! holds an address finds its arena and its descriptor.
+//! Invariants: whoever sees an arena sees its fields; whoever claims slices sees that they are mapped; who waited for the
+//! arena lock searches again before growing; who holds an address finds its arena and its descriptor.
 
 use crate::{catches, holds, holds_within, order, Atomic, RACE};
 use loom::cell::UnsafeCell;
@@ -12,6 +12,7 @@ use loom::thread;
 use std::sync::Arc;
 
 const SLICES: usize = 2;
+const ROOM: usize = 4; // slices that an arena may grow to
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -25,16 +26,21 @@ enum Fault {
     CoveredLate,
     /// who waited for the lock grows without looking
     NotSeen,
+    /// an arena that grows hands its slices out before they are counted as its own
+    HandedOutFirst,
+    /// and without publishing that they are mapped
+    FreeRelaxed,
 }
 
 #[derive(Default)]
 struct Fields {
     start: usize,
-    slice_count: usize,
 }
 
 struct Arena {
     fields: UnsafeCell<Fields>,
+    slice_count: Atomic,
+    mapped: [UnsafeCell<bool>; ROOM], // of each slice, as the system knows
     free: Atomic,
     next: Atomic,
 }
@@ -59,7 +65,13 @@ impl World {
     /// With `full` arenas that have no free slice.
     fn new(fault: Fault, full: usize) -> World {
         let arena =
-            |_| Arena { fields: UnsafeCell::new(Fields::default()), free: Atomic::new(0), next: Atomic::new(0) };
+            |_| Arena {
+                fields: UnsafeCell::new(Fields::default()),
+                slice_count: Atomic::new(SLICES),
+                mapped: std::array::from_fn(|_| UnsafeCell::new(false)),
+                free: Atomic::new(0),
+                next: Atomic::new(0),
+            };
         let world = World {
             arenas: Atomic::new(0),
             arena: (0..3).map(arena).collect(),
@@ -86,6 +98,12 @@ impl World {
         self.window.store(1, Release);
     }
 
+    fn arena_map(&self, i: usize, first: usize) {
+        for slice in first..first + SLICES {
+            self.arena[i].mapped[slice].with_mut(|mapped| unsafe { *mapped = true });
+        }
+    }
+
     /// The fields of a fresh arena, not yet in a list.
     fn arena_make(&self, i: usize) {
         if self.fault != Fault::CoveredLate {
@@ -93,7 +111,8 @@ impl World {
         }
         self.arena[i]
             .fields
-            .with_mut(|fields| unsafe { *fields = Fields { start: 100 * i + 100, slice_count: SLICES } });
+            .with_mut(|fields| unsafe { *fields = Fields { start: 100 * i + 100 } });
+        self.arena_map(i, 0);
         self.arena[i].free.store((1 << SLICES) - 1, Relaxed);
     }
 
@@ -133,6 +152,41 @@ impl World {
         self.arena_grow_locked_by(&mut self.lock.lock().unwrap())
     }
 
+    /// Two slices more in place. Under the arena lock.
+    fn arena_extend(&self, growth: &mut Growth, i: usize) {
+        let arena = &self.arena[i];
+        let first = arena.slice_count.load(Acquire);
+        self.arena_map(i, first);
+        let more = ((1 << SLICES) - 1) << first;
+        let hand_out = || {
+            let release = order(self.fault == Fault::FreeRelaxed, Release);
+            let mut old = arena.free.load(Relaxed);
+            let mut now = old | more;
+            // mi_bitmap_set_release: bitmap.rs.
+            while !arena.free.cas(&mut old, now, release) {
+                now = old | more;
+            }
+        };
+        if self.fault == Fault::HandedOutFirst {
+            hand_out();
+        }
+        //@ src/core/arena.c mi_arena_extend mi_atomic_store_release slice_count
+        arena.slice_count.store(first + SLICES, Release);
+        if self.fault != Fault::HandedOutFirst {
+            hand_out();
+        }
+        growth.count += 1;
+    }
+
+    /// As `arena_grow`, of the first arena, which has room.
+    fn arena_grow_in_place(&self, seen: &mut usize) {
+        let mut growth = self.lock.lock().unwrap();
+        if growth.count == *seen && self.arena[0].slice_count.load(Acquire) < ROOM {
+            self.arena_extend(&mut growth, 0);
+        }
+        *seen = growth.count;
+    }
+
     fn arena_grow(&self, seen: &mut usize) {
         let mut growth = self.lock.lock().unwrap();
         if growth.count == *seen || self.fault == Fault::NotSeen {
@@ -164,7 +218,9 @@ impl World {
         while old != 0 {
             let desired = old & (old - 1);
             if self.arena[i].free.cas(&mut old, desired, Acquire) {
-                return Some(start + old.trailing_zeros() as usize);
+                let slice = old.trailing_zeros() as usize;
+                self.arena[i].mapped[slice].with(|mapped| assert!(unsafe { *mapped }, "nothing is mapped there"));
+                return Some(start + slice);
             }
         }
         None
@@ -182,9 +238,8 @@ impl World {
 
     fn arena_of(&self, address: usize) -> Option<usize> {
         self.for_each_arena(|i| {
-            let (start, count) =
-                self.arena[i].fields.with(|fields| unsafe { ((*fields).start, (*fields).slice_count) });
-            (start..start + count).contains(&address).then_some(i)
+            let start = self.arena[i].fields.with(|fields| unsafe { (*fields).start });
+            (start..start + ROOM).contains(&address).then_some(i)
         })
     }
 
@@ -195,6 +250,15 @@ impl World {
         assert!(window != 0, "an address without a window");
         self.table.with(|table| assert!(unsafe { *table }));
         assert!(self.arena_of(address).is_some(), "an address without an arena");
+    }
+
+    /// The same in an arena that grows: its end is known to who holds an address in it.
+    fn check_address_in(&self, i: usize, address: usize) {
+        self.check_address(address);
+        let start = self.arena[i].fields.with(|fields| unsafe { (*fields).start });
+        //@ src/core/arena.h mi_arena_slices mi_atomic_load_acquire slice_count
+        let count = self.arena[i].slice_count.load(Acquire);
+        assert!(address < start + count, "an address behind the arena");
     }
 
     fn claim_and_check(&self) -> usize {
@@ -231,6 +295,34 @@ fn free_meets_growth(fault: Fault, full: usize) {
     }
     first.join().unwrap();
     second.join().unwrap();
+}
+
+/// An arena without a free slice grows in place while another thread looks for one there.
+fn claim_meets_extension(fault: Fault) {
+    let world = Arc::new(World::new(fault, 1));
+    let other = world.clone();
+    let grower = thread::spawn(move || other.arena_grow_in_place(&mut 1));
+    if let Some(address) = world.arena_claim_in(0) {
+        world.check_address_in(0, address);
+    }
+    grower.join().unwrap();
+    let address = world.arena_claim_in(0).expect("a slice is left");
+    world.check_address_in(0, address);
+}
+
+#[test]
+fn arena_claim_meets_extension() {
+    holds(|| claim_meets_extension(Fault::None));
+}
+
+#[test]
+fn arena_fault_handed_out_first() {
+    catches("an address behind the arena", || claim_meets_extension(Fault::HandedOutFirst));
+}
+
+#[test]
+fn arena_fault_free_relaxed() {
+    catches(RACE, || claim_meets_extension(Fault::FreeRelaxed));
 }
 
 #[test]
