@@ -68,7 +68,7 @@ ROWS = [
     Row("memcached", "60 MiB of values through a socket", MEMCACHED % "", packages="memcached", limit_s=60, peers=True),
     Row("memcached-k", "the same with all memory locked (-k)", MEMCACHED.replace("unprivileged ", "") % "-u root -k", packages="memcached",
         limit_s=60, peers=True),
-    Row("postgresql-backend", "what a backend keeps after three large queries", POSTGRES + r"""
+    Row("postgresql-backend", "what a backend keeps after three large queries, and 40 small ones", POSTGRES + r"""
 mkfifo ask
 $bin/psql -X -q -A -t postgres <ask >answers 2>&1 &
 exec 3>ask
@@ -81,11 +81,13 @@ echo "select 'done';" >&3
 await grep -q done answers
 backend=$(head -1 answers)
 active $backend
+own() { awk '/^Private_Dirty|^Private_Clean/ {k += $2} END {printf "%.1f", k / 1024}' /proc/$backend/smaps_rollup; }
 sleep 1.2
-echo "select 1 + 1;" >&3
-await grep -qx 2 answers
-sleep 0.3
-echo "FIGURE $(awk '/^Private_Dirty|^Private_Clean/ {k += $2} END {printf "%.1f", k / 1024}' /proc/$backend/smaps_rollup) MiB of its own when idle"
+echo "FIGURE $(own) MiB of its own at once"
+for i in $(seq 40); do echo "select count(*) from generate_series(1, $i);" >&3; sleep 0.05; done
+echo "select 'quiet';" >&3
+await grep -qx quiet answers
+echo "FIGURE $(own) MiB after 40 small queries in 2 s"
 tail -n +2 answers
 exec 3>&-
 """, packages="postgresql", limit_s=60, peers=True),

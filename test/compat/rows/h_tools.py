@@ -40,7 +40,7 @@ cat >scene.pov <<'END'
 camera { location <0, 3, -9> look_at 0 } light_source { <9, 9, -9> rgb 1 } plane { y, -1 pigment { checker rgb 0.2 rgb 0.9 } finish { reflection 0.3 } }
 #declare i = 0; #while (i < 120) sphere { <sin(i) * 4, mod(i, 7) * 0.4, cos(i * 1.7) * 4>, 0.4 pigment { rgb <mod(i, 3) / 3, mod(i, 5) / 5, 0.5> } finish { phong 0.8 reflection 0.2 } } #declare i = i + 1; #end
 END
-povray -D +Iscene.pov +Oout.ppm +FP +W320 +H240 +WT1 -GA >/dev/null 2>&1 && cksum <out.ppm
+povray -D +Iscene.pov +Oout.ppm +FP +W320 +H240 +WT1 -GA >/dev/null 2>&1 && tail -c 230400 out.ppm | cksum
 """, "povray"),
     tool("tshark", "a capture of 3,000 packets in full", r"""
 plain /usr/bin/python3 -c 'import struct, sys
@@ -85,7 +85,7 @@ qemu-io -c 'write -P 7 1M 3M' -c 'read -P 7 2M 1M' a.qcow2 | grep -c 'bytes at'
 """, "qemu-utils"),
     tool("tmux", "a server with 20 windows", r"""
 export TERM=screen
-tmux -S socket -f /dev/null new-session -d -x 80 -y 24 'exec cat'
+tmux -S socket -f /dev/null new-session -d -n w0 -x 80 -y 24 'exec cat'
 active "$(tmux -S socket display -p '#{pid}')"
 for i in $(seq 20); do tmux -S socket new-window -n "w$i" 'exec cat'; tmux -S socket send-keys "hello $i" Enter; done
 sleep 0.5
