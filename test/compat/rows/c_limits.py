@@ -18,13 +18,13 @@ echo $((80 << 20)) >"$group/$limit"
 """
 
 ROWS = [
-    Row("mlockall", "mlockall before the first malloc: what is locked afterwards", "$COMMON/program 32", peers=True, limit_s=60,
+    Row("mlockall", "mlockall before the first malloc: what is locked afterwards", "$COMMON/program 32", quick=True, peers=True, limit_s=60,
         setup="cc -O1 $SRC/locked.c -o program"),
     Row("mlockall-limited", "the same as a user who may lock 8 MiB",
-        "ulimit -l 8192\nunprivileged $COMMON/program 8", peers=True, limit_s=60,
+        "ulimit -l 8192\nunprivileged $COMMON/program 8", quick=True, peers=True, limit_s=60,
         setup="cc -O1 $SRC/locked.c -o program"),
     Row("address-space-2-MiB", "2 MiB of address space are left at the first malloc: how much of it can be had",
-        "$COMMON/program 1024", peers=True, limit_s=60, setup="cc -O1 $SRC/little_room.c -o program"),
+        "$COMMON/program 1024", quick=True, peers=True, limit_s=60, setup="cc -O1 $SRC/little_room.c -o program"),
     Row("gcc-60-MB", "the compiler under ulimit -v 60000", """
 printf '#include <stdio.h>\\nint main(void) { printf("%%d", 6 * 7); return 0; }\\n' >a.c
 (ulimit -v 60000; gcc -O1 -c a.c -o a.o)
@@ -36,6 +36,6 @@ echo "FIGURE works from ulimit -v $least"
 """, limit_s=60, peers=True, quick=True),
     Row("seccomp", "a filter that permits memory only, before the first malloc", "$COMMON/program", quick=True, peers=True, limit_s=60,
         setup="cc -O1 $SRC/filtered.c -o program"),
-    Row("cgroup-80-MiB", "48 MB of blocks, freed and taken again in other sizes, in a cgroup of 80 MiB", CGROUP, peers=True, limit_s=60,
+    Row("cgroup-80-MiB", "48 MB of blocks, freed and taken again in other sizes, in a cgroup of 80 MiB", CGROUP, quick=True, peers=True, limit_s=60,
         setup="cc -O1 $SRC/change_of_size.c -o program"),
 ]
