@@ -54,14 +54,15 @@ def run(*command, timeout=TIMEOUT_S, preload=None):
 
 
 def trace(mode, *command, preload=None):
-    """What trace.c says about a program: the highest count of calls of each phase; "calls", "peak", "private"."""
+    """What trace.c says about a program: the highest count of calls of each phase; "calls", "peak",
+    "private", "libc"."""
     before = [program("trace"), mode] + (["-p", preload] if preload else [])
     lines = run(*before, *command)[1]
     found = {}
     for name, calls in re.findall(r"^phase (\S+) calls (\d+)", lines, re.M):
         found[name] = max(found.get(name, 0), int(calls))
     for name, value in re.findall(r"^total (calls) (\d+)", lines, re.M) + re.findall(
-            r"\b(peak|private) (\d+)", lines):
+            r"\b(peak|private|libc) (\d+)", lines):
         found[name] = int(value)
     assert found, f"nothing was traced: {lines[-2000:]}"
     return found

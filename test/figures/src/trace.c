@@ -12,7 +12,8 @@
 //   phase NAME hits N [last ADDRESS]
 //   phase NAME calls N
 //   total calls N
-//   peak KIB private KIB
+//   peak KIB private KIB libc KIB
+// The last is what is mapped of the files of libc and the loader, unchanged.
 #define _GNU_SOURCE // process_vm_readv
 #include <errno.h>
 #include <signal.h>
@@ -215,6 +216,26 @@ static long status_kib(const char* file, const char* field) {
   return value;
 }
 
+// Of the files of libc and the loader, what is mapped and unchanged.
+static long libc_kib(void) {
+  char path[64];
+  char line[512];
+  long value = 0;
+  bool is_libc = false;
+  snprintf(path, sizeof(path), "/proc/%d/smaps", (int)child);
+  FILE* f = fopen(path, "r");
+  if (f == NULL) return -1;
+  while (fgets(line, sizeof(line), f) != NULL) {
+    if (line[0] < 'A' || line[0] > 'Z') {  // addresses, access, file
+      is_libc = strstr(line, "/libc.so") != NULL || strstr(line, "/ld-linux") != NULL;
+    }
+    if (is_libc && strncmp(line, "Rss:", 4) == 0) value += atol(line + 4);
+    if (is_libc && strncmp(line, "Anonymous:", 10) == 0) value -= atol(line + 10);
+  }
+  fclose(f);
+  return value;
+}
+
 static int trace_peak(void) {
   int status;
   wait_stop(&status);
@@ -224,7 +245,8 @@ static int trace_peak(void) {
     if (!wait_stop(&status)) return finish(status);
     if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8)) {
       const long peak = status_kib("status", "VmHWM:");
-      fprintf(stderr, "peak %ld private %ld\n", peak, status_kib("smaps_rollup", "Anonymous:"));
+      const long own = status_kib("smaps_rollup", "Anonymous:");
+      fprintf(stderr, "peak %ld private %ld libc %ld\n", peak, own, libc_kib());
     }
   }
 }
