@@ -157,6 +157,7 @@ static void mi_large_end(mi_page_t* page, size_t lost_count) {
                    left);
   }
   mi_purge_bound(heap->subproc);
+  if (mi_purge_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
   mi_heap_leave(heap);
 }
 

@@ -137,6 +137,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_page_count(heap, -1);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
   mi_purge_bound(heap->subproc);
+  if (mi_purge_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {

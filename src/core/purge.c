@@ -20,14 +20,16 @@
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least
 //     MI_PURGE_MOVE_MIN slices: each is a mapping of its own until it is purged (large.c).
 //
-// V6  a free reads no clock and calls the system only for what is beyond the bounds of V4 and V7:
-//     whoever frees within them has no system call to wait for.
+// V6  a free within the bound of V7 reads no clock, and calls the system only for what is beyond
+//     the bounds of V4 and V7: whoever frees within them has no system call to wait for.
 // V7  what waits beyond a soft bound, MI_PURGE_SOFT_MIN and 1/8 of what is in use, goes early:
 //     after t ms in which nothing did, t^2/512 slices may, if that is half of it. Memory that is
 //     needed again every 20 ms is thus left alone (a slice takes 16 faults), and a program that was
 //     busy for half a second is small as soon as it frees its last (an idle PostgreSQL backend
 //     after three sorts: 19 MiB, 55 without, glibc 12). The clock is looked at where slices are
-//     claimed and where periods are; a free spends what passed until then.
+//     claimed and released, where periods are, and while that much waits after MI_QUICK_WAITING
+//     refills of a thread: a program that does small things only after a large one would else keep
+//     what that left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
 // V8  fresh memory that would make a new peak of what is committed, while more than that bound
 //     waits: as much of that goes first. The peak of a program whose phases need different memory
 //     is that of the largest phase and this bound, not their sum (four threads that go through
@@ -380,10 +382,14 @@ static int64_t mi_purge_time_for(int64_t slices) {
   return ms;
 }
 
+MI_INTERNAL bool mi_purge_is_much(mi_subproc_t* subproc) {
+  return mi_purge_soft_excess(subproc) >= MI_PURGE_STEP * (int64_t)MI_SLICE_SIZE;
+}
+
 // V7: what may go early, by what was seen of the clock.
 static mi_attr_noinline void mi_purge_early(mi_subproc_t* subproc) {
+  if (mi_likely(!mi_purge_is_much(subproc))) return;
   const int64_t excess = mi_purge_soft_excess(subproc);
-  if (mi_likely(excess < MI_PURGE_STEP * (int64_t)MI_SLICE_SIZE)) return;
   const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const int64_t spent = mi_atomic_load_relaxed(&subproc->purge_spent_ms);
   const int64_t earned = mi_purge_earned(seen - spent);
@@ -430,6 +436,8 @@ MI_INTERNAL void mi_purge_bound(mi_subproc_t* subproc) {
   if (delay <= 0) return;
   const int64_t excess = mi_purge_excess(subproc, MI_PURGE_WAITING_MIN, MI_PURGE_WAITING_PART);
   if (excess > 0) mi_purge_some(subproc, excess);
+  if (mi_likely(!mi_purge_is_much(subproc))) return;
+  mi_purge_look(subproc, delay);
   mi_purge_early(subproc);
 }
 

@@ -45,8 +45,12 @@ static inline void mi_purge_before_touch(mi_subproc_t* subproc, size_t fresh_cou
 // another purger.
 MI_INTERNAL void mi_purge_poll(mi_subproc_t* subproc);
 
-// Purge what is beyond the bound of what may wait: the part of it for a free. Reads no clock.
+// Purge what is beyond the bound of what may wait: the part of it for a free. Reads no clock unless
+// much waits.
 MI_INTERNAL void mi_purge_bound(mi_subproc_t* subproc);
+
+// Whether so much waits that somebody should look at the clock now and then: V7.
+MI_INTERNAL bool mi_purge_is_much(mi_subproc_t* subproc);
 
 // Purge everything that is free, now. Returns the bytes given back.
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc);

@@ -158,11 +158,22 @@ static void mi_refill_weigh_waits(mi_theap_t* home) {
   home->wait_count = 0;
 }
 
+// When the slow path is due again. While much waits to go back, somebody must look at the clock.
+static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  const bool is_much = mi_purge_is_much(subproc);
+  const uint32_t quick = is_much ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
+  mi_theap_set_quick(theap, theap->sample_interval != 0 ? 1 : quick);
+  theap->poll_count += since;
+  if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
+  theap->poll_count = 0;
+  mi_purge_poll(subproc);
+}
+
 // Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
 static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
-  const uint32_t quick = theap->sample_interval != 0 ? 1 : MI_QUICK_REFILLS;
-  const uint32_t since = quick - (uint32_t)mi_bits_min(theap->quick_left, quick) + 1;
-  theap->quick_left = quick;
+  const uint32_t since = theap->quick_given - theap->quick_left + 1;
+  mi_refill_hurry(theap, since);
   theap->heartbeat += since;
   theap->generic_count += since;
   theap->cadence_count += since;

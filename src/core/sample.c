@@ -20,6 +20,7 @@
 #include "sample.h"
 
 #include "state.h"
+#include "theap.h"
 
 #define MI_FIXED_SHIFT 32
 
@@ -97,5 +98,5 @@ MI_INTERNAL void mi_sample_set_interval(mi_theap_t* theap, size_t interval) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     if (mi_theap_current(theap, c) != NULL) mi_sample_window(theap, c);
   }
-  theap->quick_left = interval != 0 ? 1 : MI_QUICK_REFILLS;
+  mi_theap_set_quick(theap, interval != 0 ? 1 : MI_QUICK_REFILLS);
 }

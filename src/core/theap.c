@@ -53,7 +53,7 @@ MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* h
   mi_atomic_store_relaxed(&theap->heap, heap);
   mi_atomic_store_relaxed(&theap->named, heap);
   theap->home = home != NULL ? home : theap;
-  theap->quick_left = MI_QUICK_REFILLS;
+  mi_theap_set_quick(theap, MI_QUICK_REFILLS);
   mi_theap_reset(theap);
   for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
     theap->class_of[w] = (uint8_t)mi_class_of(w * 8);

@@ -18,6 +18,18 @@ MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_recent_tls mi_attr_tls;
 
 static mi_attr_inline mi_theap_t* mi_theap_self(void) { return mi_theap_tls; }
 
+// The slow path is due after so many refills.
+static inline void mi_theap_set_quick(mi_theap_t* theap, uint32_t count) {
+  theap->quick_left = theap->quick_given = count;
+}
+
+// It is due soon: this thread freed what is to go back.
+static inline void mi_theap_hurry(mi_theap_t* theap) {
+  if (theap->thread_id == 0 || theap->quick_left <= MI_QUICK_WAITING) return;
+  theap->quick_given -= theap->quick_left - MI_QUICK_WAITING;
+  theap->quick_left = MI_QUICK_WAITING;
+}
+
 // The thread's theap of the main heap of its sub-process.
 static inline mi_theap_t* mi_theap_home(void) { return mi_theap_tls->home; }
 

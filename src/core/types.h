@@ -139,6 +139,7 @@ typedef struct mi_page_queue_s {
 
 #define MI_GUEST_COUNT 4
 #define MI_QUICK_REFILLS 640
+#define MI_QUICK_WAITING 32 // while much waits to go back: V7 of purge.c
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked. A
 // thread has a home, its theap of the main heap, and others: thread.c.
@@ -153,6 +154,8 @@ struct mi_theap_s {
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion before it is counted: portion.c
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may do itself before the slow path is due; never 0
+  uint32_t quick_given; // what `quick_left` began with
+  uint32_t poll_count; // refills since somebody looked whether memory is to go back
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // refills since the last deferred frees and purge
   uint64_t heartbeat; // refills over all time

@@ -159,7 +159,7 @@ UNIT_TEST_PAGE_SIZES(report_of_malloc_comes_behind_it) {
 UNIT_TEST_PAGE_SIZES(report_of_a_link_at_refill) {
   const size_t c = mi_class_of(SIZE);
   const size_t count = unit_fill_page(c, blocks);
-  unit_theap()->quick_left = 1; // else alloc.c swaps the list without a look
+  mi_theap_set_quick(unit_theap(), 1); // else alloc.c swaps the list without a look
   mi_free(blocks[0]);
   mi_free(blocks[1]);
   mi_page_t* const page = unit_page_of(blocks[1]);
