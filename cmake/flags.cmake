@@ -8,7 +8,8 @@ endif()
 set(MI_C_WARNINGS $<$<COMPILE_LANGUAGE:C>:${MI_WARNINGS}>)
 
 # -fno-builtin-malloc: the compiler must not reason about a malloc that we define.
-# The TLS model is that of every thread-local variable (base/compiler.h). -fexceptions: an exception thrown by a new-handler passes through our frames.
+# The TLS model is that of every thread-local variable (base/compiler.h). -fexceptions: an exception
+# thrown by a new-handler passes through our frames.
 set(MI_TLS_MODEL initial-exec)
 if(MI_LOCAL_DYNAMIC_TLS)
   set(MI_TLS_MODEL local-dynamic)

@@ -134,6 +134,7 @@
 #define MI_WINDOW_SLICES ((size_t)1 << (MI_WINDOW_SHIFT - MI_SLICE_SHIFT))
 #define MI_WINDOW_COUNT ((size_t)1 << (MI_ADDRESS_BITS - MI_WINDOW_SHIFT))
 #define MI_CHUNK_SLICES ((size_t)32)
+#define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 // The library has descriptors of its own for this much at the start of one window: pagemap.h.
 #define MI_NEAR_SIZE (MI_NEAR_SLICES * MI_SLICE_SIZE)
 

@@ -43,7 +43,6 @@
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
 #define MI_ARENA_STEP_PART 8 // of what is reserved comes with each growth
-#define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 
 MI_INTERNAL size_t mi_arena_object_max(void) {
   const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;

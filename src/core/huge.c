@@ -30,7 +30,6 @@
 #include "book.h"
 #include "purge.h"
 
-#define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 #define MI_HUGE_HEAP_MIN ((int64_t)(64 * MI_CHUNK_SIZE))
 #define MI_HUGE_RUN_MAX ((size_t)8) // slices; the longest page of a class
 #define MI_HUGE_STALL_US ((uint64_t)1500)
