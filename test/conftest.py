@@ -1,11 +1,21 @@
 """Shared by all tests: figures that are printed at the end, and the last line with the counts."""
 import os
 import pathlib
+import subprocess
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = []
+
+
+def run(*command, **environment):
+    """What a program prints that must end with 0, without the variables of the library and the loader but those given."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
+    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=120, env={**kept, **{k: str(v) for k, v in environment.items()}})
+    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
+    return result.stdout
 
 
 def pytest_configure(config):

@@ -1,23 +1,14 @@
 """Libraries opened with RTLD_DEEPBIND see libc's malloc and free before ours. If one of these fails, a program that opens
 its extensions so, as PHP does, dies with the library in front of it, or finds other libraries than without it."""
-import os
 import shutil
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import run
 
 SOURCE = conftest.ROOT / "test" / "interop" / "src" / "deepbind.c"
 FLAGS = ["-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
-
-
-def run(*command, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=120, env={**kept, **{k: str(v) for k, v in environment.items()}})
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,14 @@
 """A thread made by another copy of libc, in a linker namespace of its own: the libc that the library looks at never hears
 of it. If one of these fails, a program that uses dlmopen, or runs with an audit library, gets blocks twice."""
-import os
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import run
 
 SOURCES = conftest.ROOT / "test" / "interop" / "src"
 WARNINGS = ["-O1", "-Wall", "-Wextra", "-Werror"]
 INCLUDE = conftest.ROOT / "include"
-
-
-def run(*command, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=120, env={**kept, **{k: str(v) for k, v in environment.items()}})
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
