@@ -130,7 +130,7 @@ def test_no_thp_acts(tmp_path):
 # -- Options of CMake
 
 # Of the library that ours is compatible with; the first are things a build may rely on.
-WARNED = "SECURE SECURE_FULL GUARDED PADDING TRACK_ETW DEBUG_TSAN DEBUG_UBSAN".split()
+WARNED = "GUARDED PADDING TRACK_ETW DEBUG_TSAN DEBUG_UBSAN".split()
 MENTIONED = """FREE_IS_CHECKED LIBC_MUSL NO_PADDING USE_CXX NO_USE_CXX OPT_ARCH NO_OPT_ARCH OPT_SIMD SEE_ASM USE_LIBATOMIC
                TLS_MODEL_LOCAL TLS_MODEL_PTHREADS TLS_RECURSE_GUARD OSX_INTERPOSE OSX_ZONE WIN_REDIRECT WIN_DIRECT_TLS
                WIN_INIT_USE_RAW_DLLMAIN WIN_INIT_USE_TLS_DLLMAIN WIN_USE_FLS""".split()
@@ -143,6 +143,17 @@ def test_options_of_cmake_are_accepted_with_a_word(tmp_path):
     words = re.findall(r"^-- libmimalloc: MI_(\w+) has no effect \(.+\)$", said, re.M)
     assert sorted(warnings) == sorted(WARNED) and sorted(words) == sorted(MENTIONED)
     assert "not used by the project" not in said, said
+
+
+@pytest.mark.parametrize("folder, options, asked_by", [
+    ("b", ["-DMI_SECURE=ON"], "MI_SECURE=ON"), ("b", ["-DMI_SECURE=4"], "MI_SECURE=4"),
+    ("b", ["-DMI_SECURE=OFF", "-DMI_SECURE_FULL=ON"], "MI_SECURE_FULL=ON"), ("secure", [], "The name of the build folder")])
+def test_secure_build_is_refused(folder, options, asked_by, tmp_path):
+    # If this fails, whoever asks for protection gets a library of that name, and no protection.
+    result = attempt("cmake", "-S", conftest.ROOT, "-B", tmp_path / folder, "-G", "Ninja", *options)
+    said = " ".join(result.stdout.split())
+    assert result.returncode != 0 and f"{asked_by} asks for a secure build, and this version has none" in said, said
+    assert re.search("-DMI_SECURE(_FULL)?=OFF", said) and not (tmp_path / folder / "build.ninja").exists()
 
 
 # -- The headers
