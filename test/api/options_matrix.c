@@ -117,8 +117,8 @@ static void run_each(const char* argument, size_t more_count) {
     if (!spawn_self(argument, environment, &result)) test_skip("cannot start itself");
     if (result.exit_status != 0) {
       print_error("%s %s %s %s: %d, signal %d\n%s\n", environment[0], environment[1],
-                  environment[2], environment[3] != NULL ? environment[3] : "",
-                  result.exit_status, result.signal, result.output);
+                  environment[2], environment[3] != NULL ? environment[3] : "", result.exit_status,
+                  result.signal, result.output);
     }
     assert_int_equal(result.exit_status, 0);
     count++;

@@ -8,7 +8,7 @@
 
 hooks_fake_t hooks_fake;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // of the records
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the records
 
 // The promise of hooks.h: a user's function may call anything, so no lock may be held.
 static void check_no_lock(void) { mi_lock_check_none("calls a hook"); }

@@ -6,14 +6,14 @@
 #include "core/hooks.h"
 
 typedef struct hooks_fake_s {
-  size_t error_count;                   // of all kinds
+  size_t error_count; // of all kinds
   size_t count[MI_ERROR_COUNT];
-  mi_report_t report;                   // the last error
-  char about[MI_DESCRIBE_TEXT_MAX];     // what it says of the address
+  mi_report_t report; // the last error
+  char about[MI_DESCRIBE_TEXT_MAX]; // what it says of the address
   size_t warning_count;
   size_t deferred_count;
-  uint64_t heartbeat;                   // of the last deferred free
-  void (*on_error)(void);               // what the user's handlers do
+  uint64_t heartbeat; // of the last deferred free
+  void (*on_error)(void); // what the user's handlers do
   void (*on_deferred_free)(void);
   void (*on_load_options)(void);
 } hooks_fake_t;

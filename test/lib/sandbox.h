@@ -32,8 +32,8 @@
 
 // What a malloc needs, and to report and to end.
 static const int sandbox_calls[] = {
-    SYS_brk,    SYS_mmap, SYS_munmap,     SYS_mremap,       SYS_madvise,
-    SYS_futex,  SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_write,
+    SYS_brk,   SYS_mmap, SYS_munmap,     SYS_mremap,       SYS_madvise,
+    SYS_futex, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_write,
 };
 // What libc needs to make a thread and to end it.
 static const int sandbox_thread_calls[] = {SYS_clone,       SYS_clone3,   SYS_set_robust_list,

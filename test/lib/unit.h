@@ -45,33 +45,33 @@ extern char unit_context[256];
 void unit_run(void (*body)(void), size_t reserve_size);
 void unit_run_page_sizes(void (*body)(void));
 
-#define UNIT_TEST_ON(name, reserve_size)                                  \
-  static void name##_body(void);                                          \
-  static void name(void** state) {                                        \
-    (void)state;                                                          \
-    unit_run(&name##_body, reserve_size);                                 \
-  }                                                                       \
+#define UNIT_TEST_ON(name, reserve_size)                                                           \
+  static void name##_body(void);                                                                   \
+  static void name(void** state) {                                                                 \
+    (void)state;                                                                                   \
+    unit_run(&name##_body, reserve_size);                                                          \
+  }                                                                                                \
   static void name##_body(void)
 
 #define UNIT_TEST(name) UNIT_TEST_ON(name, 0)
 
 // With OS pages of 4, 16 and 64 KiB, up to the size of a slice.
-#define UNIT_TEST_PAGE_SIZES(name)                                        \
-  static void name##_body(void);                                          \
-  static void name(void** state) {                                        \
-    (void)state;                                                          \
-    unit_run_page_sizes(&name##_body);                                    \
-  }                                                                       \
+#define UNIT_TEST_PAGE_SIZES(name)                                                                 \
+  static void name##_body(void);                                                                   \
+  static void name(void** state) {                                                                 \
+    (void)state;                                                                                   \
+    unit_run_page_sizes(&name##_body);                                                             \
+  }                                                                                                \
   static void name##_body(void)
 
 _Noreturn void unit_fail(const char* file, int line, const char* text);
 void unit_check_equal(const char* file, int line, const char* text, uint64_t a, uint64_t b);
 
 #define check(e) ((e) ? (void)0 : unit_fail(__FILE__, __LINE__, #e))
-#define check_equal(a, b) \
+#define check_equal(a, b)                                                                          \
   unit_check_equal(__FILE__, __LINE__, #a " == " #b, (uint64_t)(a), (uint64_t)(b))
 
-#define unit_option(name, value) \
+#define unit_option(name, value)                                                                   \
   mi_atomic_store_relaxed(&mi_option_values[MI_OPTION_##name], (long)(value))
 
 // True when nothing is running and every invariant of types.h, page.c, pool.c, theap.c, heap.c,

@@ -137,7 +137,7 @@ static mi_atomic(uint32_t) holder[BITS];
 static mi_atomic(bool) is_broken;
 
 static void race(void* arg) {
-  const uint32_t self = (uint32_t)(uintptr_t)*(size_t*)arg;
+  const uint32_t self = (uint32_t)(*(size_t*)arg);
   uint64_t random = self + 100;
   for (size_t round = 0; round < 30000; round++) {
     size_t count = 1 + unit_random_below(&random, round % 2 == 0 ? 3 : 90);
@@ -164,7 +164,7 @@ UNIT_TEST(bitmap_hands_no_bit_out_twice) {
   mi_bitmap_set(map, 0, BITS);
   unit_on_threads(4, &race, id, sizeof(id[0]));
   check(!mi_atomic_load_relaxed(&is_broken));
-  check(mi_bitmap_is_all_set(map, 0, BITS));  // a claim that fails leaves nothing behind
+  check(mi_bitmap_is_all_set(map, 0, BITS)); // a claim that fails leaves nothing behind
 }
 
 int main(void) {

@@ -95,7 +95,7 @@ static void large_blocks(void) {
     unit_fill(p, 100, 1000);
     void* const q = mi_realloc_block(mi_theap_self(), p, MI_CLASS_MAX * 6 * i, MI_ZERO);
     if (q == NULL) {
-      check(unit_is_filled(p, 100, 1000));  // Q1 of realloc.c
+      check(unit_is_filled(p, 100, 1000)); // Q1 of realloc.c
       mi_free(p);
       continue;
     }
@@ -239,7 +239,7 @@ static void be_in_subproc(void* arg) {
   fill_heap(&subproc->heap_main, false);
   mi_heap_t* const heap = mi_heap_make(subproc, NULL);
   if (heap != NULL) fill_heap(heap, false);
-  mi_thread_leave();  // also when the system cannot tell
+  mi_thread_leave(); // also when the system cannot tell
 }
 
 static void sub_processes(void) {
@@ -512,8 +512,9 @@ typedef struct report_s {
 
 static const char* const mode_names[FAIL_MODES] = {"none", "call", "all calls from", "every"};
 static const char* const call_names[OS_FAKE_FALLIBLE + 1] = {
-    "map", "map at", "map large", "unmap", "commit", "decommit", "purge", "reset", "populate",
-    "populate huge", "huge pages", "move", "remap", "prefer node", "thread key", "at fork", "any"};
+    "map",   "map at",      "map large",  "unmap",         "commit",     "decommit",
+    "purge", "reset",       "populate",   "populate huge", "huge pages", "move",
+    "remap", "prefer node", "thread key", "at fork",       "any"};
 
 static report_t* report; // shared with the child
 static void (*scenario)(void);
@@ -665,10 +666,10 @@ static void sweep(void (*which)(void)) {
   munmap(report, sizeof(report_t));
 }
 
-#define SWEEP(name, which)             \
-  static void name(void** state) {     \
-    (void)state;                       \
-    sweep(&which);                     \
+#define SWEEP(name, which)                                                                         \
+  static void name(void** state) {                                                                 \
+    (void)state;                                                                                   \
+    sweep(&which);                                                                                 \
   }
 
 // If one of these fails, a program that could go on after a failed allocation crashes, or reads and
@@ -699,28 +700,17 @@ SWEEP(failure_of_many_heaps, many_heaps)
 int main(int argc, char** argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]); // one scenario: its name, with * and ?
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(failure_of_small_blocks),
-      cmocka_unit_test(failure_of_large_blocks),
-      cmocka_unit_test(failure_of_aligned_blocks),
-      cmocka_unit_test(failure_of_threads),
-      cmocka_unit_test(failure_of_purging),
-      cmocka_unit_test(failure_of_many_arenas),
-      cmocka_unit_test(failure_of_direct_mappings),
-      cmocka_unit_test(failure_of_deleted_heaps),
-      cmocka_unit_test(failure_of_destroyed_heaps),
-      cmocka_unit_test(failure_of_sub_processes),
-      cmocka_unit_test(failure_of_growing_blocks),
-      cmocka_unit_test(failure_of_small_reallocs),
-      cmocka_unit_test(failure_of_looking),
-      cmocka_unit_test(failure_of_with_options),
-      cmocka_unit_test(failure_of_huge_pages),
-      cmocka_unit_test(failure_of_reserved_memory),
-      cmocka_unit_test(failure_of_brought_memory),
-      cmocka_unit_test(failure_of_passing_blocks),
-      cmocka_unit_test(failure_of_sampling),
-      cmocka_unit_test(failure_of_forking),
-      cmocka_unit_test(failure_of_unloading),
-      cmocka_unit_test(failure_of_many_heaps),
+      cmocka_unit_test(failure_of_small_blocks),    cmocka_unit_test(failure_of_large_blocks),
+      cmocka_unit_test(failure_of_aligned_blocks),  cmocka_unit_test(failure_of_threads),
+      cmocka_unit_test(failure_of_purging),         cmocka_unit_test(failure_of_many_arenas),
+      cmocka_unit_test(failure_of_direct_mappings), cmocka_unit_test(failure_of_deleted_heaps),
+      cmocka_unit_test(failure_of_destroyed_heaps), cmocka_unit_test(failure_of_sub_processes),
+      cmocka_unit_test(failure_of_growing_blocks),  cmocka_unit_test(failure_of_small_reallocs),
+      cmocka_unit_test(failure_of_looking),         cmocka_unit_test(failure_of_with_options),
+      cmocka_unit_test(failure_of_huge_pages),      cmocka_unit_test(failure_of_reserved_memory),
+      cmocka_unit_test(failure_of_brought_memory),  cmocka_unit_test(failure_of_passing_blocks),
+      cmocka_unit_test(failure_of_sampling),        cmocka_unit_test(failure_of_forking),
+      cmocka_unit_test(failure_of_unloading),       cmocka_unit_test(failure_of_many_heaps),
   };
   const int failed = cmocka_run_group_tests_name("failure", tests, NULL, NULL);
   printf("FIGURE %zu runs with failing calls\n", run_count);

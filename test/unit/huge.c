@@ -7,7 +7,7 @@
 #include "core/purge.h"
 
 #define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
-#define HEAP_MIN_CHUNKS 64  // as huge.c says
+#define HEAP_MIN_CHUNKS 64 // as huge.c says
 #define BACK_OFF 32
 
 static mi_run_t held[HEAP_MIN_CHUNKS * MI_CHUNK_SLICES + 256];
@@ -31,9 +31,7 @@ static void release_all(void) {
 }
 
 // One arena for all of a test, also with tiny constants.
-static void start(void) {
-  unit_reserve(2 * HEAP_MIN_CHUNKS * CHUNK_SIZE);
-}
+static void start(void) { unit_reserve(2 * HEAP_MIN_CHUNKS * CHUNK_SIZE); }
 
 static size_t huge_calls(void) { return os_fake.count[OS_FAKE_POPULATE_HUGE]; }
 
@@ -108,18 +106,18 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_used_chunks_alone) {
   claim(9);
   release_last();
   claim(1);
-  check_equal(huge_calls(), 0);  // dirty, and others in use
+  check_equal(huge_calls(), 0); // dirty, and others in use
   release_last();
   mi_purge_everything(&mi_state.main);
   claim(1);
-  check_equal(huge_calls(), 0);  // clean again, but others in use
+  check_equal(huge_calls(), 0); // clean again, but others in use
   release_all();
 }
 
 // If this fails, memory that is resident in small pages is copied into a huge one, or not zero.
 UNIT_TEST_PAGE_SIZES(huge_leaves_dirty_chunks_alone) {
   make_large_heap();
-  unit_option(purge_delay, -1);  // so that nothing but `dirty` tells
+  unit_option(purge_delay, -1); // so that nothing but `dirty` tells
   claim(MI_CHUNK_SLICES);
   release_last();
   const mi_run_t run = claim(1);
@@ -217,7 +215,7 @@ UNIT_TEST(huge_touches_before_carving) {
 // If this fails, each refill from memory that is there already makes a needless system call.
 UNIT_TEST(huge_does_not_touch_what_is_there) {
   mi_theap_t* const theap = unit_theap();
-  mi_free(mi_malloc(64));  // the first page of a class starts on clean memory
+  mi_free(mi_malloc(64)); // the first page of a class starts on clean memory
   mi_page_t* page = mi_page_make(theap, mi_class_of(64));
   while (mi_page_carve(page) != NULL) {
   }

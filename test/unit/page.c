@@ -35,12 +35,12 @@ UNIT_TEST_PAGE_SIZES(page_carves_every_block_once) {
     while ((list = mi_page_carve(page)) != NULL) {
       check(page->count.is_fresh_list);
       for (; list != NULL; list = list->next) {
-        check((uint8_t*)list == expected);  // ascending, without gaps
+        check((uint8_t*)list == expected); // ascending, without gaps
         check(unit_is_zero(list + 1, page->block_size - sizeof(*list)));
         check(mi_pagemap_find(list) == page && mi_page_block_of(page, list) == list);
         expected += page->block_size;
       }
-      check_equal(page->count.used, mi_page_capacity(page));  // P1
+      check_equal(page->count.used, mi_page_capacity(page)); // P1
       check_equal((size_t)(expected - page->start), mi_page_capacity(page) * page->block_size);
       check(mi_page_is_valid(page));
     }
@@ -63,7 +63,7 @@ UNIT_TEST(page_carves_in_bounded_steps) {
       const size_t step = bytes - before;
       check(step <= mi_bits_max(MI_CARVE_MAX_BYTES, page->block_size));
       if (before == 0) check(step <= first);
-      check(step <= mi_bits_max(before, first));  // at most doubled
+      check(step <= mi_bits_max(before, first)); // at most doubled
       before = bytes;
       if (os_fake_resident(page->start, page->slice_count * MI_SLICE_SIZE) >
           mi_bits_align_up(bytes, 4096)) {
@@ -78,7 +78,7 @@ UNIT_TEST(page_carves_in_bounded_steps) {
 // If this fails, calloc hands out what an earlier owner of the memory left there.
 UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   const size_t c = mi_class_of(200);
-  mi_free(mi_malloc(200));  // the first page of a class starts on clean memory
+  mi_free(mi_malloc(200)); // the first page of a class starts on clean memory
   mi_page_t* page = unit_make_page(c, 0, blocks);
   memset(page->start, 1, MI_SLICE_SIZE);
   page->local_free = NULL;
@@ -92,7 +92,7 @@ UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   mi_collect_all(MI_FORCE);
   page = mi_page_make(unit_theap(), c);
   unit_theap()->page_count--;
-  check(page->is_zero);  // the system has cleared it
+  check(page->is_zero); // the system has cleared it
   drop(page);
 }
 
@@ -153,7 +153,7 @@ UNIT_TEST_PAGE_SIZES(page_release_clears_all_descriptors) {
   for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == page);
   const int64_t pages = mi_state.main.count.pages;
   drop(page);
-  for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == NULL);  // M3
+  for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == NULL); // M3
   check_equal(mi_state.main.count.pages, pages - 1);
   unit_check_empty();
 }
@@ -169,7 +169,7 @@ UNIT_TEST_PAGE_SIZES(page_collects_what_others_freed) {
   mi_page_t* const page = unit_make_page(mi_class_of(100), 30, blocks);
   const size_t local = list_length(page->local_free);
   unit_on_thread(&free_first_blocks, &remote);
-  check_equal(page->count.used, 30);  // not counted before the owner looks
+  check_equal(page->count.used, 30); // not counted before the owner looks
   mi_page_collect(page);
   check_equal(page->count.used, 20);
   check_equal(list_length(page->local_free), local + 10);
@@ -187,8 +187,8 @@ UNIT_TEST_PAGE_SIZES(page_collect_stops_at_a_corrupt_link) {
     mi_page_t* const page = unit_make_page(mi_class_of(100), 30, blocks);
     unit_on_thread(&free_first_blocks, &remote);
     mi_block_t* const victim = (mi_block_t*)blocks[5];
-    if (kind == 0) victim->next = (mi_block_t*)blocks[9];                    // a circle
-    if (kind == 1) victim->next = (mi_block_t*)((uintptr_t)blocks[4] + 16);  // inside a block
+    if (kind == 0) victim->next = (mi_block_t*)blocks[9]; // a circle
+    if (kind == 1) victim->next = (mi_block_t*)((uintptr_t)blocks[4] + 16); // inside a block
     if (kind == 2) victim->next = (mi_block_t*)(page->start + page->slice_count * MI_SLICE_SIZE);
     mi_page_collect(page);
     check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST], kind + 1);

@@ -15,9 +15,16 @@ static void cover(const void* start, size_t size, bool is_expected) {
 // If this fails, free or realloc of a foreign address crashes instead of being reported.
 UNIT_TEST_PAGE_SIZES(pagemap_knows_no_foreign_address) {
   int local = 0;
-  const uintptr_t odd[] = {0, 1, 8, (uintptr_t)&local, (uintptr_t)&pagemap_knows_no_foreign_address,
-                           UINTPTR_MAX, (uintptr_t)1 << 63, (uintptr_t)1 << MI_ADDRESS_BITS,
-                           ((uintptr_t)1 << MI_ADDRESS_BITS) - 1, (uintptr_t)os_fake.reserve};
+  const uintptr_t odd[] = {0,
+                           1,
+                           8,
+                           (uintptr_t)&local,
+                           (uintptr_t)&pagemap_knows_no_foreign_address,
+                           UINTPTR_MAX,
+                           (uintptr_t)1 << 63,
+                           (uintptr_t)1 << MI_ADDRESS_BITS,
+                           ((uintptr_t)1 << MI_ADDRESS_BITS) - 1,
+                           (uintptr_t)os_fake.reserve};
   for (size_t round = 0; round < 2; round++) {
     for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
       check(mi_pagemap_find((void*)odd[i]) == NULL);
@@ -30,7 +37,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_knows_no_foreign_address) {
     mi_collect_all(MI_FORCE);
     cover(os_fake.reserve + MI_WINDOW_SIZE, MI_WINDOW_SIZE, true);
   }
-  check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none)));  // M1
+  check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none))); // M1
 }
 
 // If this fails, the first arena takes address space for a table, or has descriptors that are
@@ -69,7 +76,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_covers_windows) {
   const size_t calls = os_fake_calls(OS_FAKE_MAP);
   cover(start, 10 * MI_SLICE_SIZE, true);
   cover(base, MI_WINDOW_SIZE, true);
-  check_equal(os_fake_calls(OS_FAKE_MAP), calls);  // M2: a window has one table
+  check_equal(os_fake_calls(OS_FAKE_MAP), calls); // M2: a window has one table
   mi_page_t* before = NULL;
   for (size_t i = 0; i < 10; i++) {
     uint8_t* const slice = start + i * MI_SLICE_SIZE;

@@ -57,7 +57,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
 // If this fails, a page that somebody uses is taken away from him.
 UNIT_TEST_PAGE_SIZES(pool_drops_a_claimed_page) {
   mi_page_t* const page = abandon(3, blocks);
-  mi_free(blocks[0]);  // claims the page as a guest; it stays in the stack
+  mi_free(blocks[0]); // claims the page as a guest; it stays in the stack
   check_equal(bits(page), MI_REMOTE_OWNED | MI_REMOTE_POOLED);
   check_equal(page->place, MI_PLACE_GUEST);
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
@@ -79,10 +79,10 @@ UNIT_TEST_PAGE_SIZES(pool_passes_over_a_full_page) {
   check(unit_theap()->current[mi_class_of(SIZE)] == page);
   static void* rest[UNIT_BLOCKS_MAX];
   const size_t count = unit_fill_page(mi_class_of(SIZE), rest);
-  void* const next = mi_malloc(SIZE);  // comes from another page
+  void* const next = mi_malloc(SIZE); // comes from another page
   check(mi_pagemap_find(next) != page);
   if (bits(page) != 0) check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
-  check_equal(bits(page), 0);  // parked
+  check_equal(bits(page), 0); // parked
   check_equal(unit_pool_length(pool_of(SIZE)), 0);
   mi_free(next);
   mi_free(p);
@@ -110,8 +110,8 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   mi_page_t* const page = abandon(2, blocks);
   mi_free(blocks[0]);
   mi_free(blocks[1]);
-  if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return;  // went back at once
-  check_equal(bits(page), MI_REMOTE_POOLED);                           // L2
+  if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
+  check_equal(bits(page), MI_REMOTE_POOLED); // L2
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
   check_equal(page->count.used, 0);
   release(page);
@@ -233,7 +233,7 @@ static void free_handed(void* arg) {
       if (round % 8 == 0) sched_yield();
     }
     mi_atomic_store_relaxed(&handed, NULL);
-    mi_free(p);  // the page is empty now
+    mi_free(p); // the page is empty now
     mi_atomic_store_release(&taken, round);
   }
 }

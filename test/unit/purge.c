@@ -45,7 +45,7 @@ UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
     mi_purge_poll(&mi_state.main);
     os_fake_advance_ms(offset);
     mi_purge_poll(&mi_state.main);
-    const mi_run_t keep = claim(1);  // the lowest: keeps `run` apart
+    const mi_run_t keep = claim(1); // the lowest: keeps `run` apart
     const mi_run_t run = claim_dirty(2);
     release(&run);
     size_t waited = 0;
@@ -94,7 +94,7 @@ UNIT_TEST_PAGE_SIZES(purge_takes_marks_for_hints) {
   release(&idle);
   mi_bitmap_set(used.arena->purge_old, used.slice_index, 3);
   mi_bitmap_set(used.arena->purge_young, used.slice_index, 2);
-  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);  // V1
+  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE); // V1
   check_equal(resident(&used), 3 * MI_SLICE_SIZE);
   check_equal(used.start[3 * MI_SLICE_SIZE - 1], 1);
   release(&used);
@@ -107,7 +107,7 @@ UNIT_TEST_PAGE_SIZES(purge_leaves_zero_memory) {
   release(&run);
   check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE);
   check_equal(resident(&run), 0);
-  check_equal(mi_purge_everything(&mi_state.main), 0);  // nothing left to do
+  check_equal(mi_purge_everything(&mi_state.main), 0); // nothing left to do
   run = claim(4);
   check(run.is_zero && unit_is_zero(run.start, 4 * MI_SLICE_SIZE));
   release(&run);
@@ -290,7 +290,7 @@ UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
     start();
     unit_option(arena_reserve, UNIT_ARENA_SIZE / MI_KIB);
     const size_t whole = UNIT_ARENA_SIZE / MI_SLICE_SIZE;
-    meanwhile = claim_dirty(whole);  // the first arena is looked at before the second
+    meanwhile = claim_dirty(whole); // the first arena is looked at before the second
     mi_run_t run = claim_dirty(whole);
     check(meanwhile.arena != run.arena);
     release(&run);
@@ -326,7 +326,7 @@ UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
 }
 
 static size_t waiting_max(size_t in_use) {
-  return (1024 + in_use / 2) * MI_SLICE_SIZE;  // V4
+  return (1024 + in_use / 2) * MI_SLICE_SIZE; // V4
 }
 
 // If this fails, a program that frees all and then sleeps keeps it all.
@@ -393,7 +393,7 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
   static void* block[BLOCKS];
   size_t bytes = 0;
   for (size_t i = 0; i < BLOCKS; i++) {
-    const size_t size = (MI_SLICE_SIZE / 1024) << i % 15;  // classes and large blocks
+    const size_t size = (MI_SLICE_SIZE / 1024) << i % 15; // classes and large blocks
     block[i] = mi_malloc(size);
     memset(block[i], 1, size);
     bytes += size;
@@ -404,7 +404,7 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
     const size_t calls = all_calls();
     mi_free(block[i]);
     check(!mi_purge_is_much(&mi_state.main));
-    check_equal(all_calls(), calls);  // V6
+    check_equal(all_calls(), calls); // V6
   }
   check(mi_state.main.purge_waiting > 0);
   for (size_t i = 0; i < 3; i++) {

@@ -29,7 +29,7 @@ static uintptr_t puppet_id(unit_puppet_t* puppet) {
 // A page of this thread that is full, so that it is parked. Returns the number of its blocks.
 static size_t park_page(void) {
   const size_t count = unit_fill_page(CLASS, blocks);
-  blocks[count] = mi_malloc(SIZE);  // opens another page
+  blocks[count] = mi_malloc(SIZE); // opens another page
   mi_page_t* const page = unit_page_of(blocks[0]);
   check_equal(word(page), 0);
   check_equal(owner(page), mi_tls_thread_id() | MI_OWNER_PARKED);
@@ -92,7 +92,7 @@ UNIT_TEST_PAGE_SIZES(remote_other_free_makes_a_guest) {
   unit_puppet_start(&other);
   const size_t count = park_page();
   mi_page_t* const page = unit_page_of(blocks[0]);
-  mi_free(unit_puppet_malloc(&other, 8));  // it has a theap
+  mi_free(unit_puppet_malloc(&other, 8)); // it has a theap
   unit_puppet_free(&other, blocks[0]);
   check_equal(word(page), MI_REMOTE_OWNED);
   check_equal(owner(page), puppet_id(&other));
@@ -124,7 +124,7 @@ UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
   mi_page_t* const page = unit_page_of(blocks[0]);
   const int64_t threads = mi_state.main.count.threads_total;
   unit_puppet_do(&other, &check_no_theap, blocks[0]);
-  check_equal(word(page), 0);  // not owned, and too full for the pool
+  check_equal(word(page), 0); // not owned, and too full for the pool
   check_equal(owner(page), MI_OWNER_SHARED);
   check_equal(page->count.used, count - 1);
   size_t freed = 1;
@@ -132,7 +132,7 @@ UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
     unit_puppet_do(&other, &check_no_theap, blocks[freed++]);
     check(page->count.used == count - freed);
   }
-  check_equal(freed, (count + 7) / 8);  // an eighth of the page makes it worth finding
+  check_equal(freed, (count + 7) / 8); // an eighth of the page makes it worth finding
   check_equal(unit_pool_length(&mi_state.main.heap_main.pool[CLASS]), 1);
   check_equal(mi_state.main.count.threads_total, threads);
   for (; freed < count; freed++) unit_puppet_do(&other, &check_no_theap, blocks[freed]);
@@ -488,7 +488,7 @@ UNIT_TEST(remote_parcels_leave_own_pages_alone) {
 UNIT_TEST(remote_parcel_empties_a_page) {
   os_fake.has_thread_watch = true;
   mi_page_t* const page = unit_make_page(mi_class_of(32), 10, parcel_blocks);
-  page->local_free = NULL;  // as if all others were in use
+  page->local_free = NULL; // as if all others were in use
   page->count.used = mi_page_capacity(page);
   check(mi_remote_park(page, mi_tls_thread_id()));
   size_t count = 10;

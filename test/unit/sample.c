@@ -18,9 +18,9 @@ static double probability(size_t size, size_t interval) {
 }
 
 typedef struct tally_s {
-  double estimate;  // bytes, from the samples
-  double actual;    // bytes that were allocated
-  double variance;  // of the estimate
+  double estimate; // bytes, from the samples
+  double actual; // bytes that were allocated
+  double variance; // of the estimate
 } tally_t;
 
 static void tally_add(tally_t* tally, size_t c, size_t interval, uint64_t samples, size_t blocks) {
@@ -76,7 +76,7 @@ static void use_blocks(use_t use, size_t size, size_t count, uint64_t* random) {
 
 static void check_unbiased(use_t use, const char* what) {
   mi_theap_t* const theap = unit_theap();
-  theap->random.state = 100;  // the same draws in every run
+  theap->random.state = 100; // the same draws in every run
   uint64_t random = 31 + (uint64_t)use;
   for (size_t k = 0; k < INTERVALS; k++) {
     tally_t all = {0, 0, 0};
@@ -93,7 +93,7 @@ static void check_unbiased(use_t use, const char* what) {
       tally_add(&all, c, intervals[k], theap->sample_count - before, count);
       char text[80];
       snprintf(text, sizeof(text), "%s, %zu bytes, interval %zu", what, size, intervals[k]);
-      check_tally(&one, 5, text);  // hundreds of these are looked at
+      check_tally(&one, 5, text); // hundreds of these are looked at
     }
     check_tally(&all, 4, what);
   }

@@ -11,8 +11,8 @@ UNIT_TEST(sizeclass_covers_every_size) {
     const size_t c = mi_class_of(size);
     check(c < MI_CLASS_COUNT);
     check(mi_class_size(c) >= size);
-    check(c == 0 || mi_class_size(c - 1) < size);  // the smallest that does
-    if (size > 128) check((mi_class_size(c) - size) * 8 <= size);  // S1
+    check(c == 0 || mi_class_size(c - 1) < size); // the smallest that does
+    if (size > 128) check((mi_class_size(c) - size) * 8 <= size); // S1
     check_equal(mi_class_good_size(size), mi_class_size(c));
   }
   check_equal(mi_class_of(MI_CLASS_MAX), MI_CLASS_COUNT - 1);
@@ -23,7 +23,7 @@ UNIT_TEST(sizeclass_covers_every_size) {
 UNIT_TEST(sizeclass_sizes_are_multiples_of_16) {
   check_equal(mi_class_size(0), 8);
   for (size_t c = 1; c < MI_CLASS_COUNT; c++) {
-    check(mi_class_size(c) % 16 == 0);  // S2
+    check(mi_class_size(c) % 16 == 0); // S2
     check(mi_class_size(c) > mi_class_size(c - 1));
     check_equal(mi_class_of(mi_class_size(c)), c);
   }
@@ -43,7 +43,7 @@ UNIT_TEST(sizeclass_pages_waste_little) {
     } else if (block_size > MI_SLICE_SIZE / 8) {
       check(bytes % block_size * 4 <= bytes && bytes / block_size >= 4);
     } else {
-      check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes);  // S3
+      check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes); // S3
     }
     check(bytes / block_size < UINT32_MAX);
     const size_t shared = mi_class_slices_shared(c);

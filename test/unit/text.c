@@ -99,12 +99,9 @@ UNIT_TEST(text_survives_a_bad_format) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text_formats_all_kinds),
-      cmocka_unit_test(text_pads_to_width),
-      cmocka_unit_test(text_is_cut_at_the_end),
-      cmocka_unit_test(text_agrees_with_libc),
-      cmocka_unit_test(text_compares_without_case),
-      cmocka_unit_test(text_survives_a_bad_format),
+      cmocka_unit_test(text_formats_all_kinds),     cmocka_unit_test(text_pads_to_width),
+      cmocka_unit_test(text_is_cut_at_the_end),     cmocka_unit_test(text_agrees_with_libc),
+      cmocka_unit_test(text_compares_without_case), cmocka_unit_test(text_survives_a_bad_format),
   };
   return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

@@ -219,7 +219,7 @@ UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
   }
   mi_theap_trim(theap, 0, MI_CLASS_COUNT);
   for (size_t i = 0; i < count; i++) {
-    check_equal(unit_page_of(blocks[i])->place, MI_PLACE_CURRENT);  // in use
+    check_equal(unit_page_of(blocks[i])->place, MI_PLACE_CURRENT); // in use
     mi_free(blocks[i]);
   }
   const int64_t pages = mi_state.main.count.pages;

@@ -26,8 +26,8 @@ static size_t theaps_in_use(void) {
 }
 
 typedef struct visit_s {
-  size_t count;         // blocks to allocate; they stay in `blocks`
-  mi_theap_t* theap;    // the thread's
+  size_t count; // blocks to allocate; they stay in `blocks`
+  mi_theap_t* theap; // the thread's
   uintptr_t id;
 } visit_t;
 
@@ -48,7 +48,7 @@ UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
   mi_page_t* const page = unit_page_of(blocks[0]);
   check_equal(orphan_list_length(), 1);
   check_equal(theaps_in_use(), 1);
-  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);  // X2
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED); // X2
   check_equal(mi_atomic_load_relaxed(&page->thread_free), MI_REMOTE_OWNED);
   // Frees of others are pushed and nobody takes the page.
   mi_free(blocks[0]);
@@ -87,11 +87,11 @@ UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again) {
   visit_t first = {10, NULL, 0};
   visit_t second = {1, NULL, 0};
   unit_on_thread(&visit, &first);
-  check_equal(theaps_in_use(), 2);  // nobody told us
+  check_equal(theaps_in_use(), 2); // nobody told us
   check_equal(orphan_list_length(), 0);
   // The C library gives the next thread the same stack and identity.
   for (size_t i = 0; i < 10 && second.id != first.id; i++) unit_on_thread(&visit, &second);
-  if (second.id == first.id) check(second.theap == first.theap);  // X1
+  if (second.id == first.id) check(second.theap == first.theap); // X1
   unit_check_valid();
 }
 
@@ -173,7 +173,7 @@ UNIT_TEST(thread_orphans_are_few) {
     for (mi_theap_t* t = mi_state.orphans; t != NULL; t = t->orphan_next) {
       if (t->page_count > 0) with_pages++;
     }
-    check(with_pages > 0 && with_pages <= KEPT_MAX);  // X3
+    check(with_pages > 0 && with_pages <= KEPT_MAX); // X3
     check_equal(with_pages, mi_atomic_load_relaxed(&mi_state.orphan_count));
     // Their structures are used again.
     if (round == 0) meta = mi_state.main.count.meta;
@@ -203,7 +203,7 @@ static void hold_many_pages(void* arg) {
 UNIT_TEST_PAGE_SIZES(thread_with_many_pages_gives_them_up) {
   static void* keep[300];
   unit_on_thread(&hold_many_pages, keep);
-  check(mi_state.orphans != NULL && mi_state.orphans->page_count <= 256);  // X3
+  check(mi_state.orphans != NULL && mi_state.orphans->page_count <= 256); // X3
   unit_check_valid();
   for (size_t i = 0; i < 300; i++) mi_free(keep[i]);
   mi_collect_all(MI_FORCE);
@@ -216,12 +216,12 @@ UNIT_TEST_PAGE_SIZES(thread_flush_releases_orphans) {
   visit_t v = {10, NULL, 0};
   unit_on_thread(&visit, &v);
   for (size_t i = 0; i < 10; i++) mi_free(blocks[i]);
-  check(!mi_thread_release_orphans());  // too early
+  check(!mi_thread_release_orphans()); // too early
   os_fake_advance_ms(100);
   check(mi_thread_release_orphans());
   check(!mi_thread_release_orphans());
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 0);
-  check_equal(orphan_list_length(), 1);  // its structure waits for the next thread
+  check_equal(orphan_list_length(), 1); // its structure waits for the next thread
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -287,10 +287,18 @@ UNIT_TEST(thread_churn_is_bounded) {
 static void first_call(void* arg) {
   void* p = NULL;
   switch (*(size_t*)arg % 4) {
-    case 0: p = mi_malloc(10); break;
-    case 1: p = mi_zalloc(MI_CLASS_MAX * 2); break;
-    case 2: p = mi_aligned_alloc_at(mi_theap_self(), 100, 4096, 0, MI_ZERO); break;
-    default: mi_collect_all(MI_FORCE); break;
+    case 0:
+      p = mi_malloc(10);
+      break;
+    case 1:
+      p = mi_zalloc(MI_CLASS_MAX * 2);
+      break;
+    case 2:
+      p = mi_aligned_alloc_at(mi_theap_self(), 100, 4096, 0, MI_ZERO);
+      break;
+    default:
+      mi_collect_all(MI_FORCE);
+      break;
   }
   mi_free(p);
 }

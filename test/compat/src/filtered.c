@@ -20,8 +20,16 @@ int main(void) {
   // getrandom: glibc's malloc seeds its cache with it.
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      ALLOW(brk), ALLOW(mmap), ALLOW(munmap), ALLOW(mremap), ALLOW(madvise),
-      ALLOW(mprotect), ALLOW(futex), ALLOW(getrandom), ALLOW(write), ALLOW(exit_group),
+      ALLOW(brk),
+      ALLOW(mmap),
+      ALLOW(munmap),
+      ALLOW(mremap),
+      ALLOW(madvise),
+      ALLOW(mprotect),
+      ALLOW(futex),
+      ALLOW(getrandom),
+      ALLOW(write),
+      ALLOW(exit_group),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
   };
   const struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};

@@ -226,7 +226,7 @@ static long libc_kib(void) {
   FILE* f = fopen(path, "r");
   if (f == NULL) return -1;
   while (fgets(line, sizeof(line), f) != NULL) {
-    if (line[0] < 'A' || line[0] > 'Z') {  // addresses, access, file
+    if (line[0] < 'A' || line[0] > 'Z') { // addresses, access, file
       is_libc = strstr(line, "/libc.so") != NULL || strstr(line, "/ld-linux") != NULL;
     }
     if (is_libc && strncmp(line, "Rss:", 4) == 0) value += atol(line + 4);

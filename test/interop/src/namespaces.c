@@ -23,12 +23,12 @@
 #define SMALL 1000
 #define LARGE (600 * 1024)
 
-#define CHECK(e)                                                              \
-  do {                                                                        \
-    if (!(e)) {                                                               \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #e);         \
-      abort();                                                                \
-    }                                                                         \
+#define CHECK(e)                                                                                   \
+  do {                                                                                             \
+    if (!(e)) {                                                                                    \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #e);                              \
+      abort();                                                                                     \
+    }                                                                                              \
   } while (0)
 
 // The size, and a number that no other block has, in front and at the end.
