@@ -61,9 +61,9 @@ static void aligned_blocks_do_not_overlap(void** state) {
   uint64_t random = 5;
   for (size_t round = 0; round < 4; round++) {
     for (size_t i = 0; i < COUNT; i++) {
-      const size_t alignment = (size_t)1 << (test_random(&random) % 13);
-      size[i] = test_random_size(&random, 12);
-      const size_t offset = i % 3 == 0 ? test_random_size(&random, 10) : 0;
+      const size_t alignment = (size_t)1 << random_below(&random, 13);
+      size[i] = random_size(&random, 12);
+      const size_t offset = i % 3 == 0 ? random_size(&random, 10) : 0;
       p[i] = (unsigned char*)(i % 5 == 0 ? mi_malloc(size[i])
                                          : mi_malloc_aligned_at(size[i], alignment, offset));
       assert_non_null(p[i]);

@@ -41,7 +41,7 @@ static void malloc_blocks_do_not_overlap(void** state) {
   static size_t size[COUNT];
   uint64_t random = 7;
   for (size_t i = 0; i < COUNT; i++) {
-    size[i] = test_random_size(&random, 14);
+    size[i] = random_size(&random, 14);
     p[i] = (unsigned char*)mi_malloc(size[i]);
     assert_non_null(p[i]);
     memset(p[i], (int)(i % 251), size[i]);
@@ -215,7 +215,7 @@ static void free_from_another_thread(void** state) {
   for (size_t round = 0; round < 5; round++) {
     uint64_t random = 99 + round;
     for (size_t i = 0; i < COUNT; i++) {
-      const size_t size = test_random_size(&random, i % 100 == 0 ? 20 : 12);
+      const size_t size = random_size(&random, i % 100 == 0 ? 20 : 12);
       p[i] = mi_malloc(size);
       assert_non_null(p[i]);
       memset(p[i], 1, size);

@@ -328,8 +328,8 @@ static void check_and_free(unsigned char* p) {
 static void* use_shared_heaps(void* argument) {
   uint64_t random = (uintptr_t)argument + 1;
   for (size_t i = 0; i < THREAD_BLOCKS; i++) {
-    const size_t size = 8 + test_random_size(&random, 11);
-    mi_heap_t* const heap = shared.heap[test_random(&random) % 2];
+    const size_t size = 8 + random_size(&random, 11);
+    mi_heap_t* const heap = shared.heap[random_below(&random, 2)];
     unsigned char* const p = (unsigned char*)mi_heap_malloc(heap, size);
     if (p == NULL || mi_heap_of(p) != heap) {
       atomic_store(&shared.is_wrong, true);
@@ -338,7 +338,7 @@ static void* use_shared_heaps(void* argument) {
     memset(p, (int)(size & 255), size);
     p[0] = (unsigned char)(size >> 8);
     p[1] = (unsigned char)size;
-    check_and_free(atomic_exchange(&shared.slot[test_random(&random) % 512], p));
+    check_and_free(atomic_exchange(&shared.slot[random_below(&random, 512)], p));
   }
   return NULL;
 }

@@ -34,9 +34,9 @@ static void give_up(const char* what, size_t size) {
 }
 
 static size_t some_size(uint64_t* seed) {
-  const uint64_t kind = test_random(seed) % 8;
+  const uint64_t kind = random_below(seed, 8);
   const size_t most = kind == 0 ? LARGE : (kind < 3 ? 40000 : 1000);
-  return 1 + (size_t)(test_random(seed) % most);
+  return 1 + random_below(seed, most);
 }
 
 static void check_zero(const slot_t* slot, size_t from) {
@@ -47,7 +47,7 @@ static void check_zero(const slot_t* slot, size_t from) {
 
 static void make(slot_t* slot, uint64_t* seed, uint8_t mark) {
   slot->size = some_size(seed);
-  const bool is_zero = test_random(seed) % 2 == 0;
+  const bool is_zero = random_below(seed, 2) == 0;
   slot->p = is_zero ? mi_calloc(1, slot->size) : mi_malloc(slot->size);
   if (slot->p == NULL) give_up("no memory", slot->size);
   if (is_zero) check_zero(slot, 0);
@@ -67,7 +67,7 @@ static void grow(slot_t* slot, uint64_t* seed, uint8_t mark) {
 static void* work(void* arg) {
   worker_t* const worker = arg;
   for (size_t step = 0; step < STEPS; step++) {
-    const size_t i = test_random(&worker->seed) % SLOTS;
+    const size_t i = random_below(&worker->seed, SLOTS);
     slot_t* const slot = &worker->slots[i];
     const uint8_t mark = (uint8_t)(i + 1);
     if (slot->p == NULL) {
@@ -75,7 +75,7 @@ static void* work(void* arg) {
       continue;
     }
     if (!test_is_touched(slot->p, slot->size, mark)) give_up("overwritten", slot->size);
-    if (test_random(&worker->seed) % 4 == 0) {
+    if (random_below(&worker->seed, 4) == 0) {
       grow(slot, &worker->seed, mark);
     } else {
       mi_free(slot->p);

@@ -32,7 +32,7 @@ static size_t operation;
 static const char* action;
 static uint64_t random_state;
 
-static uint64_t draw(uint64_t limit) { return test_random(&random_state) % limit; }
+static uint64_t draw(uint64_t limit) { return random_next(&random_state) % limit; }
 
 // Everything a reader needs to see it again.
 #define REQUIRE(slot, condition)                                                                   \
@@ -105,15 +105,15 @@ static void accept(slot_t* slot, size_t kept) {
 static size_t draw_size(void) {
   switch (draw(40)) {
     case 0:
-      return test_random_size(&random_state, 23);
+      return random_size(&random_state, 23);
     case 1:
     case 2:
     case 3:
-      return test_random_size(&random_state, 17);
+      return random_size(&random_state, 17);
     case 4:
       return 0;
     default:
-      return test_random_size(&random_state, 11);
+      return random_size(&random_state, 11);
   }
 }
 
@@ -127,7 +127,7 @@ static void allocate(slot_t* slot) {
   slot->alignment = 1;
   slot->offset = 0;
   slot->is_zero_behind = false;
-  slot->pattern = test_random(&random_state);
+  slot->pattern = random_next(&random_state);
   switch (draw(8)) {
     case 0:
       action = "zalloc";
@@ -148,7 +148,7 @@ static void allocate(slot_t* slot) {
     case 3:
       action = "zalloc_aligned_at";
       slot->alignment = draw_alignment();
-      slot->offset = draw(2) == 0 ? 0 : test_random_size(&random_state, 12);
+      slot->offset = draw(2) == 0 ? 0 : random_size(&random_state, 12);
       slot->is_zero_behind = true;
       slot->p = (unsigned char*)mi_zalloc_aligned_at(size, slot->alignment, slot->offset);
       break;
@@ -281,7 +281,7 @@ static void check_everything(void) {
 }
 
 static void run_sequence(void) {
-  random_state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+  random_state = seed;
   for (operation = 0; operation < OPERATIONS; operation++) {
     slot_t* const slot = &slots[draw(SLOT_COUNT)];
     if (slot->p == NULL) {

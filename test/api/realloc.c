@@ -45,8 +45,8 @@ static void realloc_random_sizes_keep_contents(void** state) {
   static size_t size[COUNT];
   uint64_t random = 11;
   for (size_t step = 0; step < 6000; step++) {
-    const size_t i = (size_t)(test_random(&random) % COUNT);
-    const size_t next = 1 + test_random_size(&random, step % 50 == 0 ? 20 : 13);
+    const size_t i = random_below(&random, COUNT);
+    const size_t next = 1 + random_size(&random, step % 50 == 0 ? 20 : 13);
     unsigned char* const q = (unsigned char*)mi_realloc(p[i], next);
     assert_non_null(q);
     const size_t kept = size[i] < next ? size[i] : next;

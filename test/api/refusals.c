@@ -60,8 +60,8 @@ static void check_slot(size_t i) {
 
 // A block of random size, at most `max`, in a slot: malloc, calloc or realloc of what was there.
 static void replace(size_t i, size_t max) {
-  const size_t size = 1 + (size_t)(test_random(&seed) % max);
-  const bool is_resized = test_random(&seed) % 4 == 0;
+  const size_t size = 1 + random_below(&seed, max);
+  const bool is_resized = random_below(&seed, 4) == 0;
   check_slot(i);
   errno = 0;
   unsigned char* p;
@@ -92,7 +92,7 @@ static void note_live(void) {
 
 // Live memory is at most about SLOTS / 2 * max.
 static void churn(size_t rounds, size_t max) {
-  for (size_t k = 0; k < rounds; k++) replace((size_t)(test_random(&seed) % SLOTS), max);
+  for (size_t k = 0; k < rounds; k++) replace(random_below(&seed, SLOTS), max);
   for (size_t i = 0; i < SLOTS; i++) check_slot(i);
   note_live();
 }

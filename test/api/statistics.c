@@ -495,12 +495,12 @@ static void* run_busy(void* arg) {
   while (!is_over) {
     mi_heap_t* const heap = mi_heap_new();
     for (int i = 0; i < 400; i++) {
-      void** const at = &mine[test_random(&random) % 200];
+      void** const at = &mine[random_below(&random, 200)];
       mi_free(*at);
       // With that alignment a block has a page of its own.
-      *at = i % 2 == 0 ? mi_heap_malloc(heap, test_random_size(&random, 14))
-                       : mi_malloc_aligned(test_random_size(&random, 18),
-                                           i % 20 == 1 ? 128 * TEST_KIB : 1);
+      *at = i % 2 == 0
+                ? mi_heap_malloc(heap, random_size(&random, 14))
+                : mi_malloc_aligned(random_size(&random, 18), i % 20 == 1 ? 128 * TEST_KIB : 1);
     }
     mi_heap_delete(heap);
   }

@@ -140,12 +140,12 @@ static void check_heap_is_shadow(mi_heap_t* heap) {
 
 // -- Blocks --
 
-static size_t random_size(uint64_t* random) {
-  const uint64_t kind = test_random(random) % 200;
-  if (kind < 1) return test_random(random) % (10 * TEST_MIB);
-  if (kind < 4) return test_random(random) % TEST_MIB;
-  if (kind < 20) return test_random(random) % (100 * TEST_KIB);
-  return test_random_size(random, 10);
+static size_t draw_size(uint64_t* random) {
+  const uint64_t kind = random_below(random, 200);
+  if (kind < 1) return random_next(random) % (10 * TEST_MIB);
+  if (kind < 4) return random_below(random, TEST_MIB);
+  if (kind < 20) return random_next(random) % (100 * TEST_KIB);
+  return random_size(random, 10);
 }
 
 typedef struct batch_s {
@@ -161,9 +161,9 @@ static void make_batch(void* argument) {
   batch_t* const batch = (batch_t*)argument;
   uint64_t random = batch->seed;
   for (size_t i = 0; i < batch->count; i++) {
-    const size_t size = random_size(&random);
-    const bool is_aligned = test_random(&random) % 20 == 0;
-    const size_t alignment = is_aligned ? (size_t)1 << test_random(&random) % 18 : 1;
+    const size_t size = draw_size(&random);
+    const bool is_aligned = random_below(&random, 20) == 0;
+    const size_t alignment = is_aligned ? (size_t)1 << random_below(&random, 18) : 1;
     unsigned char* const p =
         (unsigned char*)(is_aligned ? mi_heap_malloc_aligned(batch->heap, size, alignment)
                                     : mi_heap_malloc(batch->heap, size));
@@ -568,7 +568,7 @@ static void visit_under_utilized_pages_can_be_emptied(void** state) {
   uint64_t random = 5;
   size_t kept = 0;
   for (size_t i = 0; i < SPARSE; i++) {
-    if (test_random(&random) % 5 == 0) {
+    if (random_below(&random, 5) == 0) {
       shadow[kept++] = (block_t){shadow[i].p, i};
     } else {
       mi_free(shadow[i].p);

@@ -70,12 +70,12 @@ static void rezalloc_keeps_the_rest_zero(void** state) {
   (void)state;
   uint64_t random = 3;
   for (size_t round = 0; round < 60; round++) {
-    size_t size = 1 + test_random_size(&random, 9);
+    size_t size = 1 + random_size(&random, 9);
     unsigned char* p = (unsigned char*)mi_zalloc(size);
     assert_non_null(p);
     memset(p, 0x11, size);
     while (size < TEST_MIB) {
-      const size_t larger = size + 1 + test_random(&random) % (size + 1);
+      const size_t larger = size + 1 + random_next(&random) % (size + 1);
       make_dirty(larger);
       p = (unsigned char*)mi_rezalloc(p, larger);
       assert_non_null(p);

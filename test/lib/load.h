@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // load.h - what the programs share that load the allocator for seconds: seed, amount of work,
-// random numbers, memory in use, contents.
+// memory in use, contents.
 //
 // Each prints its seed first; --seed N runs the same again. --percent N or MI_STRESS_PERCENT scales
 // the work. Work is also bounded in time, because builds with all checks are far slower. Some
@@ -22,6 +22,7 @@
 #include <mimalloc.h>
 
 #include "outcome.h"
+#include "random.h"
 
 #if !defined(__has_feature)
 #define __has_feature(x) 0
@@ -135,18 +136,6 @@ static inline void load_skip_with_tsan(void) {
 static inline size_t load_scale(const load_t* load, size_t count) {
   const size_t scaled = count * load->percent / 100;
   return scaled == 0 ? 1 : scaled;
-}
-
-// splitmix64 (Steele, Lea, Flood 2014): any seed will do, 0 too.
-static inline uint64_t load_random(uint64_t* state) {
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
-}
-
-static inline size_t load_below(uint64_t* state, size_t bound) {
-  return (size_t)(load_random(state) % bound);
 }
 
 #if LOAD_IS_SANITIZED

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_api.h - what the tests of the public interface share: cmocka, a random stream, and
-// patterns in memory.
+// test_api.h - what the tests of the public interface share: cmocka, programs that
+// run again, and patterns in memory.
 #ifndef TEST_API_H
 #define TEST_API_H
 
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
 #include "spawn.h"
 
 #define TEST_KIB ((size_t)1024)
@@ -80,22 +81,6 @@ static inline void test_skip_if_sanitized(void) {
   if (__asan_init != NULL || __tsan_init != NULL || __ubsan_handle_out_of_bounds != NULL) {
     test_skip("the sanitizer brings a C++ library");
   }
-}
-
-// xorshift64* (Marsaglia 2003, Vigna 2016).
-static inline uint64_t test_random(uint64_t* state) {
-  uint64_t x = *state;
-  x ^= x >> 12;
-  x ^= x << 25;
-  x ^= x >> 27;
-  *state = x;
-  return x * UINT64_C(2685821657736338717);
-}
-
-// A size with every magnitude below 2^`bits` equally likely.
-static inline size_t test_random_size(uint64_t* state, unsigned bits) {
-  const unsigned width = (unsigned)(test_random(state) % (bits + 1));
-  return width == 0 ? 0 : (size_t)(test_random(state) >> (64 - width));
 }
 
 static inline bool test_is_filled(const void* p, size_t size, unsigned char byte) {

@@ -477,19 +477,6 @@ void unit_check_empty(void) {
 
 // -- small helpers --
 
-uint64_t unit_random(uint64_t* state) {
-  uint64_t x = *state;
-  x ^= x >> 12;
-  x ^= x << 25;
-  x ^= x >> 27;
-  *state = x;
-  return x * UINT64_C(2685821657736338717);
-}
-
-size_t unit_random_below(uint64_t* state, size_t end) {
-  return (size_t)((unit_random(state) >> 11) % end);
-}
-
 static uint8_t unit_byte(size_t tag, size_t i) {
   return (uint8_t)((mi_random_mix(tag + 1) | 1) + i);
 }

@@ -30,6 +30,7 @@
 #include "hooks_fake.h"
 #include "mimalloc.h"
 #include "os_fake.h"
+#include "random.h"
 
 #define UNIT_HEAP (&mi_state.main.heap_main)
 
@@ -105,11 +106,6 @@ size_t unit_fill_page(size_t size_class, void** blocks);
 size_t unit_page_blocks(size_t size_class);
 #define UNIT_BLOCKS_MAX (MI_SLICE_SIZE * 8 / 8)
 size_t unit_pool_length(mi_pool_t* pool);
-
-// xorshift64* (Marsaglia 2003, Vigna 2016).
-uint64_t unit_random(uint64_t* state);
-// Below `end`.
-size_t unit_random_below(uint64_t* state, size_t end);
 
 // Fill with a pattern that depends on the tag; look whether it is still there.
 void unit_fill(void* p, size_t size, size_t tag);

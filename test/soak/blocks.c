@@ -42,12 +42,12 @@ void* soak_map(size_t size) {
 }
 
 size_t soak_size(uint64_t* random, soak_sizes_t sizes) {
-  const size_t power = (size_t)1 << (sizes.low + load_below(random, sizes.high - sizes.low));
-  return power + load_below(random, power);
+  const size_t power = (size_t)1 << (sizes.low + random_below(random, sizes.high - sizes.low));
+  return power + random_below(random, power);
 }
 
 size_t soak_request_size(uint64_t* random) {
-  const size_t of_1000 = load_below(random, 1000);
+  const size_t of_1000 = random_below(random, 1000);
   if (of_1000 < 900) return soak_size(random, (soak_sizes_t){3, 9});
   if (of_1000 < 990) return soak_size(random, (soak_sizes_t){9, 14});
   if (of_1000 < 999) return soak_size(random, (soak_sizes_t){14, 18});
@@ -56,7 +56,7 @@ size_t soak_request_size(uint64_t* random) {
 
 soak_block_t soak_adopt(void* p, size_t size, uint64_t* random) {
   LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
-  const soak_block_t block = {(uint8_t*)p, size, (uint8_t)load_random(random)};
+  const soak_block_t block = {(uint8_t*)p, size, (uint8_t)random_next(random)};
   load_fill(p, size, block.mark);
   soak_counter_t* const counter = soak_counter_self();
   atomic_fetch_add_explicit(&counter->bytes, (int64_t)size, memory_order_relaxed);
@@ -78,7 +78,7 @@ static void* soak_zeroed(size_t size) {
 }
 
 static void* soak_aligned(size_t size, uint64_t* random) {
-  const size_t alignment = (size_t)8 << load_below(random, SOAK_ALIGNMENT_MAX_LOG2 - 2);
+  const size_t alignment = (size_t)8 << random_below(random, SOAK_ALIGNMENT_MAX_LOG2 - 2);
   void* p = NULL;
   if (posix_memalign(&p, alignment, size) != 0) return NULL;
   LOAD_CHECK((uintptr_t)p % alignment == 0, "%p is not aligned to %zu", p, alignment);
@@ -86,7 +86,7 @@ static void* soak_aligned(size_t size, uint64_t* random) {
 }
 
 soak_block_t soak_make(uint64_t* random, size_t size) {
-  const size_t way = load_below(random, 32);
+  const size_t way = random_below(random, 32);
   void* const p = way == 0  ? soak_aligned(size, random)
                   : way < 6 ? soak_zeroed(size)
                             : malloc(size);
@@ -118,7 +118,7 @@ void soak_shelf_open(soak_shelf_t* shelf, size_t count) {
 }
 
 soak_block_t soak_shelf_swap(soak_shelf_t* shelf, uint64_t* random, soak_block_t block) {
-  const size_t i = load_below(random, shelf->count);
+  const size_t i = random_below(random, shelf->count);
   pthread_mutex_lock(&shelf->lock);
   const soak_block_t old = shelf->block[i];
   shelf->block[i] = block;

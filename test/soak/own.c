@@ -42,13 +42,13 @@ size_t soak_committed(void) {
 
 static soak_block_t soak_make_in(mi_heap_t* heap, uint64_t* random) {
   const size_t size = soak_size(random, (soak_sizes_t){3, 13});
-  void* const p = load_below(random, 8) == 0 ? mi_heap_zalloc_aligned(heap, size, 128)
-                                             : mi_heap_malloc(heap, size);
+  void* const p = random_below(random, 8) == 0 ? mi_heap_zalloc_aligned(heap, size, 128)
+                                               : mi_heap_malloc(heap, size);
   return soak_adopt(p, size, random);
 }
 
 static mi_heap_t* soak_heap_new(uint64_t* random) {
-  const size_t where = load_below(random, 4);
+  const size_t where = random_below(random, 4);
   mi_heap_t* const heap = where == 0   ? mi_heap_new_in_arena(soak_reserved)
                           : where == 1 ? mi_heap_new_in_arena(soak_managed)
                                        : mi_heap_new();
@@ -59,7 +59,7 @@ static mi_heap_t* soak_heap_new(uint64_t* random) {
 static void soak_use_heap(uint64_t* random) {
   soak_block_t block[SOAK_HEAP_BLOCKS];
   mi_heap_t* const heap = soak_heap_new(random);
-  const size_t count = 1 + load_below(random, SOAK_HEAP_BLOCKS);
+  const size_t count = 1 + random_below(random, SOAK_HEAP_BLOCKS);
   for (size_t i = 0; i < count; i++) {
     block[i] = soak_make_in(heap, random);
     if (i % 3 == 0) {
@@ -67,7 +67,7 @@ static void soak_use_heap(uint64_t* random) {
       block[i] = soak_make_in(heap, random);
     }
   }
-  if (load_below(random, 2) == 0) {
+  if (random_below(random, 2) == 0) {
     for (size_t i = 0; i < count; i++) soak_forget(block[i]);
     mi_heap_destroy(heap);
   } else {
@@ -141,7 +141,7 @@ static void soak_subprocs(soak_turn_t* turn) {
     LOAD_CHECK(soak_sub._mi_subproc_id != NULL, "no sub-process");
     soak_threads(turn, SOAK_SUB_THREADS, &soak_be_in_sub);
     turn->random += 1000003;
-    const bool is_destroyed = load_below(&turn->random, 2) == 0;
+    const bool is_destroyed = random_below(&turn->random, 2) == 0;
     if (!is_destroyed) mi_subproc_delete(soak_sub);
     for (size_t i = 0; i < SOAK_SUB_THREADS * SOAK_SUB_BLOCKS; i++) {
       const soak_block_t block = soak_left[i / SOAK_SUB_BLOCKS][i % SOAK_SUB_BLOCKS];

@@ -67,13 +67,13 @@ void soak_threads(const soak_turn_t* turn, size_t count, void* (*body)(void*)) {
 // Most blocks of a request end with it; one in eight is kept for later in place of an older one.
 void soak_request(uint64_t* random) {
   soak_block_t block[SOAK_REQUEST_MAX];
-  const size_t count = 4 + load_below(random, SOAK_REQUEST_MAX - 4);
+  const size_t count = 4 + random_below(random, SOAK_REQUEST_MAX - 4);
   for (size_t i = 0; i < count; i++) block[i] = soak_make(random, soak_request_size(random));
-  const size_t resized = load_below(random, count);
+  const size_t resized = random_below(random, count);
   soak_resize(&block[resized], random, soak_request_size(random));
   for (size_t i = 0; i < count; i++) {
-    if (load_below(random, 8) == 0) {
-      soak_shelf_t* const shelf = load_below(random, 64) == 0 ? &soak_long : &soak_sessions;
+    if (random_below(random, 8) == 0) {
+      soak_shelf_t* const shelf = random_below(random, 64) == 0 ? &soak_long : &soak_sessions;
       block[i] = soak_shelf_swap(shelf, random, block[i]);
     }
     soak_drop(block[i]);
@@ -164,7 +164,7 @@ static void* soak_shift(void* argument) {
   for (size_t round = 0; !soak_is_over(turn); round++) {
     soak_shift_fill(shelf, turn, soak_shifts[round % SOAK_SHIFTS]);
     for (size_t i = 0; i < shelf->count; i++) {
-      if (load_below(&turn->random, SOAK_SHIFT_KEPT) == 0) continue;
+      if (random_below(&turn->random, SOAK_SHIFT_KEPT) == 0) continue;
       soak_drop(shelf->block[i]);
       shelf->block[i].p = NULL;
     }
@@ -192,7 +192,7 @@ static void soak_key_end(void* value) {
 
 static void soak_visit(uint64_t* random) {
   pthread_setspecific(soak_key, malloc(50));
-  const size_t count = 1 + load_below(random, SOAK_VISITS);
+  const size_t count = 1 + random_below(random, SOAK_VISITS);
   for (size_t i = 0; i < count; i++) soak_request(random);
 }
 
@@ -214,7 +214,7 @@ static void soak_visitors(soak_turn_t* turn) {
     turn->random += 1000003;
     pthread_t thread[SOAK_CROWD];
     for (uintptr_t i = 0; i < SOAK_CROWD; i++) {
-      thread[i] = soak_start(&soak_visit_detached, (void*)(uintptr_t)load_random(&turn->random));
+      thread[i] = soak_start(&soak_visit_detached, (void*)(uintptr_t)random_next(&turn->random));
       pthread_detach(thread[i]);
     }
     for (size_t i = 0; i < SOAK_CROWD; i++) {
@@ -258,7 +258,7 @@ static void* soak_wait_for_tasks(void* argument) {
     }
     if (atomic_load(&soak_pool_is_done)) break;
     soak_task(worker, &turn->random);
-    const size_t next = load_below(&turn->random, SOAK_POOL / SOAK_LANES) * SOAK_LANES + lane;
+    const size_t next = random_below(&turn->random, SOAK_POOL / SOAK_LANES) * SOAK_LANES + lane;
     sem_post(soak_is_over(turn) ? &soak_pool_done : &soak_pool_worker[next].turn);
   }
   for (size_t i = 0; i < SOAK_TASK_BLOCKS; i++) {
@@ -356,15 +356,15 @@ static void* soak_grow_buffers(void* argument) {
   soak_turn_t* const turn = (soak_turn_t*)argument;
   soak_block_t buffer[SOAK_BUFFERS] = {{NULL, 0, 0}};
   while (!soak_is_over(turn)) {
-    soak_block_t* const it = &buffer[load_below(&turn->random, SOAK_BUFFERS)];
+    soak_block_t* const it = &buffer[random_below(&turn->random, SOAK_BUFFERS)];
     if (it->p == NULL) {
-      *it = soak_make(&turn->random, 1 + load_below(&turn->random, 200));
+      *it = soak_make(&turn->random, 1 + random_below(&turn->random, 200));
     } else if (it->size < SOAK_BUFFER_MAX) {
-      const size_t percent = 105 + load_below(&turn->random, 96);
+      const size_t percent = 105 + random_below(&turn->random, 96);
       soak_resize(it, &turn->random, it->size * percent / 100 + 1);
     } else {
       // It is cut to what was needed, and handed on.
-      soak_resize(it, &turn->random, 1 + load_below(&turn->random, 64 * LOAD_KIB));
+      soak_resize(it, &turn->random, 1 + random_below(&turn->random, 64 * LOAD_KIB));
       soak_drop(soak_shelf_swap(&soak_sessions, &turn->random, *it));
       it->p = NULL;
     }
@@ -441,7 +441,7 @@ static void* soak_collect_now_and_then(void* argument) {
   if (turn->index != 0) return soak_serve(turn);
   while (!soak_is_over(turn)) {
     soak_request(&turn->random);
-    soak_collect(load_below(&turn->random, 2) == 0);
+    soak_collect(random_below(&turn->random, 2) == 0);
     load_wait_ms(5);
   }
   return NULL;

@@ -95,7 +95,7 @@ static void soak_run(const soak_plan_t* plan, uint64_t* random) {
       const soak_phase_t* const phase = soak_phase(i);
       const uint64_t phase_ms = plan->seconds * 1000 * phase->parts / (plan->cycles * parts);
       alarm((unsigned)(phase_ms / 1000) + SOAK_SPARE_S);
-      soak_turn_t turn = {load_now_ms() + phase_ms, load_random(random), 0};
+      soak_turn_t turn = {load_now_ms() + phase_ms, random_next(random), 0};
       atomic_store(&soak_now, phase->name);
       phase->run(&turn);
     }

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   size_t most = 0;
   const uint64_t deadline_ms = load_now_ms() + TIME_MS;
   for (size_t step = 0; step < load_scale(&load, STEPS) && load_now_ms() < deadline_ms; step++) {
-    const size_t i = load_below(&state, BUFFERS);
+    const size_t i = random_below(&state, BUFFERS);
     if (size[i] > BUFFER_MAX) {
       load_verify(buffer[i], 200, (uint8_t)i);
       free(buffer[i]);
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
       size[i] = 0;
     }
     const size_t old = size[i];
-    size[i] += old * (5 + load_below(&state, 96)) / 100 + 200;
+    size[i] += old * (5 + random_below(&state, 96)) / 100 + 200;
     buffer[i] = (uint8_t*)realloc(buffer[i], size[i]);
     LOAD_CHECK(buffer[i] != NULL, "no memory for %zu bytes", size[i]);
     if (old == 0) load_fill(buffer[i], 200, (uint8_t)i);

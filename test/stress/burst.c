@@ -10,9 +10,9 @@
 
 static void* block[BLOCK_MAX];
 
-static size_t random_size(uint64_t* state) {
-  const size_t top = (size_t)128 << load_below(state, 14);
-  return top + load_below(state, top);
+static size_t draw_size(uint64_t* state) {
+  const size_t top = (size_t)128 << random_below(state, 14);
+  return top + random_below(state, top);
 }
 
 int main(int argc, char** argv) {
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   const uint64_t start_ms = load_now_ms();
   size_t bytes = 0, count = 0;
   while (bytes < wanted && count < BLOCK_MAX && load_now_ms() - start_ms < 4000) {
-    const size_t size = random_size(&state);
+    const size_t size = draw_size(&state);
     block[count] = malloc(size);
     LOAD_CHECK(block[count] != NULL, "no memory for %zu bytes", size);
     memset(block[count++], 1, size);
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
          bytes / LOAD_KIB, rss / LOAD_KIB);
   // A program that goes on with little: a few allocations now and then.
   while (load_now_ms() - freed_ms < AFTER_MS) {
-    for (size_t i = 0; i < 2000; i++) block[i] = malloc(16 + load_below(&state, 500));
+    for (size_t i = 0; i < 2000; i++) block[i] = malloc(16 + random_below(&state, 500));
     for (size_t i = 0; i < 2000; i++) free(block[i]);
     load_wait_ms(5);
     rss = load_rss();

@@ -36,9 +36,9 @@ static void* is_busy(void* argument) {
   void* block[KEEP] = {NULL};
   size_t size[KEEP];
   while (!atomic_load(&is_done)) {
-    const size_t i = load_below(&state, KEEP);
+    const size_t i = random_below(&state, KEEP);
     if (block[i] != NULL) load_drop(block[i], size[i]);
-    size[i] = 1 + load_below(&state, i % 16 == 0 ? 300000 : 2000);
+    size[i] = 1 + random_below(&state, i % 16 == 0 ? 300000 : 2000);
     block[i] = load_make(size[i]);
     if (i == 0) {
       mi_heap_t* const heap = mi_heap_new();

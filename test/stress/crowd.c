@@ -31,7 +31,7 @@ static void* work(void* argument) {
   const size_t me = (uintptr_t)argument;
   uint64_t state = load.seed + me * 977;
   for (size_t i = 0; i < BLOCKS; i++) {
-    const size_t size = 1 + load_below(&state, i % 10 == 0 ? 8000 : 300);
+    const size_t size = 1 + random_below(&state, i % 10 == 0 ? 8000 : 300);
     member[me].block[i] = malloc(size);
     member[me].size[i] = size;
     LOAD_CHECK(member[me].block[i] != NULL, "no memory for %zu bytes", size);

@@ -87,7 +87,7 @@ __attribute__((destructor)) static void after_main(void) {
 static void* never_ends(void* argument) {
   uint64_t state = (uintptr_t)argument;
   while (true) {
-    const size_t size = 1 + load_below(&state, 5000);
+    const size_t size = 1 + random_below(&state, 5000);
     load_drop(load_make(size), size);
   }
   return NULL;

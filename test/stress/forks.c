@@ -30,7 +30,7 @@ static load_t load;
 static size_t count = 200, threads = 8, child_mib = 10, seconds = 7;
 
 static uintptr_t* make(uint64_t* state, size_t top) {
-  const size_t size = sizeof(uintptr_t) + load_below(state, top);
+  const size_t size = sizeof(uintptr_t) + random_below(state, top);
   uintptr_t* const block = (uintptr_t*)malloc(size);
   LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
   block[0] = size;
@@ -49,7 +49,7 @@ static void drop(uintptr_t* block) {
 // In the heap pages come and go all the time.
 static void replace_in_heap(void** slot, uint64_t* state) {
   mi_free(*slot);
-  const size_t size = 10000 + load_below(state, 90000);
+  const size_t size = 10000 + random_below(state, 90000);
   *slot = mi_heap_malloc(heap, size);
   LOAD_CHECK(*slot != NULL, "no memory for %zu bytes", size);
   load_fill(*slot, 1000, 7);
@@ -60,13 +60,13 @@ static void* work(void* argument) {
   void* in_heap[HEAP_BLOCKS] = {NULL};
   uintptr_t* mine[KEEP] = {NULL};
   while (!atomic_load(&is_done)) {
-    const size_t i = load_below(&state, KEEP);
+    const size_t i = random_below(&state, KEEP);
     drop(mine[i]);
     mine[i] = make(&state, i % 32 == 0 ? 200000 : 2000);
     replace_in_heap(&in_heap[i % HEAP_BLOCKS], &state);
     // The children need the processors too, however many threads there are.
     if (i % 16 == 0) load_wait_ms((long)(threads / 8));
-    if (i % 4 == 0) mine[i] = atomic_exchange(&shared[load_below(&state, KEEP)], mine[i]);
+    if (i % 4 == 0) mine[i] = atomic_exchange(&shared[random_below(&state, KEEP)], mine[i]);
   }
   for (size_t i = 0; i < KEEP; i++) drop(mine[i]);
   for (size_t i = 0; i < HEAP_BLOCKS; i++) mi_free(in_heap[i]);

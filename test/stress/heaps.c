@@ -69,16 +69,16 @@ static void fill(block_t* block, size_t size, uint32_t life, uint64_t* state) {
   LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
   block->size = size;
   block->life = life;
-  block->mark = (uint8_t)load_random(state);
+  block->mark = (uint8_t)random_next(state);
   load_fill(block + 1, size - sizeof(block_t), block->mark);
 }
 
 // Mostly small; one in 64 up to 64 KiB, one in 1024 up to 2 MiB.
-static size_t random_size(uint64_t* state) {
-  const uint64_t r = load_random(state);
+static size_t draw_size(uint64_t* state) {
+  const uint64_t r = random_next(state);
   size_t top = (size_t)32 << r % 6;
   if ((r >> 8 & 63) == 0) top = (r >> 14 & 15) != 0 ? 64 * LOAD_KIB : 2 * LOAD_MIB;
-  return sizeof(block_t) + load_below(state, top);
+  return sizeof(block_t) + random_below(state, top);
 }
 
 static block_t* make_zeroed(mi_heap_t* heap, size_t size) {
@@ -91,9 +91,9 @@ static block_t* make_zeroed(mi_heap_t* heap, size_t size) {
 }
 
 static block_t* make(mi_heap_t* heap, uint32_t life, uint64_t* state) {
-  const size_t size = random_size(state);
-  block_t* const block =
-      (block_t*)(load_below(state, 8) == 0 ? make_zeroed(heap, size) : mi_heap_malloc(heap, size));
+  const size_t size = draw_size(state);
+  block_t* const block = (block_t*)(random_below(state, 8) == 0 ? make_zeroed(heap, size)
+                                                                : mi_heap_malloc(heap, size));
   fill(block, size, life, state);
   return block;
 }
@@ -102,7 +102,7 @@ static block_t* make(mi_heap_t* heap, uint32_t life, uint64_t* state) {
 static block_t* resize(mi_heap_t* heap, uint32_t life, block_t* block, uint64_t* state) {
   if (block == NULL) return make(heap, life, state);
   verify(block);
-  const size_t old = block->size, size = random_size(state);
+  const size_t old = block->size, size = draw_size(state);
   const uint8_t mark = block->mark;
   block_t* const moved = (block_t*)mi_heap_realloc(heap, block, size);
   LOAD_CHECK(moved != NULL, "no memory for %zu bytes", size);
@@ -113,7 +113,7 @@ static block_t* resize(mi_heap_t* heap, uint32_t life, block_t* block, uint64_t*
 }
 
 static slot_t* random_slot(world_t* world, uint64_t* state) {
-  return &world->slot[load_below(state, SLOTS)];
+  return &world->slot[random_below(state, SLOTS)];
 }
 
 // -- Heaps that are shared --
@@ -121,17 +121,17 @@ static slot_t* random_slot(world_t* world, uint64_t* state) {
 // One block more in a heap, or one that was somewhere else.
 static void change_entry(world_t* world, entry_t* entry, uint64_t* state) {
   block_t* other =
-      load_below(state, 8) == 0 ? atomic_exchange(random_slot(world, state), NULL) : NULL;
+      random_below(state, 8) == 0 ? atomic_exchange(random_slot(world, state), NULL) : NULL;
   pthread_rwlock_rdlock(&entry->lock);
   block_t* const block = resize(entry->heap, entry->life, other, state);
   if (entry->heap != NULL) {
     LOAD_CHECK(mi_heap_of(block) == entry->heap, "%zu bytes in another heap", block->size);
   }
   slot_t* slot = random_slot(world, state);
-  if (entry->is_closed) slot = &entry->slot[load_below(state, CLOSED_SLOTS)];
+  if (entry->is_closed) slot = &entry->slot[random_below(state, CLOSED_SLOTS)];
   other = atomic_exchange(slot, block);
   if (entry->is_closed) drop(other);
-  if (load_below(state, 400) == 0) mi_heap_collect(entry->heap, load_below(state, 4) == 0);
+  if (random_below(state, 400) == 0) mi_heap_collect(entry->heap, random_below(state, 4) == 0);
   const bool is_open = !entry->is_closed;
   pthread_rwlock_unlock(&entry->lock);
   if (is_open) drop(other);
@@ -140,7 +140,7 @@ static void change_entry(world_t* world, entry_t* entry, uint64_t* state) {
 // The heap of an entry ends, and there is a new one.
 static void replace_entry(entry_t* entry, uint64_t* state) {
   pthread_rwlock_wrlock(&entry->lock);
-  const bool is_destroyed = entry->is_closed && load_below(state, 2) == 0;
+  const bool is_destroyed = entry->is_closed && random_below(state, 2) == 0;
   if (is_destroyed) {
     mi_heap_destroy(entry->heap);
   } else {
@@ -153,7 +153,7 @@ static void replace_entry(entry_t* entry, uint64_t* state) {
   entry->heap = mi_heap_new();
   LOAD_CHECK(entry->heap != NULL, "no heap");
   entry->life = atomic_fetch_add(&last_life, 1) + 1;
-  entry->is_closed = load_below(state, 2) == 0;
+  entry->is_closed = random_below(state, 2) == 0;
   pthread_rwlock_unlock(&entry->lock);
   atomic_fetch_add(&heaps_ended, 1);
 }
@@ -168,11 +168,11 @@ static void use_own_heap(world_t* world, uint64_t* state) {
   mi_heap_t* const heap = mi_heap_new();
   LOAD_CHECK(heap != NULL, "no heap");
   const uint32_t life = atomic_fetch_add(&last_life, 1) + 1;
-  const bool is_default = load_below(state, 2) == 0;
+  const bool is_default = random_below(state, 2) == 0;
   if (is_default) mi_theap_set_default(mi_heap_theap(heap));
   for (size_t i = 0; i < OWN_BLOCKS; i++) {
     if (is_default) {
-      const size_t size = random_size(state);
+      const size_t size = draw_size(state);
       own[i] = (block_t*)mi_malloc(size);
       fill(own[i], size, life, state);
     } else {
@@ -181,7 +181,7 @@ static void use_own_heap(world_t* world, uint64_t* state) {
     LOAD_CHECK(mi_heap_of(own[i]) == heap, "%zu bytes in another heap", own[i]->size);
   }
   for (size_t i = 0; i < OWN_BLOCKS; i++) verify(own[i]);
-  if (load_below(state, 2) == 0) {
+  if (random_below(state, 2) == 0) {
     for (size_t i = 0; i < OWN_BLOCKS; i += 2) drop(own[i]);
     mi_heap_destroy(heap);
   } else {
@@ -200,12 +200,12 @@ static void use_own_heap(world_t* world, uint64_t* state) {
 // -- Threads --
 
 static void work(world_t* world, uint64_t* state) {
-  const size_t count = THREAD_CHANGES / 2 + load_below(state, THREAD_CHANGES);
+  const size_t count = THREAD_CHANGES / 2 + random_below(state, THREAD_CHANGES);
   for (size_t i = 0; i < count; i++) {
     if (i % 256 == 0 && load_now_ms() > deadline_ms) break;
-    const size_t way = load_below(state, 1000);
+    const size_t way = random_below(state, 1000);
     if (way < 3) {
-      replace_entry(&world->entry[load_below(state, ENTRIES)], state);
+      replace_entry(&world->entry[random_below(state, ENTRIES)], state);
     } else if (way < 6) {
       use_own_heap(world, state);
     } else if (way < 200) {
@@ -213,7 +213,7 @@ static void work(world_t* world, uint64_t* state) {
     } else if (way < 300) {
       drop(atomic_exchange(random_slot(world, state), NULL));
     } else {
-      change_entry(world, &world->entry[load_below(state, ENTRIES)], state);
+      change_entry(world, &world->entry[random_below(state, ENTRIES)], state);
     }
   }
   atomic_fetch_add(&changes, count);
@@ -344,7 +344,7 @@ static void* run_subproc(void* argument) {
   pthread_t thread[GUESTS];
   task_t guest[GUESTS];
   for (size_t i = 0; i < GUESTS; i++) {
-    guest[i] = (task_t){load_random(&task->seed), task->lane, subproc};
+    guest[i] = (task_t){random_next(&task->seed), task->lane, subproc};
     LOAD_CHECK(pthread_create(&thread[i], NULL, &run_as_guest, &guest[i]) == 0, "thread %zu", i);
   }
   for (size_t i = 0; i < THREAD_CHANGES / 2; i++) {
@@ -354,7 +354,7 @@ static void* run_subproc(void* argument) {
   sum_t seen = {0, 0};
   mi_subproc_visit_heaps(subproc, &add_heap, &seen);
   check_sum("a sub-process", seen, check_world(world));
-  if (load_below(&task->seed, 4) == 0) {
+  if (random_below(&task->seed, 4) == 0) {
     mi_subproc_delete(subproc);
     drop_world(world);
   } else {
@@ -367,8 +367,8 @@ static void* run_subproc(void* argument) {
 }
 
 static void start(pthread_t* thread, task_t* task, uint64_t* state) {
-  task->seed = load_random(state);
-  void* (*const run)(void*) = load_below(state, 4) == 0 ? &run_subproc : &run_in_main;
+  task->seed = random_next(state);
+  void* (*const run)(void*) = random_below(state, 4) == 0 ? &run_subproc : &run_in_main;
   LOAD_CHECK(pthread_create(thread, NULL, run, task) == 0, "thread of lane %zu", task->lane);
 }
 

@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   run(20 * LOAD_MIB, USABLE);
   run(LOAD_MIB, USABLE);
   run(100 * LOAD_KIB, USABLE);
-  run(1000 + load_below(&load.seed, 1000), USABLE);
+  run(1000 + random_below(&load.seed, 1000), USABLE);
   run(5000, USABLE);
   run(20 * LOAD_MIB, 0); // address space is not given back, so there may be no room for these
   return 0;

@@ -42,7 +42,7 @@ static void take(set_t* set, sizes_t sizes, size_t bytes) {
   size_t taken = 0;
   set->count = 0;
   while (taken < bytes) {
-    const size_t size = sizes.least + load_below(&set->seed, sizes.most - sizes.least + 1);
+    const size_t size = sizes.least + random_below(&set->seed, sizes.most - sizes.least + 1);
     if (taken + size > bytes) break;
     LOAD_CHECK(set->count < set->max, "more blocks than thought");
     set->block[set->count] = load_make(size);

@@ -84,7 +84,7 @@ static size_t produce(const load_t* load, unsigned phase, size_t base, peak_t* p
       if (i % 64 == 0) sched_yield();
       continue;
     }
-    send(i, smallest + load_below(&state, smallest * 7));
+    send(i, smallest + random_below(&state, smallest * 7));
     sent++;
   }
   return sent;

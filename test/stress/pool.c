@@ -27,7 +27,7 @@ static size_t every; // one block in so many is kept; 0: none
 static size_t work(uint64_t* state, void** kept, size_t* kept_size) {
   size_t count = 0, bytes = 0, kept_count = 0;
   while (bytes < WORK_BYTES && count < BLOCK_MAX) {
-    const size_t size = 16 + load_below(state, (size_t)16 << load_below(state, 9));
+    const size_t size = 16 + random_below(state, (size_t)16 << random_below(state, 9));
     block[count] = malloc(size);
     LOAD_CHECK(block[count] != NULL, "no memory for %zu bytes", size);
     load_fill(block[count], size, (uint8_t)size);

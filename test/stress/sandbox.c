@@ -43,15 +43,16 @@
 
 #include <semaphore.h>
 
+#include "random.h"
+
 // Large blocks that are replaced by others of other sizes take over what waits elsewhere, and those
 // that grow with somebody behind them move.
 static void moving(void) {
   static unsigned char* p[8];
   uint64_t seed = 1;
   for (size_t i = 0; i < 200; i++) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    const size_t k = (size_t)(seed >> 60) % 8;
-    const size_t size = 5 * SWEEP_MIB + (size_t)(seed >> 32) % (10 * SWEEP_MIB);
+    const size_t k = random_below(&seed, 8);
+    const size_t size = 5 * SWEEP_MIB + random_below(&seed, 10 * SWEEP_MIB);
     if (i % 3 == 0) {
       p[k] = (unsigned char*)SWEEP_TAKE(size, mi_realloc(p[k], size));
     } else {

@@ -58,9 +58,9 @@ static void on_signal(int number) {
 // Calls that spend their time inside locks: heaps and theaps, memory from the system, and all of it
 // back.
 static void work(uint64_t* state, void** block) {
-  const size_t i = load_below(state, KEEP);
+  const size_t i = random_below(state, KEEP);
   free(block[i]);
-  const size_t size = 1 + load_below(state, i % 4 == 0 ? 4 * LOAD_MIB : 3000);
+  const size_t size = 1 + random_below(state, i % 4 == 0 ? 4 * LOAD_MIB : 3000);
   block[i] = malloc(size);
   LOAD_CHECK(block[i] != NULL, "no memory for %zu bytes", size);
   memset(block[i], 1, size < 1000 ? size : 1000);

@@ -25,11 +25,11 @@ static load_t load;
 static uint64_t deadline_ms;
 
 // Mostly small; one in 64 up to 64 KiB, one in 1024 up to 2 MiB.
-static size_t random_size(uint64_t* state) {
-  const uint64_t r = load_random(state);
+static size_t draw_size(uint64_t* state) {
+  const uint64_t r = random_next(state);
   size_t top = (size_t)32 << r % 6;
   if ((r >> 8 & 63) == 0) top = (r >> 14 & 15) != 0 ? 64 * LOAD_KIB : 2 * LOAD_MIB;
-  return sizeof(header_t) + load_below(state, top);
+  return sizeof(header_t) + random_below(state, top);
 }
 
 static header_t* make_zeroed(size_t size) {
@@ -42,13 +42,13 @@ static header_t* make_zeroed(size_t size) {
 }
 
 static header_t* make(uint64_t* state) {
-  const size_t size = random_size(state);
+  const size_t size = draw_size(state);
   header_t* block;
-  const uint64_t way = load_random(state) % 8;
+  const uint64_t way = random_below(state, 8);
   if (way == 0) {
     block = make_zeroed(size);
   } else if (way == 1) {
-    const size_t alignment = (size_t)16 << load_below(state, 10);
+    const size_t alignment = (size_t)16 << random_below(state, 10);
     block = (header_t*)memalign(alignment, size);
     LOAD_CHECK(((uintptr_t)block & (alignment - 1)) == 0, "%p for %zu", (void*)block, alignment);
   } else {
@@ -56,7 +56,7 @@ static header_t* make(uint64_t* state) {
   }
   LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
   block->size = size;
-  block->mark = (uint8_t)load_random(state);
+  block->mark = (uint8_t)random_next(state);
   load_fill(block + 1, size - sizeof(header_t), block->mark);
   atomic_fetch_add(&live, size);
   return block;
@@ -74,7 +74,7 @@ static void drop(header_t* block) {
 
 static header_t* resize(header_t* block, uint64_t* state) {
   verify(block);
-  const size_t old = block->size, size = random_size(state);
+  const size_t old = block->size, size = draw_size(state);
   header_t* const moved = (header_t*)realloc(block, size);
   LOAD_CHECK(moved != NULL, "no memory for %zu bytes", size);
   const size_t common = (size < old ? size : old) - sizeof(header_t);
@@ -90,11 +90,11 @@ static void* work(void* argument) {
   const size_t changes = load_scale(&load, CHANGES);
   for (size_t i = 0; i < changes; i++) {
     if (i % 256 == 0 && load_now_ms() > deadline_ms) break;
-    header_t* block = load_below(&state, 4) != 0 ? make(&state) : NULL;
-    block = atomic_exchange(&slot[load_below(&state, SLOTS)], block);
+    header_t* block = random_below(&state, 4) != 0 ? make(&state) : NULL;
+    block = atomic_exchange(&slot[random_below(&state, SLOTS)], block);
     if (block == NULL) continue;
-    if (load_below(&state, 8) == 0) {
-      block = atomic_exchange(&slot[load_below(&state, SLOTS)], resize(block, &state));
+    if (random_below(&state, 8) == 0) {
+      block = atomic_exchange(&slot[random_below(&state, SLOTS)], resize(block, &state));
     }
     if (block != NULL) drop(block);
   }

@@ -28,7 +28,7 @@ static _Atomic(size_t) detached_left;
 
 static void make_all(blocks_t* mine, uint64_t* state) {
   for (size_t i = 0; i < BLOCKS; i++) {
-    mine->size[i] = 1 + load_below(state, i % 16 == 0 ? 50000 : 1000);
+    mine->size[i] = 1 + random_below(state, i % 16 == 0 ? 50000 : 1000);
     mine->block[i] = load_make(mine->size[i]);
   }
 }
@@ -56,7 +56,7 @@ static void* is_cancelled(void* argument) {
   make_all(mine, &state);
   pthread_cleanup_push(&drop_all, mine);
   while (true) {
-    const size_t i = load_below(&state, BLOCKS);
+    const size_t i = random_below(&state, BLOCKS);
     load_drop(mine->block[i], mine->size[i]);
     mine->block[i] = load_make(mine->size[i]);
     if (i == 0) pthread_testcancel();
@@ -157,7 +157,7 @@ static void* only_frees(void* argument) {
 static size_t hand_over(uint64_t* state) {
   size_t bytes = 0;
   for (handed_count = 0; bytes < HANDED_BYTES && handed_count < HANDED_MAX; handed_count++) {
-    const size_t size = 1 + load_below(state, handed_count % 16 == 0 ? 200000 : 6000);
+    const size_t size = 1 + random_below(state, handed_count % 16 == 0 ? 200000 : 6000);
     handed[handed_count] = load_make(size);
     handed_size[handed_count] = size;
     bytes += size;

@@ -29,7 +29,7 @@ static void* work(void* argument) {
   uint64_t state = load.seed + (uintptr_t)argument * 977;
   uintptr_t* mine[BLOCKS];
   for (size_t i = 0; i < BLOCKS; i++) {
-    const size_t size = sizeof(uintptr_t) + load_below(&state, i % 20 == 0 ? 20000 : 600);
+    const size_t size = sizeof(uintptr_t) + random_below(&state, i % 20 == 0 ? 20000 : 600);
     mine[i] = (uintptr_t*)malloc(size);
     LOAD_CHECK(mine[i] != NULL, "no memory for %zu bytes", size);
     mine[i][0] = size;
@@ -37,7 +37,7 @@ static void* work(void* argument) {
   }
   for (size_t i = 0; i < BLOCKS; i++) {
     // A third of them survives the thread.
-    if (i % 3 == 0) mine[i] = atomic_exchange(&slot[load_below(&state, SLOTS)], mine[i]);
+    if (i % 3 == 0) mine[i] = atomic_exchange(&slot[random_below(&state, SLOTS)], mine[i]);
     drop(mine[i]);
   }
   return NULL;

@@ -40,9 +40,9 @@ UNIT_TEST_PAGE_SIZES(aligned_at_an_offset) {
   uint64_t random = 17;
   void* kept[64] = {NULL};
   for (size_t i = 0; i < 5000; i++) {
-    const size_t alignment = (size_t)1 << unit_random_below(&random, MI_SLICE_SHIFT + 2);
-    const size_t size = unit_random_below(&random, (size_t)1 << unit_random_below(&random, 19));
-    const size_t offset = unit_random_below(&random, 2 * alignment + size + 1);
+    const size_t alignment = (size_t)1 << random_below(&random, MI_SLICE_SHIFT + 2);
+    const size_t size = random_below(&random, (size_t)1 << random_below(&random, 19));
+    const size_t offset = random_below(&random, 2 * alignment + size + 1);
     const mi_fill_t fill = i % 3 == 0 ? MI_ZERO : MI_UNINITIALIZED;
     uint8_t* const p =
         (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, alignment, offset, fill);

@@ -409,9 +409,9 @@ static void race(void* arg) {
   const uint8_t self = *(uint8_t*)arg;
   uint64_t random = self;
   for (size_t round = 0; round < 4000; round++) {
-    const size_t count = 1 + unit_random_below(&random, round % 50 == 0 ? 100 : 6);
+    const size_t count = 1 + random_below(&random, round % 50 == 0 ? 100 : 6);
     mi_run_t run;
-    const size_t alignment = MI_SLICE_SIZE << unit_random_below(&random, 3);
+    const size_t alignment = MI_SLICE_SIZE << random_below(&random, 3);
     if (!mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run)) continue;
     uint8_t* const start = run.start;
     const size_t first = (size_t)(start - os_fake.reserve) / MI_SLICE_SIZE;

@@ -31,11 +31,11 @@ UNIT_TEST(bitmap_ranges_match_the_model) {
   uint64_t random = 5;
   for (size_t round = 0; round < 20000; round++) {
     os_fake.is_single_threaded = round % 3 == 0;
-    const size_t index = unit_random_below(&random, BITS);
-    const size_t max = unit_random_below(&random, 4) == 0 ? BITS - index : 70;
-    const size_t count = mi_bits_min(unit_random_below(&random, max + 1), BITS - index);
+    const size_t index = random_below(&random, BITS);
+    const size_t max = random_below(&random, 4) == 0 ? BITS - index : 70;
+    const size_t count = mi_bits_min(random_below(&random, max + 1), BITS - index);
     const size_t was_set = model_count(index, count);
-    switch (unit_random_below(&random, 4)) {
+    switch (random_below(&random, 4)) {
       case 0:
         check_equal(mi_bitmap_set(map, index, count), count - was_set);
         model_set(index, count, true);
@@ -67,10 +67,10 @@ static size_t naive_find(size_t from, size_t end, size_t count, size_t alignment
 }
 
 static void random_runs(uint64_t* random) {
-  bool value = unit_random(random) % 2 == 0;
+  bool value = random_below(random, 2) == 0;
   for (size_t i = 0; i < WORDS * 64; value = !value) {
-    const size_t limit = unit_random_below(random, 3) == 0 ? 150 : 12;
-    const size_t length = mi_bits_min(1 + unit_random_below(random, limit), WORDS * 64 - i);
+    const size_t limit = random_below(random, 3) == 0 ? 150 : 12;
+    const size_t length = mi_bits_min(1 + random_below(random, limit), WORDS * 64 - i);
     model_set(i, length, value);
     if (value) mi_bitmap_set(map, i, length);
     if (!value) mi_bitmap_clear(map, i, length);
@@ -84,11 +84,11 @@ UNIT_TEST(bitmap_finds_the_lowest_run) {
   for (size_t round = 0; round < 400; round++) {
     random_runs(&random);
     for (size_t i = 0; i < 100; i++) {
-      const size_t end = unit_random_below(&random, BITS + 1);
-      const size_t from = unit_random_below(&random, end + 1);
-      const size_t count = 1 + unit_random_below(&random, i % 2 == 0 ? 8 : 140);
-      const size_t alignment = (size_t)1 << unit_random_below(&random, 7);
-      const size_t bias = unit_random_below(&random, alignment);
+      const size_t end = random_below(&random, BITS + 1);
+      const size_t from = random_below(&random, end + 1);
+      const size_t count = 1 + random_below(&random, i % 2 == 0 ? 8 : 140);
+      const size_t alignment = (size_t)1 << random_below(&random, 7);
+      const size_t bias = random_below(&random, alignment);
       check_equal(mi_bitmap_find_run(map, from, end, count, alignment, bias),
                   naive_find(from, end, count, alignment, bias));
     }
@@ -116,11 +116,11 @@ UNIT_TEST(bitmap_find_handles_the_edges) {
 UNIT_TEST(bitmap_finds_in_a_word) {
   uint64_t random = 7;
   for (size_t round = 0; round < 20000; round++) {
-    uint64_t x = unit_random(&random);
-    if (round % 3 == 0) x |= unit_random(&random);
+    uint64_t x = random_next(&random);
+    if (round % 3 == 0) x |= random_next(&random);
     if (round % 5 == 0) x |= x << 1 | x << 2 | x << 7;
-    if (round % 7 == 0) x = UINT64_MAX << unit_random_below(&random, 64);
-    const size_t count = 1 + unit_random_below(&random, 64);
+    if (round % 7 == 0) x = UINT64_MAX << random_below(&random, 64);
+    const size_t count = 1 + random_below(&random, 64);
     size_t expected = MI_BITMAP_NONE;
     for (size_t i = 0; i + count <= 64 && expected == MI_BITMAP_NONE; i++) {
       if (((x >> i) & mi_bits_mask(count)) == mi_bits_mask(count)) expected = i;
@@ -140,8 +140,8 @@ static void race(void* arg) {
   const uint32_t self = (uint32_t)(*(size_t*)arg);
   uint64_t random = self + 100;
   for (size_t round = 0; round < 30000; round++) {
-    size_t count = 1 + unit_random_below(&random, round % 2 == 0 ? 3 : 90);
-    size_t index = unit_random_below(&random, BITS - count + 1);
+    size_t count = 1 + random_below(&random, round % 2 == 0 ? 3 : 90);
+    size_t index = random_below(&random, BITS - count + 1);
     if (round % 3 == 0) {
       index = mi_bitmap_find_run(map, 0, BITS, count, 1, 0);
       if (index == MI_BITMAP_NONE) continue;

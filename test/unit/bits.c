@@ -26,13 +26,13 @@ UNIT_TEST(bits_log2_and_zeros) {
 UNIT_TEST(bits_rounding) {
   uint64_t random = 1;
   for (size_t round = 0; round < 10000; round++) {
-    const size_t power = (size_t)1 << unit_random_below(&random, 40);
-    const size_t x = (size_t)(unit_random(&random) >> 8);
+    const size_t power = (size_t)1 << random_below(&random, 40);
+    const size_t x = (size_t)(random_next(&random) >> 8);
     const size_t down = mi_bits_align_down(x, power);
     const size_t up = mi_bits_align_up(x, power);
     check(down % power == 0 && down <= x && x - down < power);
     check(up % power == 0 && up >= x && up - x < power);
-    const size_t divisor = 1 + unit_random_below(&random, 1000000);
+    const size_t divisor = 1 + random_below(&random, 1000000);
     const size_t quotient = mi_bits_divide_up(x, divisor);
     check(quotient * divisor >= x && quotient * divisor - x < divisor);
   }

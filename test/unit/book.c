@@ -60,14 +60,14 @@ UNIT_TEST_PAGE_SIZES(book_uses_vacant_entries_first) {
   const int64_t meta = mi_state.main.count.meta;
   uint64_t random = 1;
   for (size_t n = 0; n < 20 * PAGES; n++) {
-    const size_t i = unit_random_below(&random, PAGES / 2);
+    const size_t i = random_below(&random, PAGES / 2);
     const uint32_t index = pages[i].book_index;
     take_out(i);
     if (n % 3 != 0) {
       add(i);
       check_equal(pages[i].book_index, index); // O2: the newest first
     } else {
-      const size_t k = unit_random_below(&random, PAGES / 2);
+      const size_t k = random_below(&random, PAGES / 2);
       if (k != i) take_out(k);
       add(i);
       if (k != i) add(k);
@@ -134,8 +134,7 @@ static void add_all(void) {
 
 static void remove_some(uint64_t random) {
   while (!mi_atomic_load_acquire(&is_over)) {
-    mi_page_t* const page =
-        mi_atomic_swap_acq_rel(&handed[unit_random_below(&random, PAGES)], NULL);
+    mi_page_t* const page = mi_atomic_swap_acq_rel(&handed[random_below(&random, PAGES)], NULL);
     if (page == NULL) continue;
     mi_book_remove(&book, page);
     mi_atomic_add_acq_rel(&removed, 1);

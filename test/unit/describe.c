@@ -179,17 +179,17 @@ UNIT_TEST(describe_survives_any_damage) {
     const size_t v = round % 3;
     const mi_page_t saved = *victims[v];
     uint8_t* const bytes = (uint8_t*)victims[v];
-    for (size_t n = 1 + unit_random_below(&seed, 4); n > 0; n--) {
-      const size_t at = unit_random_below(&seed, sizeof(mi_page_t) / 8) * 8;
+    for (size_t n = 1 + random_below(&seed, 4); n > 0; n--) {
+      const size_t at = random_below(&seed, sizeof(mi_page_t) / 8) * 8;
       const uint64_t wild[] = {0,
                                1,
                                UINT64_MAX,
-                               unit_random(&seed),
+                               random_next(&seed),
                                (uint64_t)(uintptr_t)blocks[0],
-                               (uint64_t)(uintptr_t)victims[v] + unit_random_below(&seed, 4096)};
-      const size_t length = (size_t)1 << unit_random_below(&seed, 4);
-      memcpy(bytes + at + unit_random_below(&seed, 8 / length) * length,
-             &wild[unit_random_below(&seed, 6)], length);
+                               (uint64_t)(uintptr_t)victims[v] + random_below(&seed, 4096)};
+      const size_t length = (size_t)1 << random_below(&seed, 4);
+      memcpy(bytes + at + random_below(&seed, 8 / length) * length, &wild[random_below(&seed, 6)],
+             length);
     }
     mi_about_t about;
     mi_describe_address(addresses[v], &about);

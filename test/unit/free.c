@@ -140,9 +140,9 @@ UNIT_TEST_PAGE_SIZES(free_with_one_thread_and_with_many) {
     uint64_t random = 9;
     memset(blocks, 0, sizeof(blocks));
     for (size_t i = 0; i < 30000; i++) {
-      void** const slot = &blocks[unit_random_below(&random, 2000)];
+      void** const slot = &blocks[random_below(&random, 2000)];
       mi_free(*slot);
-      *slot = mi_malloc(1 + unit_random_below(&random, 2000));
+      *slot = mi_malloc(1 + random_below(&random, 2000));
       // In the third round both ways take turns.
       if (round == 2) os_fake.is_single_threaded = i % 100 < 50;
     }

@@ -338,7 +338,7 @@ static void free_what_comes(void* arg) {
   uint64_t random = *(size_t*)arg;
   size_t misses = 0;
   while (misses < RACE_BLOCKS || mi_atomic_load_acquire(&race_over) == 0) {
-    mi_atomic(void*)* const slot = &race_block[unit_random_below(&random, RACE_BLOCKS)];
+    mi_atomic(void*)* const slot = &race_block[random_below(&random, RACE_BLOCKS)];
     void* const p = mi_atomic_swap_acq_rel(slot, NULL);
     misses = p == NULL ? misses + 1 : 0;
     mi_free(p);
@@ -353,7 +353,7 @@ static void make_and_delete(void* arg) {
     for (size_t i = 0; i < RACE_BLOCKS; i++) {
       const size_t size = i % 50 == 0 ? LARGE : MI_CLASS_MAX / 16 + i % 3 * 900;
       void* const p = mi_heap_malloc(heap, size);
-      mi_free(mi_atomic_swap_acq_rel(&race_block[unit_random_below(&random, RACE_BLOCKS)], p));
+      mi_free(mi_atomic_swap_acq_rel(&race_block[random_below(&random, RACE_BLOCKS)], p));
     }
     mi_heap_end_by_delete(heap);
   }

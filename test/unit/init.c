@@ -147,7 +147,7 @@ UNIT_TEST_PAGE_SIZES(init_usage_is_exact) {
   size_t count = 0;
   size_t large = 0;
   for (size_t i = 0; i < 3000; i++) {
-    p[i] = mi_malloc(i % 100 == 0 ? MI_CLASS_MAX + 1 : unit_random_below(&random, 3000));
+    p[i] = mi_malloc(i % 100 == 0 ? MI_CLASS_MAX + 1 : random_below(&random, 3000));
     if (i % 3 == 1) {
       mi_free(p[i - 1]);
       p[i - 1] = NULL;

@@ -187,7 +187,7 @@ static void race(void* arg) {
   size_t count = 0;
   uint64_t random = self;
   for (size_t round = 0; round < RACE_ROUNDS; round++) {
-    if (count < 3 && unit_random(&random) % 2 == 0) {
+    if (count < 3 && random_below(&random, 2) == 0) {
       mi_page_t* const page = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
       if (page == NULL) continue;
       const size_t i = race_index(page);

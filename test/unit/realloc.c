@@ -171,9 +171,9 @@ typedef struct shadow_s {
   size_t offset;
 } shadow_t;
 
-static size_t random_size(uint64_t* random) {
-  const size_t bits = unit_random_below(random, MI_CLASS_MAX_LOG2 + 3);
-  return unit_random_below(random, ((size_t)1 << bits) + 1);
+static size_t draw_size(uint64_t* random) {
+  const size_t bits = random_below(random, MI_CLASS_MAX_LOG2 + 3);
+  return random_below(random, ((size_t)1 << bits) + 1);
 }
 
 // The pattern at both ends and at some places between.
@@ -191,11 +191,10 @@ static bool is_touched(const uint8_t* p, size_t size, size_t common, size_t tag)
 }
 
 static void step_shadow(shadow_t* s, size_t tag, uint64_t* random) {
-  const size_t size = random_size(random);
-  const bool is_aligned = unit_random_below(random, 3) == 0;
-  const size_t alignment =
-      is_aligned ? (size_t)1 << unit_random_below(random, MI_SLICE_SHIFT + 3) : 1;
-  const size_t offset = is_aligned ? 8 * unit_random_below(random, 40) : 0;
+  const size_t size = draw_size(random);
+  const bool is_aligned = random_below(random, 3) == 0;
+  const size_t alignment = is_aligned ? (size_t)1 << random_below(random, MI_SLICE_SHIFT + 3) : 1;
+  const size_t offset = is_aligned ? 8 * random_below(random, 40) : 0;
   uint8_t* q;
   if (is_aligned) {
     q = (uint8_t*)mi_realloc_block_at(mi_theap_self(), s->p, size, alignment, offset,
@@ -215,8 +214,8 @@ UNIT_TEST_PAGE_SIZES(realloc_random_sequences) {
   static shadow_t shadow[LIVE];
   uint64_t random = 21;
   for (size_t step = 0; step < STEPS; step++) {
-    const size_t i = unit_random_below(&random, LIVE);
-    if (unit_random_below(&random, 5) == 0) {
+    const size_t i = random_below(&random, LIVE);
+    if (random_below(&random, 5) == 0) {
       check(is_touched(shadow[i].p, shadow[i].size, shadow[i].size, i));
       mi_free(shadow[i].p);
       shadow[i] = (shadow_t){NULL, 0, 1, 0};

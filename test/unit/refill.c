@@ -290,12 +290,12 @@ UNIT_TEST_PAGE_SIZES(refill_purges_while_the_program_is_busy) {
 
 enum { LIVE = 400, STEPS = 20000 };
 
-static size_t random_size(uint64_t* random) {
-  const size_t kind = unit_random_below(random, 100);
-  if (kind < 70) return unit_random_below(random, 600);
-  if (kind < 95) return unit_random_below(random, MI_SLICE_SIZE / 2);
-  if (kind < 99) return unit_random_below(random, MI_CLASS_MAX);
-  return unit_random_below(random, MI_CLASS_MAX * 6);
+static size_t draw_size(uint64_t* random) {
+  const size_t kind = random_below(random, 100);
+  if (kind < 70) return random_below(random, 600);
+  if (kind < 95) return random_below(random, MI_SLICE_SIZE / 2);
+  if (kind < 99) return random_below(random, MI_CLASS_MAX);
+  return random_below(random, MI_CLASS_MAX * 6);
 }
 
 static void check_ends(const uint8_t* p, size_t size, size_t tag) {
@@ -317,13 +317,13 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
   uint64_t random = 11;
   for (size_t step = 0; step < STEPS; step++) {
     os_fake.is_single_threaded = step < STEPS / 2;
-    const size_t i = unit_random_below(&random, LIVE);
+    const size_t i = random_below(&random, LIVE);
     if (p[i] != NULL) {
       if (size[i] >= 128) check_ends(p[i], size[i], i);
       mi_free(p[i]);
       p[i] = NULL;
     } else {
-      size[i] = random_size(&random);
+      size[i] = draw_size(&random);
       p[i] = (uint8_t*)mi_malloc(size[i]);
       check(p[i] != NULL && mi_usable_size(p[i]) >= size[i]);
       if (size[i] >= 128) fill_ends(p[i], size[i], i);

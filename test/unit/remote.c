@@ -306,12 +306,12 @@ static mi_atomic(size_t*) shared[SLOTS];
 static void swap_blocks(void* arg) {
   uint64_t random = *(size_t*)arg + 10;
   for (size_t i = 0; i < SWAPS; i++) {
-    const size_t size = 16 + unit_random_below(&random, i % 100 == 0 ? 20000 : 600);
+    const size_t size = 16 + random_below(&random, i % 100 == 0 ? 20000 : 600);
     size_t* p = (size_t*)mi_malloc(size);
     if (p == NULL) break;
     p[0] = size;
     p[size / 8 - 1] = size;
-    p = mi_atomic_swap_acq_rel(&shared[unit_random_below(&random, SLOTS)], p);
+    p = mi_atomic_swap_acq_rel(&shared[random_below(&random, SLOTS)], p);
     if (p == NULL) continue;
     if (p[p[0] / 8 - 1] != p[0]) mi_atomic_store_relaxed(&is_broken, true);
     p[p[0] / 8 - 1] = 0;
@@ -343,7 +343,7 @@ static void churn(void* arg) {
     uint8_t* p = (uint8_t*)mi_malloc(MI_CLASS_MAX);
     if (p == NULL) continue;
     p[0] = 1;
-    p = (uint8_t*)mi_atomic_swap_acq_rel(&hot[unit_random_below(&random, 6)], (void*)p);
+    p = (uint8_t*)mi_atomic_swap_acq_rel(&hot[random_below(&random, 6)], (void*)p);
     if (p == NULL) continue;
     if (p[0] != 1) mi_atomic_store_relaxed(&is_broken, true);
     p[0] = 0;

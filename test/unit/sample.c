@@ -53,7 +53,7 @@ static void* live[LIVE];
 static void use_blocks(use_t use, size_t size, size_t count, uint64_t* random) {
   const size_t window = size > MI_SLICE_SIZE / 8 ? LIVE / 50 : LIVE;
   for (size_t i = 0; i < count; i++) {
-    const size_t at = use == USE_RANDOM ? unit_random_below(random, window) : i % window;
+    const size_t at = use == USE_RANDOM ? random_below(random, window) : i % window;
     if (use == USE_AT_ONCE) {
       mi_free(mi_malloc(size));
       continue;
@@ -138,7 +138,7 @@ UNIT_TEST_PAGE_SIZES(sample_keeps_blocks_whole) {
   mi_sample_set_interval(theap, 200);
   uint64_t random = 4;
   for (size_t step = 0; step < 20000; step++) {
-    const size_t at = unit_random_below(&random, LIVE);
+    const size_t at = random_below(&random, LIVE);
     const size_t size = 8 + at % 500;
     if (live[at] != NULL) {
       check(unit_is_filled(live[at], size, at));

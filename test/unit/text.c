@@ -64,7 +64,7 @@ UNIT_TEST(text_is_cut_at_the_end) {
 UNIT_TEST(text_agrees_with_libc) {
   uint64_t random = 3;
   for (size_t i = 0; i < 20000; i++) {
-    const size_t x = (size_t)(unit_random(&random) >> unit_random_below(&random, 64));
+    const size_t x = (size_t)(random_next(&random) >> random_below(&random, 64));
     char expected[128];
     snprintf(expected, sizeof(expected), "%zu|%zx|%ld|%d|%-9x|%12d", x, x, (long)x, (int)x,
              (unsigned)x, (int)x);

@@ -261,9 +261,9 @@ static void churn(void* arg) {
   uint64_t random = *(size_t*)arg;
   void* p[50] = {NULL};
   for (size_t i = 0; i < 400; i++) {
-    void** const slot = &p[unit_random_below(&random, 50)];
+    void** const slot = &p[random_below(&random, 50)];
     mi_free(*slot);
-    *slot = mi_malloc(unit_random_below(&random, 5000));
+    *slot = mi_malloc(random_below(&random, 5000));
   }
   for (size_t i = 0; i < 50; i++) mi_free(p[i]);
 }

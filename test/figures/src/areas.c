@@ -21,11 +21,11 @@ static size_t size_of[BLOCK_MAX];
 static size_t block_count, live;
 static uint64_t state = 88172645463325252u;
 
-static size_t random_size(void) {
-  const uint64_t r = figures_random(&state);
+static size_t draw_size(void) {
+  const uint64_t r = random_next(&state);
   if (r % 20000 == 0) return FIGURES_GIB;
   const size_t top = 64 * FIGURES_KIB << (r >> 32) % 8;
-  return top + figures_random(&state) % top;
+  return top + random_next(&state) % top;
 }
 
 static void put(size_t i, void* p, size_t size) {
@@ -46,7 +46,7 @@ static void drop(size_t i) {
 }
 
 static void resize(size_t i) {
-  const size_t size = random_size();
+  const size_t size = draw_size();
   const size_t old = size_of[i];
   void* const p = realloc(block[i], size);
   live -= old;
@@ -61,20 +61,20 @@ static void wait_ms(long ms) {
 int main(int argc, char** argv) {
   const size_t wanted = (argc > 1 ? strtoul(argv[1], NULL, 10) : 20) * FIGURES_GIB;
   while (live < wanted && block_count < BLOCK_MAX) {
-    const size_t size = random_size();
+    const size_t size = draw_size();
     put(block_count++, malloc(size), size);
   }
   size_t most = areas_count();
   printf("blocks %zu, span %zu MiB, areas when filled %zu\n", block_count, live / FIGURES_MIB,
          most);
   for (size_t change = 0; change < CHANGES; change++) {
-    const size_t i = figures_random(&state) % block_count;
+    const size_t i = random_next(&state) % block_count;
     if (block[i] != NULL && change % 8 == 7)
       resize(i);
     else if (block[i] != NULL)
       drop(i);
     else if (live < wanted) {
-      const size_t size = random_size();
+      const size_t size = draw_size();
       put(i, malloc(size), size);
     }
     if (change % (CHANGES / 60) == 0) {

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../lib/random.h"
+
 #define FIGURES_KIB ((size_t)1024)
 #define FIGURES_MIB (FIGURES_KIB * FIGURES_KIB)
 #define FIGURES_GIB (FIGURES_KIB * FIGURES_MIB)
@@ -25,16 +27,6 @@ static inline void phase(const char* name) { __asm__ volatile("int3" : : "D"(nam
 
 // The compiler must believe that `p` is used.
 static inline void figures_keep(void* p) { __asm__ volatile("" : : "r"(p) : "memory"); }
-
-// xorshift64* (Marsaglia 2003, Vigna 2016).
-static inline uint64_t figures_random(uint64_t* state) {
-  uint64_t x = *state;
-  x ^= x >> 12;
-  x ^= x << 25;
-  x ^= x >> 27;
-  *state = x;
-  return x * UINT64_C(2685821657736338717);
-}
 
 // The value of "Name:  123 kB" in a file of /proc, in KiB; ends the program when it is not there.
 static inline size_t figures_proc_kib(const char* path, const char* name) {

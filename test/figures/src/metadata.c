@@ -91,8 +91,8 @@ int main(int argc, char** argv) {
   size_t bytes = 0;
   while (bytes < wanted) {
     // Every magnitude equally likely, so that all classes are used and large ones hold most bytes.
-    const size_t top = (size_t)16 << figures_random(&state) % 14;
-    const size_t size = fixed != 0 ? fixed : top + figures_random(&state) % top;
+    const size_t top = (size_t)16 << random_below(&state, 14);
+    const size_t size = fixed != 0 ? fixed : top + random_next(&state) % top;
     void* const p = malloc(size);
     if (p == NULL) return 1;
     figures_fill(p, size);

@@ -41,7 +41,7 @@ __attribute__((noinline, noipa)) void measured(char kind, size_t size, size_t li
       for (size_t i = 0; i < BATCH; i++) release(allocate(size));
     } else if (kind == 'r') {
       for (size_t i = 0; i < BATCH; i++) {
-        const size_t victim = (size_t)((figures_random(&state) >> 32) * live >> 32);
+        const size_t victim = (size_t)((random_next(&state) >> 32) * live >> 32);
         release(block[victim]);
         block[victim] = allocate(size);
       }

@@ -39,7 +39,7 @@ static long pages(void) {
 static void choose(size_t count, size_t changes) {
   memset(is_chosen, 0, count);
   for (size_t i = 0; i < changes;) {
-    const uint32_t v = (uint32_t)(figures_random(&state) % count);
+    const uint32_t v = (uint32_t)(random_next(&state) % count);
     if (v % 4 == 0 || v + 3 >= count || is_chosen[v]) continue;
     is_chosen[v] = true;
     victim[i++] = v;

@@ -17,6 +17,8 @@
 
 #include <mimalloc-stats.h>
 
+#include "../../lib/random.h"
+
 #define ROUNDS 500000
 #define SHELF 16
 #define KEPT 16
@@ -42,15 +44,11 @@ static atomic_int running;
 static int is_audited;
 static _Atomic(int64_t) large_count;
 
-static uint64_t next(uint64_t* seed) {
-  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-  return *seed >> 33;
-}
-
 // Half of them are so large that each malloc and free claims and releases memory of both threads.
 static block_t* make(uint64_t* seed, uint64_t number) {
-  const int is_large = next(seed) % 2 == 0;
-  const uint64_t size = sizeof(block_t) + 8 + (is_large ? LARGE : 0) + next(seed) % SMALL / 8 * 8;
+  const int is_large = random_below(seed, 2) == 0;
+  const uint64_t size =
+      sizeof(block_t) + 8 + (is_large ? LARGE : 0) + random_below(seed, SMALL) / 8 * 8;
   if (is_large) atomic_fetch_add(&large_count, 1);
   block_t* const block = malloc(size);
   CHECK(block != NULL);
@@ -72,11 +70,12 @@ static void work(uint64_t thread) {
   block_t* kept[KEPT] = {0};
   uint64_t seed = thread + 1;
   for (uint64_t i = 0; i < ROUNDS; i++) {
-    const size_t k = next(&seed) % KEPT;
+    const size_t k = random_below(&seed, KEPT);
     end(kept[k]);
     kept[k] = make(&seed, thread << 32 | i << 1);
     // What the other one put there is freed here.
-    end(atomic_exchange(&shelf[next(&seed) % SHELF], make(&seed, thread << 32 | i << 1 | 1)));
+    end(atomic_exchange(&shelf[random_below(&seed, SHELF)],
+                        make(&seed, thread << 32 | i << 1 | 1)));
   }
   for (size_t k = 0; k < KEPT; k++) end(kept[k]);
 }
