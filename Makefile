@@ -1,21 +1,19 @@
-# Shortcuts only: CMake (see CMakePresets.json) and the scripts do the work.
+# Shortcuts only: CMake (see CMakePresets.json) and the scripts do the work. Only deps, demo and test install packages; the
+# others name what is missing.
 PREFIX ?= /usr/local
 BUILD := build/release
-STRESS := build/test/test/release/stress
-FORKS ?= 10000
-THREADS ?= 1000000
-AT_ONCE ?= 2000
+NEEDS := build
 
-.PHONY: all demo test check sanitize models endurance docs tidy fmt install amalgamation clean bench help fuzz coverage faults service soak compat
+.PHONY: all demo test check long deps bench compat docs tidy fmt install amalgamation clean help
 .DEFAULT_GOAL := all
 
 all:
-	@scripts/setup.sh build
+	@scripts/setup.sh --check $(NEEDS)
 	cmake --preset release
 	cmake --build --preset release
 
 demo:
-	@scripts/setup.sh build demo
+	@scripts/setup.sh demo
 	@python3 demo/demo.py
 
 test:
@@ -24,36 +22,23 @@ test:
 check:
 	@scripts/test.sh --quick
 
-sanitize:
-	@scripts/setup.sh build test
-	@python3 scripts/sanitize.py $(WHICH)
+long:
+	@scripts/long.sh $(WHAT)
 
-models:
-	@scripts/setup.sh models
-	@CARGO_TARGET_DIR=build/models RUST_BACKTRACE=0 cargo test --release --locked --manifest-path test/models/Cargo.toml
+deps:
+	@scripts/setup.sh $(FOR)
 
-endurance:
-	@scripts/setup.sh build test
-	cmake --preset test
-	cmake --build --preset test --target stress-forks-release stress-threads-release stress-crowd-release
-	$(STRESS)/crowd --threads $(AT_ONCE) --waves 10
-	$(STRESS)/threads --count $(THREADS) --at-once 1 --seconds 86400
-	$(STRESS)/forks --count $(FORKS) --threads 32 --mib 100 --seconds 86400
+bench:
+	@scripts/setup.sh --check bench
+	@/usr/bin/python3 bench/run.py $(ARGS)
 
-fuzz:
-	@scripts/setup.sh build fuzz
-	@python3 scripts/fuzz.py $(if $(SECONDS),--seconds=$(SECONDS)) $(if $(TARGET),--target=$(TARGET)) $(ARGS)
-
-coverage:
-	@scripts/setup.sh build test coverage
-	@python3 scripts/coverage.py
-
-faults:
-	@scripts/setup.sh build test faults
-	@python3 scripts/faults.py $(foreach name,$(ONLY),--only $(name)) $(ARGS)
+compat: NEEDS := compat
+compat: all
+	@scripts/setup.sh sources
+	@/usr/bin/python3 scripts/compat.py $(ONLY) $(ARGS)
 
 docs:
-	@scripts/setup.sh docs
+	@scripts/setup.sh --check docs
 	@python3 scripts/docs.py
 
 tidy:
@@ -72,47 +57,17 @@ amalgamation:
 clean:
 	rm -rf build
 
-bench:
-	@scripts/setup.sh build bench
-	@/usr/bin/python3 bench/run.py $(ARGS)
-
-service: all
-	@scripts/setup.sh plots
-	cmake -S bench -B build/bench/cmake -G Ninja
-	cmake --build build/bench/cmake --target bench-pool
-	@/usr/bin/python3 bench/service.py $(ARGS)
-
-compat: all
-	@ONLY="$(ONLY)" scripts/setup.sh compat
-	@/usr/bin/python3 scripts/compat.py $(ONLY) $(ARGS)
-
-MINUTES ?= 30
-SEED ?= 1
-
-soak:
-	@scripts/setup.sh build test plots
-	cmake --preset test
-	cmake --build --preset test --target soak soak-plain
-	@/usr/bin/python3 test/soak/soak.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
-
 help:
-	@echo "make            build the release libraries into $(BUILD)"
-	@echo "make demo       real programs on the system's malloc and on ours, side by side"
-	@echo "make test       build and run all tests"
-	@echo "make check      the quick ones: style, unit and API tests"
-	@echo "make sanitize   the tests under the sanitizers and Valgrind; WHICH=\"asan tsan ubsan valgrind\" chooses"
-	@echo "make models     explore the models of the lock-free protocols (test/models) as far as anyone can wait"
-	@echo "make endurance  10,000 forks, a million threads, 2,000 at once: FORKS= THREADS= AT_ONCE= change that"
-	@echo "make fuzz       look for inputs that break something; SECONDS=600 for each program, TARGET=calls for one"
-	@echo "make coverage   which lines of src/ the tests run; as HTML in build/coverage"
-	@echo "make faults     break one rule of the code after the other: the tests must see each; ONLY=pool-tag tries one"
-	@echo "make bench      compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
-	@echo "make compat     programs of others with the library in front; ONLY=\"git redis\" runs these, ARGS=--peers others too"
-	@echo "make service    a pool of 800 threads that wait: what lives and what is resident over time, with each allocator"
-	@echo "make soak       a server's life for 30 minutes (MINUTES=, SEED=): memory over time, its bounds and its plot"
-	@echo "make docs       the reference and the guide as HTML, in build/docs"
-	@echo "make tidy       the style rules a machine can check"
-	@echo "make fmt        format all sources (clang-format)"
-	@echo "make install    install below PREFIX ($(PREFIX))"
+	@echo "make               build the release libraries into $(BUILD)"
+	@echo "make install       install them below PREFIX ($(PREFIX))"
+	@echo "make demo          real programs on the system's malloc and on ours, side by side"
+	@echo "make test          build and run all tests"
+	@echo "make check         the quick ones: style, unit and API tests"
+	@echo "make long          what takes minutes to hours, such as WHAT=soak; without WHAT the list"
+	@echo "make bench         compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
+	@echo "make compat        programs of others with the library in front; ONLY=\"git redis\" runs these, ARGS=--peers others too"
+	@echo "make deps          install what these four and check need; FOR=\"bench docs soak\" what other commands and long runs need"
+	@echo "make docs          the reference and the guide as HTML, in build/docs"
+	@echo "make tidy, fmt     the style rules a machine can check; format all sources (clang-format)"
 	@echo "make amalgamation  the library as one C file and its headers, in build/amalgamation"
-	@echo "make clean      remove build/"
+	@echo "make clean         remove build/"

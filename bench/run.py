@@ -355,7 +355,7 @@ def main():
     try:
         from suite import console, report  # noqa: F401  better to fail now than after hours
     except ImportError as error:
-        fail(f"{error.name} is missing for {sys.executable}: scripts/setup.sh bench installs it for /usr/bin/python3")
+        fail(f"{error.name} is missing for {sys.executable}: make deps FOR=bench installs it for /usr/bin/python3")
     try:
         if arguments.render:
             return render(arguments.render, arguments)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A service with a pool of 800 threads that allocate, free and block: what lives and what is resident, over time.
 
-  make service                                     ours, and those of the peers that are installed or built already
+  make long WHAT=service                           ours, and those of the peers that are installed or built already
   bench/service.py --peers ours,glibc,NAME=/path/to/another.so --rounds 9
 
 The workload is bench/micro/pool.c. Each round runs every peer once, in an order that rotates; the first is a warm-up. The
@@ -101,11 +101,11 @@ def options():
         parser.error(str(error))
     missing = [peer.name for peer in found if not peer.exists]
     if missing and (arguments.peers or "ours" in missing):
-        parser.error(f"not installed or not built: {', '.join(missing)} (make, scripts/setup.sh bench, make bench)")
+        parser.error(f"not installed or not built: {', '.join(missing)} (make, make deps FOR=bench, make bench)")
     if missing:
         print(f"service: left out, because they are not there: {', '.join(missing)}")
     if not (catalog.MICRO / "pool").exists():
-        parser.error("build/bench/micro/pool is missing: make service builds it")
+        parser.error("build/bench/micro/pool is missing: make long WHAT=service builds it")
     return arguments, [peer for peer in found if peer.exists]
 
 

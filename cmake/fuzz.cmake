@@ -10,7 +10,7 @@
 find_library(MI_CMOCKA cmocka)
 find_path(MI_CMOCKA_INCLUDE cmocka.h)
 if(NOT MI_CMOCKA OR NOT MI_CMOCKA_INCLUDE)
-  message(FATAL_ERROR "cmocka is missing: run scripts/setup.sh fuzz")
+  message(FATAL_ERROR "cmocka is missing: make deps FOR=fuzz installs it")
 endif()
 set(MI_FUZZ_DIR ${CMAKE_CURRENT_SOURCE_DIR}/test/fuzz)
 set(MI_FUZZ_LIB_DIR ${CMAKE_CURRENT_SOURCE_DIR}/test/lib)

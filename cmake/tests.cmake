@@ -10,7 +10,7 @@
 find_library(MI_CMOCKA cmocka)
 find_path(MI_CMOCKA_INCLUDE cmocka.h)
 if(NOT MI_CMOCKA OR NOT MI_CMOCKA_INCLUDE)
-  message(FATAL_ERROR "cmocka is missing: run scripts/setup.sh, or configure without MI_BUILD_TESTS")
+  message(FATAL_ERROR "cmocka is missing: make deps installs it, or configure without MI_BUILD_TESTS")
 endif()
 if(NOT MI_BUILD_SHARED)
   message(FATAL_ERROR "MI_BUILD_TESTS needs MI_BUILD_SHARED")

@@ -1,4 +1,4 @@
-"""Which lines of src/ the tests run: `make coverage`.
+"""Which lines of src/ the tests run: `make long WHAT=coverage`.
 
 Builds preset `coverage`, runs the unit tests and, on the library as it is shipped, the API and stress tests; writes
 build/coverage/html/index.html and a table. Fails if less than 95 % of the lines of src/core run, or if one does not
@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--no-run", action="store_true", help="only report on what the last run left")
     arguments = parser.parse_args()
     if shutil.which("lcov") is None:
-        sys.exit("coverage: lcov is not installed; scripts/setup.sh coverage does that")
+        sys.exit("coverage: lcov is not installed; make deps FOR=coverage does that")
     if not arguments.no_run:
         build()
         run_tests()

@@ -1,4 +1,4 @@
-"""Breaks one rule of the library after the other and looks whether the tests see it: `make faults`.
+"""Breaks one rule of the library after the other and looks whether the tests see it: `make long WHAT=faults`.
 
 test/faults/NAME.patch is a fault: what rule it breaks (its first line), the programs that must fail with it (the line
 `Test:`, as debug/unit/remote), and a patch of src/. Each is applied to a copy of the tree, the programs are built and

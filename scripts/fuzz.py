@@ -1,4 +1,4 @@
-"""Builds the fuzz targets of test/fuzz and runs them: `make fuzz SECONDS=600 TARGET=calls`.
+"""Builds the fuzz targets of test/fuzz and runs them: `make long WHAT=fuzz SECONDS=600 TARGET=calls`.
 
 Every target starts from its corpus, test/fuzz/corpus/TARGET.hex: an input each line, in hexadecimal. New inputs that
 reach something stay in build/fuzz/corpus, inputs that fail in build/fuzz/crashes; `build/fuzz/bin/PROGRAM INPUT` runs

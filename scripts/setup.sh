@@ -1,25 +1,29 @@
 #!/bin/sh
-# Installs what a build, the demo, the tests or the benchmark need and this machine lacks (Debian, Ubuntu).
+# Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
-# Usage: scripts/setup.sh [build] [demo] [test] [models] [fuzz] [coverage] [faults] [bench] [compat] [plots] [docs] [cross]
-#        (no argument: build demo test)
+# Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
+#        scripts/setup.sh cross | sources
 #
-# As root it calls apt-get, and only if something is missing. As another user it prints the line to
-# type, and fails if a build is impossible without it. A program that only one test needs is named
-# and left out if it cannot be had; the test then reports itself as skipped.
-# `bench` is what `make bench` compares and runs; servers among it are installed, but not started.
-# `compat` is what the rows of `make compat` run, and the sources whose tests they are, in build/compat/sources; gigabytes, if
-# ONLY does not name rows.
-# `plots` is what `make soak` and `make service` draw with.
-# `cross` fetches cmocka for 64-bit ARM into build/cross-root, without installing anything.
+# A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
+# something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
+# the command is impossible without it. A program that only one test needs is left out if it is not there or cannot be
+# had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
+# names rows; all of them are gigabytes.
+#
+# Two things are fetched into build/ and change nothing outside: `cross` is cmocka for 64-bit ARM, `sources` are the
+# packages whose own tests the rows of `make compat` run.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+groups="build demo test docs bench compat sanitize models endurance soak faults coverage fuzz service"
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
 
+# What the versions of other packages follow from.
+versions() { { python3 --version && clang -dumpversion; } 2>/dev/null; }
 have() { command -v "$1" >/dev/null 2>&1; }
+is_in() { case " $1 " in *" $2 "*) ;; *) return 1 ;; esac } # is_in LIST WORD
 python_has() { python3 -c "import $1" >/dev/null 2>&1 || /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
 need() { # need hard|soft PACKAGE COMMAND...: the package is missing if none of the commands is there
@@ -56,6 +60,7 @@ need_docs() {
 }
 
 need_demo() {
+  need_build
   need soft g++ g++
   # redis-tools holds the server too, under another name, and starts no service.
   need soft redis-tools redis-server redis-check-rdb
@@ -65,43 +70,62 @@ need_demo() {
 # whatever comes first on PATH.
 need_report() { # need_report hard|soft
   for module in matplotlib numpy rich jinja2; do
-    /usr/bin/python3 -c "import $module" >/dev/null 2>&1 || eval "$1=\"\$$1 python3-$module\""
+    /usr/bin/python3 -c "import importlib.util as u; exit(u.find_spec('$module') is None)" >/dev/null 2>&1 ||
+      eval "$1=\"\$$1 python3-$module\""
   done
 }
 
+need_sanitize() { need_test; }
+
 need_models() {
-  need_rust
+  need_rust hard
   need hard gcc gcc cc
 }
 
-# clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
+need_endurance() { need_test; }
+
+need_soak() {
+  need_test
+  need_report hard
+}
+
+need_faults() {
+  need_test
+  need hard patch patch
+}
+
+need_coverage() {
+  need_test
+  need hard lcov lcov
+}
+
 need_fuzz() {
-  need soft clang clang
+  need_test
+  need_clang hard
+}
+
+need_service() {
+  need_build
+  need_report hard
+}
+
+# clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
+need_clang() { # need_clang hard|soft
+  need "$1" clang clang
   version=$(clang -dumpversion 2>/dev/null)
   version=${version%%.*}
   if [ -z "$version" ]; then # what `clang` will be
     version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9][0-9]*\)$/\1/p')
   fi
   [ -n "$version" ] || return 0
-  need_file soft "libclang-rt-$version-dev" \
+  need_file "$1" "libclang-rt-$version-dev" \
     /usr/lib/llvm-"$version"/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a \
     /usr/lib/clang/"$version"/lib/linux/libclang_rt.fuzzer-*.a
 }
 
-need_faults() {
-  need hard patch patch
-}
-
-need_coverage() {
-  need soft lcov lcov
-}
-
-need_plots() {
-  need_report hard
-}
-
 # The packages that the rows of test/compat name.
 need_rows() { # need_rows ARGUMENT...: of scripts/compat.py
+  have python3 || return 0
   installed=$(dpkg-query -W -f '${Package} ${Status}\n' 2>/dev/null | sed -n 's/ .* installed$//p')
   for package in $(python3 scripts/compat.py --packages "$@"); do
     printf '%s\n' "$installed" | grep -qxF "$package" || soft="$soft $package"
@@ -109,11 +133,12 @@ need_rows() { # need_rows ARGUMENT...: of scripts/compat.py
 }
 
 need_compat() {
+  need_build
   # shellcheck disable=SC2086  # names of rows
   need_rows ${ONLY:-}
   for server in apache2-bin:apache2 bind9:named chrony:chrony haproxy:haproxy mariadb-server:mariadb memcached:memcached \
     nginx-light:nginx postgresql:postgresql unbound:unbound; do
-    case " $soft " in *" ${server%:*} "*) services="$services ${server#*:}" ;; esac
+    is_in "$soft" "${server%:*}" && services="$services ${server#*:}"
   done
 }
 
@@ -153,10 +178,11 @@ fetch_sources() {
 }
 
 need_test() {
+  need_demo
   need_rows --quick
   need_report soft
-  need_rust
-  need_fuzz
+  need_rust soft
+  need_clang soft
   need hard g++ g++
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"
@@ -193,17 +219,18 @@ need_test() {
 }
 
 # The crates need a cargo of 2025. That of Debian 12 is of 2022; beside it is a newer one, which builds its browsers.
-need_rust() {
+need_rust() { # need_rust hard|soft
   minor=$(cargo --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\).*/\1/p')
   if [ "${minor:-0}" -lt 85 ] && grep -q '^VERSION_CODENAME=bookworm' /etc/os-release 2>/dev/null; then
-    soft="$soft cargo-web rustc-web"
+    eval "$1=\"\$$1 cargo-web rustc-web\""
   else
-    need soft cargo cargo
-    need soft rustc rustc
+    need "$1" cargo cargo
+    need "$1" rustc rustc
   fi
 }
 
 need_bench() {
+  need_build
   need_report hard
   need hard g++ g++
   # The allocators it compares with: from the distribution, and in crates with their C and C++ sources.
@@ -211,7 +238,7 @@ need_bench() {
   need_file soft libtcmalloc-minimal4 /usr/lib/*/libtcmalloc_minimal.so.4
   need_file soft libmimalloc2.0 /usr/lib/*/libmimalloc.so.2
   need_file soft libtbbmalloc2 /usr/lib/*/libtbbmalloc_proxy.so.2
-  need_rust
+  need_rust soft
   # The crates link with lld. Rust's own distribution brings it, the Debian package does not.
   need_file soft lld "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/bin/gcc-ld/ld.lld /usr/bin/ld.lld
   need soft cmake cmake
@@ -236,7 +263,7 @@ need_bench() {
   need soft nginx-light nginx /usr/sbin/nginx
   need_file soft postgresql /usr/lib/postgresql/*/bin/postgres
   for server in redis-server:redis-server memcached:memcached nginx-light:nginx postgresql:postgresql; do
-    case " $soft " in *" ${server%:*} "*) services="$services ${server#*:}" ;; esac
+    is_in "$soft" "${server%:*}" && services="$services ${server#*:}"
   done
 }
 
@@ -262,38 +289,45 @@ fetch_cross() {
   [ -e $root/usr/include/cmocka.h ]
 }
 
-[ $# -eq 0 ] && set -- build demo test
+check=""
+if [ "${1:-}" = --check ]; then
+  check=yes
+  shift
+fi
+[ $# -eq 0 ] && set -- test
 for group in "$@"; do
-  case $group in
-    build | demo | test | models | fuzz | coverage | faults | bench | compat | plots | docs) "need_$group" ;;
-    cross)
-      fetch_cross && continue
-      echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
-      ;;
-    *)
-      echo "setup: unknown group '$group' (build, demo, test, models, fuzz, coverage, faults, bench, compat, plots, docs or cross)" >&2
-      exit 2
-      ;;
-  esac
+  if [ "$group" = cross ]; then
+    fetch_cross || echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
+  elif [ "$group" = sources ]; then
+    fetch_sources
+  elif is_in "$groups" "$group"; then
+    "need_$group"
+  else
+    echo "setup: unknown group '$group'; there are: $groups" >&2
+    exit 2
+  fi
 done
 
 unique() { printf '%s\n' "$@" | awk '!seen[$0]++' | tr '\n' ' ' | sed 's/ $//'; }
 # shellcheck disable=SC2086  # lists of words
 hard=$(unique $hard) soft=$(unique $hard $soft)
 soft=${soft#"$hard"} soft=${soft# }
-case " $* " in *" compat "*) fetch_sources ;; esac
 [ -z "$hard$soft" ] && exit 0
 
 if ! have apt-get; then
   echo "setup: this machine has no apt-get; please install by hand: $hard $soft" >&2
-elif [ "$(id -u)" -ne 0 ]; then
-  # Not a line for apt-get: it would start the servers.
+elif [ -n "$check" ] || [ "$(id -u)" -ne 0 ]; then
   [ -z "$hard" ] || echo "setup: missing: $hard" >&2
   [ -z "$soft" ] || echo "setup: missing, what needs them is left out: $soft" >&2
-  echo "setup: to install them, type: sudo scripts/setup.sh $*" >&2
+  # Not a line for apt-get: it would start the servers.
+  line="make deps"
+  [ "$(id -u)" -eq 0 ] || line="sudo $line"
+  [ "$*" = test ] || line="$line FOR=\"$*\""
+  is_in "$*" compat && line="$line${ONLY:+ ONLY=\"$ONLY\"}"
+  echo "setup: to install them, type: $line" >&2
 else
   export DEBIAN_FRONTEND=noninteractive
-  log=$(mktemp) policy=""
+  log=$(mktemp) policy="" versions=$(versions)
   trap 'rm -f "$log" $policy' EXIT
   trap 'exit 1' HUP INT TERM
   # Debian starts a server as soon as it is installed, unless this program says 101: "not allowed". It is there
@@ -323,5 +357,10 @@ else
   for service in $services; do
     have systemctl && systemctl disable "$service" >/dev/null 2>&1
   done
+  # Python names packages of tests, and the runtime of clang is named after its version: now they can be asked.
+  if [ "$(versions)" != "$versions" ]; then
+    scripts/setup.sh "$@"
+    exit
+  fi
 fi
 [ -z "$hard" ]

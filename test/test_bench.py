@@ -64,7 +64,7 @@ def python():
         return sys.executable
     done = subprocess.run(["/usr/bin/python3", "-c", f"import {PACKAGES}"], capture_output=True, check=False)
     if done.returncode:
-        pytest.skip(f"one of {PACKAGES} is missing: scripts/setup.sh bench")
+        pytest.skip(f"one of {PACKAGES} is missing: make deps FOR=bench")
     return "/usr/bin/python3"
 
 
@@ -276,10 +276,10 @@ def test_setup_names_what_is_missing(tmp_path):
     for name, text in (("id", "echo 1000"), ("apt-get", "exit 1")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    done = subprocess.run([str(tmp_path / "sh"), "scripts/setup.sh", "build", "bench"], cwd=ROOT, text=True,
+    done = subprocess.run([str(tmp_path / "sh"), "scripts/setup.sh", "--check", "bench"], cwd=ROOT, text=True,
                           capture_output=True, env={"PATH": str(tmp_path)}, check=False)
     *lists, line = done.stderr.strip().splitlines()[-3:]
-    assert done.returncode == 1 and line.endswith("type: sudo scripts/setup.sh build bench")
+    assert done.returncode == 1 and line.endswith('type: sudo make deps FOR="bench"')
     needed, left_out = (set(text.rpartition(": ")[2].split()) for text in lists)
     assert {"cmake", "gcc", "python3"} <= needed and not needed & left_out
     for workload in catalog.all_workloads():
@@ -353,7 +353,7 @@ def test_nothing_is_left_behind(hold, tmp_path):
 
 @pytest.mark.slow
 def test_service(micro, python):
-    """`make service`: the table has a row for each peer, what lives and what is resident make sense, and there is a picture."""
+    """bench/service.py: the table has a row for each peer, what lives and what is resident make sense, and there is a picture."""
     done = subprocess.run([python, "bench/service.py", "--scale", "tiny", "--rounds", "1", "--peers", "glibc"], cwd=ROOT,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,5 @@
 """Faults that scripts/faults.py injects: each still fits the code, and names programs that there are. That the programs
-see them is what `make faults` shows; it takes minutes."""
+see them is what `make long WHAT=faults` shows; it takes minutes."""
 import pathlib
 import re
 import shutil

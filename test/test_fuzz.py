@@ -1,5 +1,5 @@
-"""Each fuzz target of test/fuzz: every input of its corpus once, and then a few seconds of new ones. `make fuzz` goes on
-for longer. If one fails, some sequence of calls or some text corrupts memory, or does something else than it says."""
+"""Each fuzz target of test/fuzz: every input of its corpus once, and then a few seconds of new ones; `make long
+WHAT=fuzz` goes on. If one fails, some sequence of calls or some text corrupts memory, or does something else than it says."""
 import re
 import sys
 

@@ -1,7 +1,7 @@
 """The protocols without locks (test/models) hold in all interleavings, each fault that is put into them is found, and
 the models still say what the C code does. If this fails, threads may corrupt memory, lose blocks or wait for ever.
 
-Here only what two forced switches of threads can reach is explored; `make models` explores more."""
+Here only what two forced switches of threads can reach is explored; `make long WHAT=models` explores more."""
 import os
 import re
 import shutil

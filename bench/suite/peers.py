@@ -242,7 +242,7 @@ def build_one(name, log):
         return f"{LIMIT.relative_to(ROOT)} is missing: make bench"
     for package in PACKAGES:
         if package.name == name and not system_library(package.file).exists():
-            return f"the package {package.package} is not installed: scripts/setup.sh bench"
+            return f"the package {package.package} is not installed: make deps FOR=bench"
     for crate in CRATE_PEERS:
         if crate.name == name:
             return build_crate(crate, log)
@@ -257,7 +257,7 @@ def build_crate(crate, log):
     if target.exists() and target.stat().st_mtime >= max(path.stat().st_mtime for path in sources):
         return ""
     if not shutil.which("cargo"):
-        return "cargo is not installed: scripts/setup.sh bench"
+        return "cargo is not installed: make deps FOR=bench"
     print(f"bench: building {crate.name}" + crate.patience, flush=True)
     # What a shell has set for other programs must not change what is measured.
     kept = {key: value for key, value in os.environ.items()

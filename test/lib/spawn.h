@@ -33,7 +33,7 @@ bool spawn_own_path(char* path, size_t capacity);
 // Runs `body` in a forked child. False when fork fails.
 bool spawn_fork(void (*body)(void), spawn_result_t* result);
 
-// In a child of fork that ends without `exit`: which lines ran is written down, for make coverage.
+// In a child of fork that ends without `exit`: which lines ran is written down, for coverage.
 void spawn_keep_coverage(void);
 
 // How often `text` occurs in the output.

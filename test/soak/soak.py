@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Run a server's life in short, draw its memory over time, and check that it stays within bounds.
 
-  make soak                              30 minutes; MINUTES=120 SEED=7 make soak
+  make long WHAT=soak                    30 minutes; or with MINUTES=120 SEED=7
   test/soak/soak.py --minutes 5          after cmake --build --preset test --target soak soak-plain
   test/soak/soak.py --quick              15 seconds, what make test runs
   test/soak/soak.py --preload FILE       any allocator under a program that is linked with none; "none": that of libc

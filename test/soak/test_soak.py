@@ -1,5 +1,5 @@
 """A server's life in miniature stays within the bounds of memory, and the bounds catch what breaks them. If this fails, a
-program that runs for weeks grows until it is killed. `make soak` is the long version."""
+program that runs for weeks grows until it is killed. `make long WHAT=soak` is the long version."""
 import csv
 import dataclasses
 import subprocess
@@ -60,7 +60,7 @@ def test_soak_bounds_see_areas_and_the_end():
 def test_soak_draws(tmp_path):
     """The picture is kept, also of a run that broke a bound."""
     if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True, check=False).returncode:
-        pytest.skip("matplotlib is missing: scripts/setup.sh plots")
+        pytest.skip("matplotlib is missing: make deps FOR=soak")
     with open(tmp_path / "made-up.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in dataclasses.fields(soak.Sample)])
         writer.writeheader()

@@ -1,0 +1,91 @@
+#!/bin/sh
+# The runs that take minutes to hours: `make long WHAT="soak faults"`, one after the other, in this order. Their
+# parameters are variables of the environment, as make hands them on. All run, whatever becomes of those before; the last
+# line names those that failed. Nothing is installed: scripts/setup.sh says what is missing before the first one starts.
+# shellcheck disable=SC2086,SC2329  # parameters are lists of words; functions are called by the words that name them
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+RUNS='sanitize   the tests under AddressSanitizer, ThreadSanitizer, UBSan and Valgrind; 45 minutes
+           WHICH="tsan ubsan": only these (asan, tsan, ubsan, valgrind)
+models     the models of the lock-free protocols, as many interleavings as anyone can wait for; 5 minutes
+endurance  2,000 threads at once, a million one after another, 10,000 forks; 40 minutes
+           AT_ONCE=500 THREADS=20000 FORKS=500
+soak       the life of a server: its memory over time, with bounds and a picture; 30 minutes
+           MINUTES=120 SEED=7 ARGS=--help
+faults     break one rule of the code after the other: the tests must see each; 10 minutes
+           ONLY="pool-tag fork-lock": only these
+coverage   which lines of src/ the tests run, as HTML in build/coverage; 10 minutes
+fuzz       look for inputs that break something; 1 minute for each of 12 programs
+           SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
+service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 10 minutes
+           ARGS="--peers ours,glibc"'
+words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
+
+build() { # build PRESET [ARGUMENT...]: of cmake --build
+  cmake --preset "$1" && cmake --build --preset "$@"
+}
+
+run_sanitize() { python3 scripts/sanitize.py ${WHICH:-}; }
+
+run_models() {
+  CARGO_TARGET_DIR=build/models RUST_BACKTRACE=0 cargo test --release --locked --manifest-path test/models/Cargo.toml
+}
+
+run_endurance() {
+  stress=build/test/test/release/stress
+  build test --target stress-forks-release stress-threads-release stress-crowd-release &&
+    $stress/crowd --threads "${AT_ONCE:-2000}" --waves 10 &&
+    $stress/threads --count "${THREADS:-1000000}" --at-once 1 --seconds 86400 &&
+    $stress/forks --count "${FORKS:-10000}" --threads 32 --mib 100 --seconds 86400
+}
+
+run_soak() {
+  build test --target soak soak-plain &&
+    /usr/bin/python3 test/soak/soak.py --minutes "${MINUTES:-30}" --seed "${SEED:-1}" ${ARGS:-}
+}
+
+run_faults() {
+  only=""
+  for name in ${ONLY:-}; do
+    only="$only --only $name"
+  done
+  python3 scripts/faults.py $only ${ARGS:-}
+}
+
+run_coverage() { python3 scripts/coverage.py; }
+
+run_fuzz() {
+  seconds=$(printenv SECONDS) # a shell may have a variable of its own by this name
+  python3 scripts/fuzz.py ${seconds:+--seconds="$seconds"} ${TARGET:+--target="$TARGET"} ${ARGS:-}
+}
+
+run_service() {
+  build release && cmake -S bench -B build/bench/cmake -G Ninja && cmake --build build/bench/cmake --target bench-pool &&
+    /usr/bin/python3 bench/service.py ${ARGS:-}
+}
+
+if [ $# -eq 0 ]; then
+  printf 'make long WHAT="WORD..." runs these, one after the other:\n\n%s\n' "$RUNS"
+  exit 0
+fi
+for word in "$@"; do
+  case " $words" in
+    *" $word "*) ;;
+    *)
+      echo "long: unknown word '$word'; there are: $words" >&2
+      exit 2
+      ;;
+  esac
+done
+scripts/setup.sh --check "$@" || exit 1
+
+failed=""
+trap 'exit 130' INT
+for word in "$@"; do
+  echo "long: $word" >&2
+  "run_$word" || failed="$failed $word"
+done
+[ -z "$failed" ] && exit 0
+echo "long: failed:$failed" >&2
+exit 1
