@@ -6,7 +6,7 @@
 //   purge_young, purge_old
 //
 // A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
-//     is working on it. Those that are lost (mi_purge_restore) belong to none of them for good.
+//     is working on it. Those that are lost (move.c) belong to none of them for good.
 // A2  `dirty` clear means that the slice reads as zero.
 // A3  the list of arenas of a sub-process only grows; an arena is unmapped with the library only
 //     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
@@ -29,16 +29,15 @@
 // arena may grow to doubles every eight arenas, and steps shrink when the system refuses. The first
 // arena is small, with descriptors in the library itself (M4 in pagemap.h): a process with little
 // address space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is
-// no growth in place, and an arena is mapped as a whole. Not here: when memory goes back
-// (purge.c), blocks that are larger than an arena wants to hold (large.c).
+// no growth in place, and an arena is mapped as a whole. Not here: what is done with claimed slices
+// (slices.c), when memory goes back (retain.c), blocks that are larger than an arena wants to hold
+// (large.c).
 #include "arena.h"
 
 #include "bitmap.h"
-#include "huge.h"
 #include "meta.h"
 #include "numa.h"
 #include "pagemap.h"
-#include "purge.h"
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
@@ -56,6 +55,11 @@ MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
     if ((const uint8_t*)p >= arena->start && (const uint8_t*)p < end) return arena;
   }
   return NULL;
+}
+
+MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size) {
+  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
+  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2);
 }
 
 // Make a range usable that is not. Returns whether it reads as zero in `*is_zero`.
@@ -94,42 +98,23 @@ static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool*
   return true;
 }
 
-// Claimed slices of which some are lost: the others are free again.
-static mi_attr_cold void mi_arena_release_around(mi_arena_t* arena, size_t index, size_t count,
-                                                 mi_slices_t lost) {
-  const size_t behind = lost.index + lost.count;
-  if (lost.index > index) mi_arena_release(arena, index, lost.index - index);
-  if (behind < index + count) mi_arena_release(arena, behind, index + count - behind);
-}
-
-// Bookkeeping of a fresh claim; makes the slices usable. False when the system refuses that.
+// Slices were claimed: make them usable. False: the system refuses, and they are free again.
 static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
-  mi_subproc_t* const subproc = arena->subproc;
   mi_count_add(&arena->free_count, -(int64_t)count);
   bool is_zero = !mi_atomic_load_relaxed(&arena->is_unsure);
   if (!arena->is_committed && !mi_arena_commit(arena, index, count, &is_zero)) {
-    mi_count_add(&subproc->count.rollbacks, 1);
+    mi_count_add(&arena->subproc->count.rollbacks, 1);
     mi_count_add(&arena->free_count, (int64_t)count);
     mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
     return false;
   }
-  mi_huge_prepare(run->heap, arena, index, count);
-  if (run->touched_count > 0 && mi_arena_is_movable(arena)) {
-    const mi_slices_t lost = mi_purge_reuse(arena, index, run->touched_count);
-    if (mi_unlikely(lost.count > 0)) {
-      mi_arena_release_around(arena, index, count, lost);
-      return false;
-    }
-  }
-  const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
-  const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
-  run->is_zero = is_zero && fresh == count;
-  run->is_resident = is_remembered || fresh < count;
-  mi_purge_before_touch(subproc, fresh);
-  if (fresh > 0) {
-    mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
-                      (int64_t)(fresh * MI_SLICE_SIZE));
-  }
+  *run = (mi_run_t){
+      .arena = arena,
+      .start = arena->start + index * MI_SLICE_SIZE,
+      .slice_index = index,
+      .slice_count = count,
+      .is_zero = is_zero,
+  };
   return true;
 }
 
@@ -186,10 +171,6 @@ static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alig
   // Also when a stale `low_word` hid the slices: `free_count` says that there are some.
   if (index == MI_BITMAP_NONE) index = mi_arena_claim_across(arena, count, alignment);
   if (index == MI_BITMAP_NONE) return MI_CLAIM_NONE;
-  run->arena = arena;
-  run->start = arena->start + index * MI_SLICE_SIZE;
-  run->slice_index = index;
-  run->slice_count = count;
   if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
   // What the program refuses for its own memory says nothing of other memory.
   return arena->is_foreign ? MI_CLAIM_NONE : MI_CLAIM_REFUSED;
@@ -248,6 +229,7 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   arena->subproc = subproc;
   mi_arena_count_reserved(arena, mi_arena_slices(arena));
   mi_count_add(&subproc->count.arenas, 1);
+  arena->before = subproc->arena_last;
   // Publishes the arena; pairs with the acquire in MI_FOR_EACH_ARENA.
   if (subproc->arena_last == NULL) {
     mi_atomic_store_release(&subproc->arenas, arena); // publishes
@@ -403,7 +385,7 @@ static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_
                                ? mi_os_map_large(hint, plan->size, mi_state.os.huge_page_size)
                                : mi_os_map(hint, plan->size, alignment, access));
   if (plan->start == NULL) return NULL;
-  if (kind == MI_ARENA_COMMITTED) mi_huge_advise(plan->start, plan->size);
+  if (kind == MI_ARENA_COMMITTED) mi_arena_advise(plan->start, plan->size);
   if (plan->numa_node >= 0) {
     mi_os_prefer_node(plan->start, plan->size, (size_t)plan->numa_node);
   }
@@ -452,7 +434,7 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
     mi_os_unmap(start, size);
     return false;
   }
-  if (arena->is_committed) mi_huge_advise(start, size);
+  if (arena->is_committed) mi_arena_advise(start, size);
   if (arena->numa_node >= 0) mi_os_prefer_node(start, size, (size_t)arena->numa_node);
   mi_tool_remove_root(arena->start, first * MI_SLICE_SIZE);
   mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
@@ -560,10 +542,8 @@ static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
 }
 
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
-                                size_t touched_count, mi_run_t* run) {
+                                mi_run_t* run) {
   mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
-  run->heap = heap;
-  run->touched_count = touched_count;
   // Room for the alignment; an arena starts at a chunk.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
@@ -580,40 +560,15 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
 }
 
 MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
-                                   bool* is_zero) {
+                                   mi_run_t* run) {
   const size_t end = slice_index + slice_count;
   if (end > mi_arena_slices(arena) && !mi_arena_grow_at_end(arena, slice_index, end)) return false;
   if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
-  mi_run_t run = {0};
-  const bool is_taken = mi_arena_take(arena, slice_index, slice_count, &run);
-  *is_zero = run.is_zero;
-  return is_taken;
-}
-
-MI_INTERNAL bool mi_arena_is_cut(mi_arena_t* arena, size_t slice_index) {
-  return !mi_bitmap_is_all_clear(arena->moved_first, slice_index, 1) ||
-         mi_bitmap_is_all_clear(arena->moved, slice_index, 1) !=
-             mi_bitmap_is_all_clear(arena->moved, slice_index - 1, 1);
-}
-
-MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index) {
-  if (slice_index >= mi_arena_slices(arena)) return;
-  if (mi_bitmap_is_all_clear(arena->moved, slice_index, 1)) return;
-  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
-  if (added > 0) mi_atomic_add_relaxed(&mi_state.moved_count, added);
-}
-
-MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  mi_bitmap_set(arena->moved, slice_index, slice_count);
-  const size_t replaced = mi_bitmap_clear(arena->moved_first, slice_index, slice_count);
-  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
-  mi_atomic_add_relaxed(&mi_state.moved_count, added - replaced);
-  mi_arena_note_cut(arena, slice_index + slice_count);
+  return mi_arena_take(arena, slice_index, slice_count, run);
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   mi_assert(slice_index + slice_count <= mi_arena_slices(arena));
-  mi_purge_remember(arena, slice_index, slice_count);
   mi_count_add(&arena->free_count, (int64_t)slice_count);
   // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next
   // claim.

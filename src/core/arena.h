@@ -5,46 +5,32 @@
 
 #include "state.h"
 
-// Slices that the caller may use: owned until `mi_arena_release`.
+// Slices of an arena, or a mapping of its own, that belong to the caller.
 typedef struct mi_run_s {
   mi_arena_t* arena; // NULL: a mapping of its own, see run.h
   uint8_t* start;
   size_t slice_index; // in the arena
   size_t slice_count;
-  mi_heap_t* heap; // for whom; NULL: to grow a block in place
-  size_t touched_count; // slices that the caller said it will write to, from the first
   bool is_zero; // all of it reads as zero
   bool is_resident; // some of it has been touched, or populated by us
 } mi_run_t;
 
-// Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
-// two, at least a slice), readable and writable. Grows the arenas when it must. False when out of
-// memory. The first `touched_count` slices will be written to: memory that waits elsewhere may be
-// moved there.
+// Claim a run of free slices for `heap`, at a multiple of `alignment` bytes (a power of two, at
+// least a slice), and make them readable and writable. Grows the arenas when it must. False when
+// out of memory. The caller goes on with them: slices.c.
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
-                                size_t touched_count, mi_run_t* run);
+                                mi_run_t* run);
 
-// Give slices back. The caller has cleared their descriptors (M3 of pagemap.h).
+// The same for exactly these slices; the arena grows if need be.
+MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                   mi_run_t* run);
+
+// The slices are free.
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Claim exactly the slices that follow a run, to grow a block in place; the arena grows if need be.
-MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
-                                   bool* is_zero);
-
-// The mapping of these slices was replaced by `mi_os_move`.
-MI_INTERNAL void mi_arena_note_moved(mi_arena_t* arena, size_t slice_index, size_t slice_count);
-
-// Whether another mapping begins at a slice that is not the first.
-MI_INTERNAL bool mi_arena_is_cut(mi_arena_t* arena, size_t slice_index);
-
-// From now on another mapping begins at this slice, if it is of a moved range: its rest is a range
-// of its own then, and counts. Behind a range that was replaced the slice may be another thread's,
-// which may renew it at this moment: then a mark is left that counts one too many until its next
-// purge.
-MI_INTERNAL void mi_arena_note_cut(mi_arena_t* arena, size_t slice_index);
-
-// How many ranges may be moved and not yet renewed.
-#define MI_ARENA_MOVED_MAX 256
+// What the system is told of fresh committed memory: no huge pages but ours (huge.c), unless option
+// allow_thp says everywhere.
+MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size);
 
 // Private anonymous memory, in OS pages that may be dropped.
 static inline bool mi_arena_is_mapped_by_us(const mi_arena_t* arena) {
@@ -59,10 +45,6 @@ static inline bool mi_arena_is_ours(const mi_arena_t* arena) {
 // That may be remapped too: a fresh mapping knows no node.
 static inline bool mi_arena_is_movable(const mi_arena_t* arena) {
   return mi_arena_is_ours(arena) && arena->numa_node < 0;
-}
-
-static inline bool mi_arena_may_move(void) {
-  return mi_atomic_load_relaxed(&mi_state.moved_count) < MI_ARENA_MOVED_MAX;
 }
 
 // The arena of the sub-process that `p` lies in, or NULL.

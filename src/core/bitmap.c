@@ -109,6 +109,18 @@ MI_INTERNAL bool mi_bitmap_is_all_set(mi_bitmap_word_t* map, size_t index, size_
   return mi_bitmap_is_all(map, index, count, UINT64_MAX);
 }
 
+MI_INTERNAL size_t mi_bitmap_run_length(mi_bitmap_word_t* map, size_t index, size_t end) {
+  size_t i = index;
+  while (i < end) {
+    const uint64_t x = ~mi_atomic_load_relaxed(&map[i / MI_WORD_BITS]) >> i % MI_WORD_BITS;
+    const size_t left = MI_WORD_BITS - i % MI_WORD_BITS;
+    const size_t ones = x == 0 ? left : mi_bits_min(left, mi_bits_trailing_zeros(x));
+    i += ones;
+    if (ones < left) break;
+  }
+  return mi_bits_min(i, end) - index;
+}
+
 MI_INTERNAL bool mi_bitmap_try_claim(mi_bitmap_word_t* map, size_t index, size_t count) {
   size_t done = 0;
   while (done < count) {

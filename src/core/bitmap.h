@@ -44,6 +44,9 @@ static inline bool mi_bitmap_is_set_acquire(mi_bitmap_word_t* map, size_t index)
 
 MI_INTERNAL bool mi_bitmap_is_all_set(mi_bitmap_word_t* map, size_t index, size_t count);
 
+// How many bits are set from `index` on, up to `end`.
+MI_INTERNAL size_t mi_bitmap_run_length(mi_bitmap_word_t* map, size_t index, size_t end);
+
 // Clear the whole range if all of it is set. False: nothing changed (bits were clear, or a race was
 // lost).
 MI_INTERNAL bool mi_bitmap_try_claim(mi_bitmap_word_t* map, size_t index, size_t count);

@@ -25,7 +25,6 @@
 // call here may fail without effect.
 #include "huge.h"
 
-#include "arena.h"
 #include "bitmap.h"
 #include "book.h"
 #include "purge.h"
@@ -45,11 +44,6 @@ static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
   return mi_atomic_load_relaxed(&arena->subproc->count.committed) >= heap_min &&
          mi_option_value(allow_thp) == 1 && mi_arena_is_ours(arena) &&
          mi_state.os.huge_page_size == MI_CHUNK_SIZE;
-}
-
-MI_INTERNAL void mi_huge_advise(uint8_t* start, size_t size) {
-  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
-  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2);
 }
 
 MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_t slice_index,

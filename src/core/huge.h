@@ -3,6 +3,7 @@
 #ifndef MI_CORE_HUGE_H
 #define MI_CORE_HUGE_H
 
+#include "arena.h"
 #include "core.h"
 
 // A run was claimed whose slices are still clean: if the heap is large, back the chunk that it ends
@@ -12,9 +13,5 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
 
 // `size` bytes from `start` are about to be written for the first time, all of them.
 MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size);
-
-// What the system is told of fresh committed memory: no huge pages but ours, unless option
-// allow_thp says everywhere.
-MI_INTERNAL void mi_huge_advise(uint8_t* start, size_t size);
 
 #endif

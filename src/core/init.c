@@ -27,6 +27,7 @@
 #include "remote.h"
 #include "report.h"
 #include "reserve.h"
+#include "retain.h"
 #include "theap.h"
 #include "thread.h"
 
@@ -123,7 +124,7 @@ MI_INTERNAL size_t mi_theap_collect_all(mi_theap_t* theap, mi_effort_t effort) {
   mi_remote_flush();
   if (effort == MI_GENTLE) {
     mi_theap_collect_pages(theap);
-    mi_purge_poll(mi_theap_subproc(theap));
+    mi_retain_poll(mi_theap_subproc(theap));
     return 0;
   }
   mi_theap_flush(theap);
@@ -139,6 +140,6 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   }
   mi_remote_flush();
   if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   return 0;
 }

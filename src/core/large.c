@@ -18,11 +18,9 @@
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
-// memory along (V5 of purge.c). Larger ones, and all when no arena can be
-// had, are mappings of their own. Growth in place takes the slices that follow; else the pages are
-// moved by mremap(2) with MREMAP_DONTUNMAP, so that nothing is copied. A moved range no longer
-// merges with its neighbours: it is marked and renewed when it is purged, and their number is
-// bounded, because the kernel limits the number of mappings (65,530).
+// memory along (V5 of retain.c). Larger ones, and all when no arena can be
+// had, are mappings of their own. Growth in place takes the slices that follow; else the memory is
+// moved to other addresses, so that nothing is copied (move.c).
 #include "large.h"
 
 #include <errno.h>
@@ -30,9 +28,12 @@
 
 #include "bitmap.h"
 #include "heap.h"
+#include "move.h"
 #include "purge.h"
 #include "report.h"
+#include "retain.h"
 #include "run.h"
+#include "slices.h"
 #include "theap.h"
 
 // Less is cleared by hand, which is cheaper when all of it is then used: 0.1 us for 4 KiB, a fault
@@ -156,8 +157,8 @@ static void mi_large_end(mi_page_t* page, size_t lost_count) {
     mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
                    left);
   }
-  mi_purge_bound(heap->subproc);
-  if (mi_purge_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
+  mi_retain_bound(heap->subproc);
+  if (mi_retain_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
   mi_heap_leave(heap);
 }
 
@@ -177,7 +178,7 @@ static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count
   const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
   bool is_zero;
   const size_t more = slice_count - page->slice_count;
-  if (!mi_arena_claim_at(arena, next, more, &is_zero)) return false;
+  if (!mi_slices_claim_at(arena, next, more, &is_zero)) return false;
   mi_tool_close(arena->start + next * MI_SLICE_SIZE, more * MI_SLICE_SIZE);
   page->slice_count = (uint32_t)slice_count;
   return true;
@@ -219,25 +220,6 @@ static bool mi_large_is_ours(mi_page_t* page) {
   return is_ours;
 }
 
-// The hole that a failed move left at the start of the block becomes ours again. False: not all of
-// it is known to be; then nothing is moved any more (V7 of purge.c).
-static bool mi_large_restore(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
-  if (target->backing == MI_BACKING_ARENA) {
-    mi_arena_t* const arena = mi_arena_of(heap->subproc, target->start);
-    return mi_purge_restore(arena, mi_arena_slice_of(arena, target->start), bytes);
-  }
-  if (mi_os_map_at(target->start, bytes, MI_OS_READ_WRITE)) return true;
-  mi_count_add(&heap->subproc->count.committed, -(int64_t)bytes);
-  mi_atomic_add_relaxed(&mi_state.moved_count, MI_ARENA_MOVED_MAX);
-  return false;
-}
-
-// Where `bytes` could not be moved to: the block goes, but for what may be another's by now.
-static mi_attr_cold void mi_large_end_target(mi_page_t* target, mi_heap_t* heap, size_t bytes) {
-  const bool is_whole = mi_large_restore(target, heap, bytes);
-  mi_large_end(target, is_whole ? 0 : bytes / MI_SLICE_SIZE);
-}
-
 // A mapping of its own stays one; in an arena the moved range is one more until it is renewed, or
 // several: from 6.17 on the kernel moves what consists of several mappings, and they stay apart.
 static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
@@ -245,20 +227,20 @@ static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
   if (to->backing != MI_BACKING_ARENA) return;
   mi_arena_t* const arena = mi_arena_of(heap->subproc, to->start);
   const size_t index = mi_arena_slice_of(arena, to->start);
-  mi_arena_note_moved(arena, index, slice_count);
+  mi_move_note(arena, index, slice_count);
   if (from->backing != MI_BACKING_ARENA) return;
   mi_heap_t* const old_heap = mi_heap_enter(from);
   mi_arena_t* const source = mi_arena_of(old_heap->subproc, from->start);
   const size_t first = mi_arena_slice_of(source, from->start);
   for (size_t k = 1; k < slice_count; k++) {
-    if (mi_arena_is_cut(source, first + k)) mi_arena_note_cut(arena, index + k);
+    if (mi_move_is_cut(source, first + k)) mi_move_note_cut(arena, index + k);
   }
   mi_heap_leave(old_heap);
 }
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
-  if (!mi_arena_may_move() || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
+  if (!mi_move_is_allowed() || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   if (!mi_large_is_ours(page)) return NULL;
   // What grew once will grow again: room for an eighth more costs addresses only.
@@ -271,10 +253,13 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
     mi_large_free(moved, moved->start);
     return NULL;
   }
-  const int err = mi_os_move(page->start, moved->start, bytes);
-  if (err == ENOSYS) mi_large_free(moved, moved->start);
-  if (err != 0 && err != ENOSYS) mi_large_end_target(moved, heap, bytes);
-  if (err != 0) return NULL;
+  mi_arena_t* const arena =
+      moved->backing == MI_BACKING_ARENA ? mi_arena_of(heap->subproc, moved->start) : NULL;
+  const mi_move_t move = mi_move_memory(heap->subproc, arena, page->start, moved->start, bytes);
+  if (move != MI_MOVE_DONE) {
+    mi_large_end(moved, move == MI_MOVE_LOST ? slice_count : 0);
+    return NULL;
+  }
   mi_large_note_moved(page, heap, moved, slice_count);
   mi_large_free(page, page->start);
   return moved->start;

@@ -21,13 +21,13 @@
 //     it.
 //
 // Only the owner calls into this file. Not here: what others do to a page (remote.c), which page to
-// pick (refill.c), when slices go back (purge.c).
+// pick (refill.c), when slices go back (retain.c).
 #include "page.h"
 
 #include "huge.h"
-#include "purge.h"
 #include "remote.h"
 #include "report.h"
+#include "retain.h"
 #include "run.h"
 #include "theap.h"
 
@@ -136,8 +136,8 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
-  mi_purge_bound(heap->subproc);
-  if (mi_purge_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
+  mi_retain_bound(heap->subproc);
+  if (mi_retain_is_much(heap->subproc)) mi_theap_hurry(mi_theap_self());
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {

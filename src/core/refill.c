@@ -28,9 +28,9 @@
 #include "large.h"
 #include "pool.h"
 #include "portion.h"
-#include "purge.h"
 #include "remote.h"
 #include "report.h"
+#include "retain.h"
 #include "sample.h"
 #include "thread.h"
 
@@ -161,13 +161,13 @@ static void mi_refill_weigh_waits(mi_theap_t* home) {
 // When the slow path is due again. While much waits to go back, somebody must look at the clock.
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
-  const bool is_much = mi_purge_is_much(subproc);
+  const bool is_much = mi_retain_is_much(subproc);
   const uint32_t quick = is_much ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
   mi_theap_set_quick(theap, theap->sample_interval != 0 ? 1 : quick);
   theap->poll_count += since;
   if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
   theap->poll_count = 0;
-  mi_purge_poll(subproc);
+  mi_retain_poll(subproc);
 }
 
 // Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
@@ -188,7 +188,7 @@ static void mi_refill_cadence(mi_theap_t* theap, size_t c) {
     mi_theap_collect_pages(theap);
     mi_theap_trim(theap, 0, c);
   }
-  mi_purge_poll(mi_theap_subproc(theap));
+  mi_retain_poll(mi_theap_subproc(theap));
   mi_refill_weigh_waits(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;

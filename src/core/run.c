@@ -12,6 +12,7 @@
 
 #include "book.h"
 #include "pagemap.h"
+#include "slices.h"
 
 static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
   if (heap->arena != NULL || mi_option_value(disallow_os_alloc) != 0) return false;
@@ -45,7 +46,7 @@ MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run
   *run = (mi_run_t){0};
   const bool is_claimed =
       (mi_run_is_for_arena(heap, wish) &&
-       mi_arena_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
+       mi_slices_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
       mi_run_map(heap, wish, run);
   if (is_claimed) mi_tool_close(run->start, run->slice_count * MI_SLICE_SIZE);
   return is_claimed;
@@ -67,7 +68,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   mi_tool_close(start, size);
   mi_arena_t* const arena = mi_arena_of(subproc, start);
   mi_assert(arena != NULL);
-  mi_arena_release(arena, mi_arena_slice_of(arena, start), slice_count);
+  mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count);
 }
 
 // U1

@@ -47,7 +47,7 @@ struct mi_subproc_s {
   mi_book_t direct; // pages outside arenas, of all its heaps
   // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
   // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
-  // the work itself. See purge.c.
+  // the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
   // purge_seen_ms - the clock when a slow path last looked at it; purge_spent_ms - up to when time
@@ -123,7 +123,7 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
   mi_atomic(size_t) moved_count;
-  // lost_count - slices of arenas that nobody may use any more, see mi_purge_restore (relaxed).
+  // lost_count - slices of arenas that nobody may use any more, see move.c (relaxed).
   mi_atomic(size_t) lost_count;
   // numa_count - NUMA nodes of the machine, 0 not known yet (relaxed: all find the same).
   mi_atomic(size_t) numa_count;

@@ -38,9 +38,9 @@
 #include "heap.h"
 #include "meta.h"
 #include "portion.h"
-#include "purge.h"
 #include "remote.h"
 #include "report.h"
+#include "retain.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
@@ -286,7 +286,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
                        mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
   if (!is_kept) mi_theap_flush(theap);
-  mi_purge_poll(subproc); // while the sub-process cannot end: this thread still counts
+  mi_retain_poll(subproc); // while the sub-process cannot end: this thread still counts
   mi_theap_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
   theap->is_in_threadpool = false;

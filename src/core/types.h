@@ -139,7 +139,7 @@ typedef struct mi_page_queue_s {
 
 #define MI_GUEST_COUNT 4
 #define MI_QUICK_REFILLS 640
-#define MI_QUICK_WAITING 32 // while much waits to go back: V7 of purge.c
+#define MI_QUICK_WAITING 32 // while much waits to go back: V7 of retain.c
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked. A
 // thread has a home, its theap of the main heap, and others: thread.c.
@@ -327,7 +327,7 @@ struct mi_arena_s {
   // claimed).
   mi_bitmap_word_t* moved;
   // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
-  // their number. As `moved`, but for `mi_arena_note_cut`.
+  // their number. As `moved`, but for `mi_move_note_cut`.
   mi_bitmap_word_t* moved_first;
   // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
   // (relaxed).
@@ -336,6 +336,7 @@ struct mi_arena_s {
   // next - the list of arenas only grows: append with release under the arena lock, read with
   // acquire.
   mi_atomic(mi_arena_t*) next;
+  mi_arena_t* before; // in that list (const while it is there)
 };
 
 #endif

@@ -7,10 +7,11 @@
 #include "core/meta.h"
 #include "core/pagemap.h"
 #include "core/purge.h"
+#include "core/slices.h"
 
 static mi_run_t claim(size_t count, size_t alignment) {
   mi_run_t run = {0};
-  check(mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run));
+  check(mi_slices_claim(UNIT_HEAP, count, alignment, 0, &run));
   check_equal(run.slice_count, count);
   check((uintptr_t)run.start % alignment == 0);
   check(run.slice_index + count <= mi_arena_slices(run.arena));
@@ -21,7 +22,7 @@ static mi_run_t claim(size_t count, size_t alignment) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count);
 }
 
 static bool reserve(size_t size) {
@@ -119,8 +120,8 @@ UNIT_TEST_PAGE_SIZES(arena_claims_runs_across_words) {
   check_equal(next.slice_index, large.slice_index + large.slice_count);
   release(&large);
   bool is_zero = true;
-  check(!mi_arena_claim_at(next.arena, 3, large.slice_count + 1, &is_zero)); // `next` is in use
-  check(mi_arena_claim_at(next.arena, 3, large.slice_count, &is_zero) && !is_zero);
+  check(!mi_slices_claim_at(next.arena, 3, large.slice_count + 1, &is_zero)); // `next` is in use
+  check(mi_slices_claim_at(next.arena, 3, large.slice_count, &is_zero) && !is_zero);
   release(&large);
   release(&next);
   release(&small);
@@ -132,25 +133,25 @@ UNIT_TEST_PAGE_SIZES(arena_claims_at_a_place) {
   small_arenas();
   mi_run_t run = claim(2, MI_SLICE_SIZE);
   bool is_zero = false;
-  check(mi_arena_claim_at(run.arena, 2, 3, &is_zero) && is_zero);
-  check(!mi_arena_claim_at(run.arena, 4, 3, &is_zero));
+  check(mi_slices_claim_at(run.arena, 2, 3, &is_zero) && is_zero);
+  check(!mi_slices_claim_at(run.arena, 4, 3, &is_zero));
   // Behind its end, the arena grows for it; not behind all that it may grow to, nor if a slice in
   // between is in use.
   const size_t end = mi_arena_slices(run.arena);
   const size_t max = run.arena->slice_max;
   check(end < max);
-  check(!mi_arena_claim_at(run.arena, 4, max - 4, &is_zero));
-  check(!mi_arena_claim_at(run.arena, end, max - end + 1, &is_zero));
+  check(!mi_slices_claim_at(run.arena, 4, max - 4, &is_zero));
+  check(!mi_slices_claim_at(run.arena, end, max - end + 1, &is_zero));
   check_equal(mi_arena_slices(run.arena), end);
-  check(mi_arena_claim_at(run.arena, end - 1, 2, &is_zero) && is_zero);
+  check(mi_slices_claim_at(run.arena, end - 1, 2, &is_zero) && is_zero);
   check(mi_arena_slices(run.arena) > end);
-  check(mi_arena_claim_at(run.arena, end + 1, max - end - 1, &is_zero));
+  check(mi_slices_claim_at(run.arena, end + 1, max - end - 1, &is_zero));
   check_equal(mi_arena_slices(run.arena), max);
   check_equal(mi_state.main.arena_count, 1);
-  check(!mi_arena_claim_at(run.arena, max - 1, 2, &is_zero));
-  check(!mi_arena_claim_at(run.arena, max, 1, &is_zero));
-  mi_arena_release(run.arena, 2, 3);
-  mi_arena_release(run.arena, end - 1, max - end + 1);
+  check(!mi_slices_claim_at(run.arena, max - 1, 2, &is_zero));
+  check(!mi_slices_claim_at(run.arena, max, 1, &is_zero));
+  mi_slices_release(run.arena, 2, 3);
+  mi_slices_release(run.arena, end - 1, max - end + 1);
   release(&run);
   unit_check_empty();
 }
@@ -260,7 +261,7 @@ UNIT_TEST_PAGE_SIZES(arena_halves_when_refused) {
   const size_t more = 7 * unit / MI_SLICE_SIZE;
   os_fake.map_limit = 3 * unit - 1;
   mi_run_t none;
-  check(!mi_arena_claim(UNIT_HEAP, more, MI_SLICE_SIZE, 0, &none));
+  check(!mi_slices_claim(UNIT_HEAP, more, MI_SLICE_SIZE, 0, &none));
   check_equal((size_t)mi_state.main.count.reserved, before + 4 * unit);
   os_fake.map_limit = 3 * unit;
   run = claim(more, MI_SLICE_SIZE);
@@ -278,7 +279,7 @@ UNIT_TEST_PAGE_SIZES(arena_respects_the_address_limit) {
   mi_run_t run[64];
   size_t count = 0;
   while (count < 64 &&
-         mi_arena_claim(UNIT_HEAP, MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, 0, &run[count])) {
+         mi_slices_claim(UNIT_HEAP, MI_MIB / MI_SLICE_SIZE, MI_SLICE_SIZE, 0, &run[count])) {
     count++;
   }
   check(count >= 58); // nine tenths of the limit are usable
@@ -292,7 +293,7 @@ UNIT_TEST_PAGE_SIZES(arena_recovers_from_refusal) {
   os_fake.fail_at[OS_FAKE_MAP] = 1;
   os_fake.is_failing_on = true;
   mi_run_t run;
-  check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &run));
+  check(!mi_slices_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &run));
   check_equal(mi_state.main.arena_count, 0);
   check_equal(os_fake.mapped, 0);
   os_fake.is_failing_on = false;
@@ -309,7 +310,7 @@ UNIT_TEST_PAGE_SIZES(arena_gives_back_what_it_cannot_use) {
   for (size_t round = 0; round < 2; round++) {
     os_fake.fail_at[OS_FAKE_MAP] = 2;
     mi_run_t run;
-    check(!mi_arena_claim(UNIT_HEAP, MI_NEAR_SLICES + 1, MI_SLICE_SIZE, 0, &run)); // not near
+    check(!mi_slices_claim(UNIT_HEAP, MI_NEAR_SLICES + 1, MI_SLICE_SIZE, 0, &run)); // not near
     check_equal(os_fake.fail_at[OS_FAKE_MAP], 0);
     check_equal(os_fake_calls(OS_FAKE_UNMAP), round + 1);
     check(mi_state.main.arena_count == 0);
@@ -349,15 +350,15 @@ UNIT_TEST_PAGE_SIZES(arena_survives_failed_commits) {
   const size_t arenas = mi_state.main.arena_count;
   mi_run_t run;
   os_fake.fail_at[OS_FAKE_COMMIT] = 1;
-  check(!mi_arena_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
+  check(!mi_slices_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
   check_equal(unit_free_slices(), free_slices);
   check_equal(mi_state.main.arena_count, arenas); // growing would not help
   bool is_zero;
   os_fake.fail_at[OS_FAKE_COMMIT] = 1;
-  check(!mi_arena_claim_at(first.arena, first.slice_index + 1, 1, &is_zero));
+  check(!mi_slices_claim_at(first.arena, first.slice_index + 1, 1, &is_zero));
   check_equal(unit_free_slices(), free_slices);
   os_fake.commit_limit = os_fake.committed + 2 * MI_SLICE_SIZE;
-  check(!mi_arena_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
+  check(!mi_slices_claim(UNIT_HEAP, 3, MI_SLICE_SIZE, 0, &run));
   check_equal(mi_state.main.count.rollbacks, 3);
   run = claim(2, MI_SLICE_SIZE);
   memset(run.start, 1, 2 * MI_SLICE_SIZE);
@@ -394,10 +395,10 @@ UNIT_TEST_PAGE_SIZES(arena_stays_inside_the_reservation) {
   unit_option(disallow_os_alloc, 1);
   const size_t count = 2 * UNIT_ARENA_SIZE / MI_SLICE_SIZE;
   mi_run_t run;
-  check(!mi_arena_claim(UNIT_HEAP, count + 1, MI_SLICE_SIZE, 0, &run));
+  check(!mi_slices_claim(UNIT_HEAP, count + 1, MI_SLICE_SIZE, 0, &run));
   run = claim(count, MI_SLICE_SIZE);
   mi_run_t more;
-  check(!mi_arena_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &more));
+  check(!mi_slices_claim(UNIT_HEAP, 1, MI_SLICE_SIZE, 0, &more));
   release(&run);
   check_equal(mi_state.main.arena_count, 1);
 }
@@ -412,7 +413,7 @@ static void race(void* arg) {
     const size_t count = 1 + random_below(&random, round % 50 == 0 ? 100 : 6);
     mi_run_t run;
     const size_t alignment = MI_SLICE_SIZE << random_below(&random, 3);
-    if (!mi_arena_claim(UNIT_HEAP, count, alignment, 0, &run)) continue;
+    if (!mi_slices_claim(UNIT_HEAP, count, alignment, 0, &run)) continue;
     uint8_t* const start = run.start;
     const size_t first = (size_t)(start - os_fake.reserve) / MI_SLICE_SIZE;
     for (size_t i = 0; i < count; i++) {
@@ -426,7 +427,7 @@ static void race(void* arg) {
       if (start[i * MI_SLICE_SIZE] != self) mi_atomic_store_relaxed(&is_broken, true);
       if (first + i < 4096) mi_atomic_swap_acq_rel(&used_by[first + i], 0);
     }
-    mi_arena_release(run.arena, run.slice_index, run.slice_count);
+    mi_slices_release(run.arena, run.slice_index, run.slice_count);
     if (round % 32 == 0) mi_purge_everything(&mi_state.main);
   }
 }

@@ -20,6 +20,7 @@
 #include "core/sample.h"
 #include "core/subproc.h"
 #include "core/thread.h"
+#include "core/retain.h"
 
 enum { KEPT_MAX = 4000 };
 
@@ -148,7 +149,7 @@ static void purging(void) {
     mi_free(q);
     for (size_t i = 0; i < 4; i++) {
       os_fake_advance_ms(1000);
-      mi_purge_poll(&mi_state.main);
+      mi_retain_poll(&mi_state.main);
     }
     mi_collect_all(MI_FORCE);
   }
@@ -339,7 +340,7 @@ static void huge_pages(void) {
   mi_count_add(&mi_state.main.count.committed, -more);
   for (size_t i = 0; i < 4; i++) {
     os_fake_advance_ms(1000);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
   }
 }
 

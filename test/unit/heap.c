@@ -11,6 +11,7 @@
 #include "core/remote.h"
 #include "core/theap.h"
 #include "core/thread.h"
+#include "core/slices.h"
 
 #define SIZE 256
 #define SMALL 32 // may be in parcels
@@ -617,9 +618,9 @@ UNIT_TEST_PAGE_SIZES(heap_find_page_of_any_address) {
     mi_arena_t* const arena = mi_arena_of(&mi_state.main, p);
     if (arena != NULL) { // somebody works on the slices behind it
       const size_t next = mi_arena_slice_of(arena, p) + page->slice_count;
-      check(mi_arena_claim_at(arena, next, 2, &is_zero));
+      check(mi_slices_claim_at(arena, next, 2, &is_zero));
       check(mi_heap_find_page(arena->start + next * MI_SLICE_SIZE + 1) == NULL);
-      mi_arena_release(arena, next, 2);
+      mi_slices_release(arena, next, 2);
     }
     mi_free(p);
     check(mi_heap_find_page(p) == NULL && mi_heap_find_page(p + LARGE) == NULL);

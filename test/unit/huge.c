@@ -5,6 +5,8 @@
 #include "core/arena.h"
 #include "core/page.h"
 #include "core/purge.h"
+#include "core/slices.h"
+#include "core/retain.h"
 
 #define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 #define HEAP_MIN_CHUNKS 64 // as huge.c says
@@ -15,7 +17,7 @@ static size_t held_count;
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
+  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
   check(held_count < sizeof(held) / sizeof(held[0]));
   held[held_count++] = run;
   return run;
@@ -23,7 +25,7 @@ static mi_run_t claim(size_t count) {
 
 static void release_last(void) {
   const mi_run_t run = held[--held_count];
-  mi_arena_release(run.arena, run.slice_index, run.slice_count);
+  mi_slices_release(run.arena, run.slice_index, run.slice_count);
 }
 
 static void release_all(void) {
@@ -135,7 +137,7 @@ UNIT_TEST_PAGE_SIZES(huge_gives_back_what_nobody_uses) {
   check_equal(os_fake_resident(rest, rest_size), rest_size);
   const int64_t committed = mi_state.main.count.committed;
   for (size_t i = 0; i < 3; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms((uint64_t)mi_option_value(purge_delay) *
                        (uint64_t)mi_option_value(arena_purge_mult));
   }

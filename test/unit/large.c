@@ -5,6 +5,7 @@
 #include "core/bitmap.h"
 #include "core/large.h"
 #include "core/purge.h"
+#include "core/move.h"
 
 #define LARGE (MI_CLASS_MAX * 2)
 #define MOVED_MAX 256 // how many ranges large.c lets be moved at a time
@@ -191,7 +192,7 @@ static void check_taken(size_t size, size_t refused) {
   mi_collect_all(MI_FORCE);
   check_equal(os_fake_state(taken), OS_FAKE_TAKEN);
   check_equal(mi_state.main.count.large, 0);
-  check(!mi_arena_may_move());
+  check(!mi_move_is_allowed());
   unit_check_empty();
 }
 
@@ -272,7 +273,7 @@ UNIT_TEST(large_counts_the_rest_of_a_moved_range) {
     size_t at, count, ranges;
   } move[] = {{0, 10, 1}, {0, 5, 2}, {2, 1, 4}, {2, 1, 4}, {1, 3, 4}, {0, 10, 1}};
   for (size_t m = 0; m < sizeof(move) / sizeof(move[0]); m++) {
-    mi_arena_note_moved(arena, i + move[m].at, move[m].count);
+    mi_move_note(arena, i + move[m].at, move[m].count);
     check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), move[m].ranges);
   }
   mi_free(p);

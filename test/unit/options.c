@@ -8,6 +8,8 @@
 #include "core/pagemap.h"
 #include "core/purge.h"
 #include "core/theap.h"
+#include "core/slices.h"
+#include "core/retain.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -184,13 +186,13 @@ UNIT_TEST(options_pagemap_commit) {
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
+  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
   memset(run.start, 1, count * MI_SLICE_SIZE);
   return run;
 }
 
 static void release(const mi_run_t* run) {
-  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count);
 }
 
 // If this fails, ranges go back that the user wants to stay, or memory never goes back.
@@ -207,7 +209,7 @@ UNIT_TEST_PAGE_SIZES(options_minimal_purge_size) {
   check_equal(os_fake_resident(three.start, 3 * MI_SLICE_SIZE), 3 * MI_SLICE_SIZE);
   release(&between); // now there are four
   for (size_t i = 0; i < 4; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms((uint64_t)mi_option_value(purge_delay));
   }
   check_equal(os_fake_resident(three.start, 4 * MI_SLICE_SIZE), 0);

@@ -5,13 +5,15 @@
 #include "core/arena.h"
 #include "core/bitmap.h"
 #include "core/purge.h"
+#include "core/retain.h"
+#include "core/slices.h"
 #include "mimalloc.h"
 
 #define DELAY_MS 100
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
+  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
   return run;
 }
 
@@ -23,7 +25,7 @@ static mi_run_t claim_dirty(size_t count) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count);
 }
 
 static size_t resident(const mi_run_t* run) {
@@ -42,9 +44,9 @@ UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
     // A period is under way already, started by another slice.
     const mi_run_t other = claim_dirty(1);
     release(&other);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(offset);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     const mi_run_t keep = claim(1); // the lowest: keeps `run` apart
     const mi_run_t run = claim_dirty(2);
     release(&run);
@@ -53,7 +55,7 @@ UNIT_TEST_PAGE_SIZES(purge_waits_half_to_whole_delay) {
       check(waited <= DELAY_MS);
       os_fake_advance_ms(1);
       waited++;
-      mi_purge_poll(&mi_state.main);
+      mi_retain_poll(&mi_state.main);
     }
     check(waited >= DELAY_MS / 2);
     release(&keep);
@@ -71,12 +73,12 @@ UNIT_TEST_PAGE_SIZES(purge_spares_what_is_in_use) {
   const size_t size = resident(&busy);
   for (size_t ms = 0; ms < 3 * DELAY_MS; ms += 10) {
     release(&busy);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     check_equal(resident(&busy), size);
     busy = claim(1);
     check(!busy.is_zero && busy.start[1] == 1);
     os_fake_advance_ms(10);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     check_equal(resident(&busy), size);
   }
   check_equal(resident(&idle), 0);
@@ -119,7 +121,7 @@ UNIT_TEST_PAGE_SIZES(purge_delay_zero_is_at_once) {
   unit_option(purge_delay, 0);
   const mi_run_t run = claim_dirty(4);
   release(&run);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident(&run), 0);
 }
 
@@ -131,7 +133,7 @@ UNIT_TEST_PAGE_SIZES(purge_delay_negative_is_never) {
   release(&run);
   for (size_t i = 0; i < 10; i++) {
     os_fake_advance_ms(1000000);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
   }
   check_equal(resident(&run), 4 * MI_SLICE_SIZE);
   check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
@@ -147,14 +149,14 @@ UNIT_TEST_PAGE_SIZES(purge_delay_is_multiplied) {
   unit_option(arena_purge_mult, 10);
   const mi_run_t run = claim_dirty(1);
   release(&run);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   os_fake_advance_ms(5 * DELAY_MS - 1);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   os_fake_advance_ms(1);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident(&run), MI_SLICE_SIZE);
   os_fake_advance_ms(5 * DELAY_MS);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident(&run), 0);
 }
 
@@ -177,16 +179,16 @@ UNIT_TEST_PAGE_SIZES(purge_joins_neighbours) {
 UNIT_TEST_PAGE_SIZES(purge_reads_no_clock_when_idle) {
   start();
   const mi_run_t run = claim_dirty(1);
-  for (size_t i = 0; i < 100; i++) mi_purge_poll(&mi_state.main);
+  for (size_t i = 0; i < 100; i++) mi_retain_poll(&mi_state.main);
   check_equal(os_fake_calls(OS_FAKE_CLOCK), 0);
   release(&run);
   for (size_t i = 0; i < 5; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS);
   }
   check_equal(resident(&run), 0);
   const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
-  for (size_t i = 0; i < 100; i++) mi_purge_poll(&mi_state.main);
+  for (size_t i = 0; i < 100; i++) mi_retain_poll(&mi_state.main);
   check_equal(os_fake_calls(OS_FAKE_CLOCK), calls);
 }
 
@@ -214,12 +216,12 @@ UNIT_TEST_PAGE_SIZES(purge_that_failed_is_tried_again) {
   os_fake.fail_at[OS_FAKE_PURGE] = 1;
   os_fake.is_failing_on = true;
   for (size_t i = 0; i < 5; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS);
   }
   check(resident(&run) > 0);
   const size_t calls = os_fake_calls(OS_FAKE_PURGE);
-  mi_purge_poll(&mi_state.main); // not again and again
+  mi_retain_poll(&mi_state.main); // not again and again
   check_equal(os_fake_calls(OS_FAKE_PURGE), calls);
   os_fake.fail_at[OS_FAKE_PURGE] = 0;
   check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE);
@@ -250,7 +252,7 @@ UNIT_TEST_PAGE_SIZES(purge_decommits_without_overcommit) {
   release(&run);
   check_equal(os_fake.committed, before + 3 * MI_SLICE_SIZE);
   for (size_t i = 0; i < 4; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
   }
   check_equal(os_fake.committed, before);
@@ -267,10 +269,10 @@ UNIT_TEST_PAGE_SIZES(purge_never_waits_for_another) {
   start();
   const mi_run_t run = claim_dirty(1);
   release(&run);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   os_fake_advance_ms(10 * DELAY_MS);
   mi_lock_enter(&mi_state.purge_lock);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(mi_purge_everything(&mi_state.main), 0);
   mi_lock_leave(&mi_state.purge_lock);
   check_equal(resident(&run), MI_SLICE_SIZE);
@@ -294,16 +296,16 @@ UNIT_TEST_PAGE_SIZES(purge_remembers_what_is_freed_meanwhile) {
     mi_run_t run = claim_dirty(whole);
     check(meanwhile.arena != run.arena);
     release(&run);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS / 2);
     os_fake.on_purge = &release_meanwhile;
-    if (round == 0) mi_purge_poll(&mi_state.main);
+    if (round == 0) mi_retain_poll(&mi_state.main);
     if (round == 1) mi_purge_everything(&mi_state.main);
     check(os_fake.on_purge == NULL);
     for (size_t i = 0; i < 4; i++) {
-      mi_purge_poll(&mi_state.main);
+      mi_retain_poll(&mi_state.main);
       os_fake_advance_ms(DELAY_MS / 2);
     }
     check_equal(resident(&meanwhile), 0);
@@ -339,7 +341,7 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   for (size_t i = 0; i < count; i++) runs[i] = claim_dirty(1);
   for (size_t i = 0; i < count; i++) {
     release(&runs[i]);
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     const size_t still_used = 256 + count - i - 1;
     const size_t bound = still_used * MI_SLICE_SIZE + waiting_max(still_used);
     check(os_fake_resident_all() <= bound + 64 * MI_SLICE_SIZE);
@@ -403,12 +405,12 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
     os_fake_advance_ms(DELAY_MS);
     const size_t calls = all_calls();
     mi_free(block[i]);
-    check(!mi_purge_is_much(&mi_state.main));
+    check(!mi_retain_is_much(&mi_state.main));
     check_equal(all_calls(), calls); // V6
   }
   check(mi_state.main.purge_waiting > 0);
   for (size_t i = 0; i < 3; i++) {
-    mi_purge_poll(&mi_state.main);
+    mi_retain_poll(&mi_state.main);
     os_fake_advance_ms(DELAY_MS);
   }
   check_equal(mi_state.main.purge_waiting, 0);
@@ -445,25 +447,25 @@ UNIT_TEST_PAGE_SIZES(purge_gives_back_early_what_time_permits) {
   claim_many();
   const size_t others = resident_slices() - MANY;
   release_many(1);
-  mi_purge_poll(&mi_state.main);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + MANY); // no time has passed
   os_fake_advance_ms(320); // 320 * 320 / 512 = 200 slices, less than half of what is too much
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + MANY);
   os_fake_advance_ms(32); // 352 * 352 / 512 slices
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + MANY - 242);
   check_equal(resident(&many[MANY - 1]), 0); // the highest first
   check_equal(resident(&many[0]), MI_SLICE_SIZE);
   os_fake_advance_ms(200);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + MANY - 242); // that time is spent
   os_fake_advance_ms(10000);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + SOFT);
   os_fake_advance_ms(10000);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   check_equal(resident_slices(), others + SOFT); // these wait for the delay
 }
 
@@ -473,14 +475,14 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_free) {
   start_slow();
   const mi_run_t first = claim_dirty(1);
   release(&first);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   os_fake_advance_ms(400);
   claim_many(); // looks at the clock
   const size_t others = resident_slices() - MANY;
   for (size_t i = 0; i < MANY; i++) {
     const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
     release(&many[i]);
-    mi_purge_bound(&mi_state.main);
+    mi_retain_bound(&mi_state.main);
     if (i < SOFT) check_equal(os_fake_calls(OS_FAKE_CLOCK), calls); // V6
     const size_t in_use = MANY - i - 1;
     const size_t bound = in_use + SOFT + in_use / 8 + STEP;
@@ -496,13 +498,13 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_free_sees_the_time) {
   start_slow();
   const mi_run_t first = claim_dirty(1);
   release(&first);
-  mi_purge_poll(&mi_state.main); // from here on time counts
+  mi_retain_poll(&mi_state.main); // from here on time counts
   claim_many();
   const size_t others = resident_slices() - MANY;
   os_fake_advance_ms(10000);
   for (size_t i = 0; i < MANY; i++) {
     release(&many[i]);
-    mi_purge_bound(&mi_state.main);
+    mi_retain_bound(&mi_state.main);
   }
   check(resident_slices() <= others + SOFT + STEP);
 }
@@ -515,11 +517,11 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
   void* const p = mi_malloc(LARGE);
   memset(p, 1, LARGE);
   mi_free(p);
-  check(mi_purge_is_much(&mi_state.main));
+  check(mi_retain_is_much(&mi_state.main));
   const size_t before = resident_slices();
   os_fake_advance_ms(10000);
   for (size_t i = 0; i < MI_QUICK_WAITING + 4; i++) mi_free(mi_malloc(MI_SLICE_SIZE / 5));
-  check(!mi_purge_is_much(&mi_state.main));
+  check(!mi_retain_is_much(&mi_state.main));
   check(resident_slices() <= before - 300 + SOFT + STEP);
   mi_free(small);
 }
@@ -530,12 +532,12 @@ UNIT_TEST_PAGE_SIZES(purge_early_saves_no_more_time_than_the_delay) {
   unit_option(purge_delay, 400);
   const mi_run_t first = claim_dirty(1);
   release(&first);
-  mi_purge_poll(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
   os_fake_advance_ms(10000);
   claim_many();
   const size_t before = resident_slices();
   release_many(1);
-  mi_purge_bound(&mi_state.main);
+  mi_retain_bound(&mi_state.main);
   check_equal(resident_slices(), before - 400 * 400 / 512);
 }
 

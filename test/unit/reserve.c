@@ -8,12 +8,13 @@
 #include "core/purge.h"
 #include "core/reserve.h"
 #include "core/subproc.h"
+#include "core/slices.h"
 
 #define UNIT_SLICES (MI_RESERVE_UNIT / MI_SLICE_SIZE)
 #define GIANT_SLICES (MI_GIB / MI_SLICE_SIZE)
 
 static bool try_claim(mi_heap_t* heap, size_t count, mi_run_t* run) {
-  return mi_arena_claim(heap, count, MI_SLICE_SIZE, 0, run);
+  return mi_slices_claim(heap, count, MI_SLICE_SIZE, 0, run);
 }
 
 static mi_run_t claim(mi_heap_t* heap, size_t count) {
@@ -23,7 +24,7 @@ static mi_run_t claim(mi_heap_t* heap, size_t count) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_arena_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count);
 }
 
 static void fill(const mi_run_t* run) { memset(run->start, 1, run->slice_count * MI_SLICE_SIZE); }

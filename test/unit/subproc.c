@@ -15,6 +15,7 @@
 #include "core/subproc.h"
 #include "core/theap.h"
 #include "core/thread.h"
+#include "core/slices.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -500,11 +501,11 @@ UNIT_TEST(subproc_adopts_an_arena_that_is_large_enough) {
   check_equal(arenas_free(), 2);
   mi_run_t run = {0};
   mi_subproc_t* const next = make_subproc();
-  check(mi_arena_claim(&next->heap_main, 2 * MI_RESERVE_UNIT / MI_SLICE_SIZE, MI_SLICE_SIZE, 0,
+  check(mi_slices_claim(&next->heap_main, 2 * MI_RESERVE_UNIT / MI_SLICE_SIZE, MI_SLICE_SIZE, 0,
                        &run));
   check_equal(run.arena->slice_count, 4 * MI_RESERVE_UNIT / MI_SLICE_SIZE);
   check_equal(arenas_free(), 1);
-  mi_arena_release(run.arena, run.slice_index, run.slice_count);
+  mi_slices_release(run.arena, run.slice_index, run.slice_count);
 }
 
 int main(void) {

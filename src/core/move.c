@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// move.c - moved memory: mremap(2) with MREMAP_DONTUNMAP takes the contents of some addresses to
+// others at 1/100 of the cost of a fault, and nothing is copied.
+//
+//   moved        . . M M M M . . M M M . .    slices whose mapping was replaced
+//   moved_first  . . 1 . 1 . . . 1 . . . .    where a moved range, or the rest of one, begins
+//
+// A moved range no longer merges with its neighbours: it is a mapping of its own, and the kernel
+// limits the number of mappings (65,530). So each range is marked, it is renewed when it is purged,
+// and there are never more than MI_MOVED_MAX of them.
+//
+// M1  `moved` is set for exactly the slices whose mapping was replaced and not renewed since.
+// M2  `mi_state.moved_count` is the number of bits in `moved_first` of all arenas, or more: what
+//     could not be renewed for good stays counted, so that at last nothing is moved any more.
+// M3  between the removal of the target's mapping and the failure of a move another thread may map
+//     something at the target. It is never replaced: the slices are lost (`lost_count`).
+//
+// Who moves memory: a large block that grows (large.c), and what waits to go back, where a large
+// block is claimed (retain.c).
+#include "move.h"
+
+#include <errno.h>
+
+#include "bitmap.h"
+
+// A move has failed after the system removed what was mapped at the target: map it again. False: it
+// cannot be ours any more, because somebody has mapped something there, or the system refuses; then
+// nothing is moved any more in this process (M3).
+static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* start,
+                                         size_t size) {
+  if (mi_os_map_at(start, size, MI_OS_READ_WRITE)) {
+    if (arena != NULL) mi_arena_advise(start, size);
+    return true;
+  }
+  if (arena != NULL) {
+    const size_t count = mi_bits_divide_up(size, MI_SLICE_SIZE);
+    const size_t dirty = mi_bitmap_clear(arena->dirty, mi_arena_slice_of(arena, start), count);
+    mi_count_add(&subproc->count.committed, -(int64_t)(dirty * MI_SLICE_SIZE));
+    mi_atomic_add_relaxed(&mi_state.lost_count, count);
+  } else {
+    mi_count_add(&subproc->count.committed, -(int64_t)size);
+  }
+  // Once is enough, and where a limit is below what the process has the next move fails as well.
+  mi_atomic_add_relaxed(&mi_state.moved_count, MI_MOVED_MAX);
+  return false;
+}
+
+MI_INTERNAL mi_move_t mi_move_memory(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* from,
+                                     uint8_t* to, size_t size) {
+  const int err = mi_os_move(from, to, size);
+  if (err == 0) return MI_MOVE_DONE;
+  if (err == ENOSYS) return MI_MOVE_NONE;
+  return mi_move_restore(subproc, arena, to, size) ? MI_MOVE_NONE : MI_MOVE_LOST;
+}
+
+MI_INTERNAL bool mi_move_is_cut(mi_arena_t* arena, size_t slice_index) {
+  return !mi_bitmap_is_all_clear(arena->moved_first, slice_index, 1) ||
+         mi_bitmap_is_all_clear(arena->moved, slice_index, 1) !=
+             mi_bitmap_is_all_clear(arena->moved, slice_index - 1, 1);
+}
+
+MI_INTERNAL void mi_move_note_cut(mi_arena_t* arena, size_t slice_index) {
+  if (slice_index >= mi_arena_slices(arena)) return;
+  if (mi_bitmap_is_all_clear(arena->moved, slice_index, 1)) return;
+  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
+  if (added > 0) mi_atomic_add_relaxed(&mi_state.moved_count, added);
+}
+
+MI_INTERNAL void mi_move_note(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_bitmap_set(arena->moved, slice_index, slice_count);
+  const size_t replaced = mi_bitmap_clear(arena->moved_first, slice_index, slice_count);
+  const size_t added = mi_bitmap_set(arena->moved_first, slice_index, 1);
+  mi_atomic_add_relaxed(&mi_state.moved_count, added - replaced);
+  mi_move_note_cut(arena, slice_index + slice_count);
+}
+
+MI_INTERNAL void mi_move_unmark(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  const size_t marks = mi_bitmap_clear(arena->moved_first, slice_index, slice_count);
+  if (marks > 0) mi_atomic_sub_relaxed(&mi_state.moved_count, marks);
+}
+
+MI_INTERNAL int mi_move_renew(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  uint8_t* const start = arena->start + slice_index * MI_SLICE_SIZE;
+  const size_t size = slice_count * MI_SLICE_SIZE;
+  // Near the limit of mappings the system may have none for the pieces: then they stay as they are.
+  if (mi_os_remap(start, size) != 0) return mi_os_purge(start, size);
+  if (arena->is_committed) mi_arena_advise(start, size); // only with the same advice as theirs
+  mi_bitmap_clear(arena->moved, slice_index, slice_count);
+  mi_move_unmark(arena, slice_index, slice_count);
+  mi_move_note_cut(arena, slice_index + slice_count);
+  return 0;
+}

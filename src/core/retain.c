@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// retain.c - policy: how much free memory stays with the process, and for how long.
+//
+// Time is cut into periods of half the option `purge_delay`; at the end of each, what was freed
+// before it began goes back (purge.c). What goes earlier, and what is used again instead:
+//
+// V4  what waits is at most MI_RETAIN_MIN and half of what is in use: a program that frees much and
+//     then sleeps holds no more than that, although nobody looks at the clock. What is beyond goes
+//     from the highest addresses down (with everything at once instead, blocks of 5 to 25 MiB
+//     replaced at random take ten times as long).
+// V5  a large block that is claimed where slices are clean gets the memory that waits elsewhere:
+//     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
+//     the heap does not grow while it has room in the wrong places. Only pieces of at least
+//     MI_RETAIN_MOVE_MIN slices: each is a mapping of its own until it is purged (move.c).
+//
+// V6  a free within the bound of V7 reads no clock, and calls the system only for what is beyond
+//     the bounds of V4 and V7: whoever frees within them has no system call to wait for.
+// V7  what waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use, goes early:
+//     after t ms in which nothing did, t^2/512 slices may, if that is half of it. Memory that is
+//     needed again every 20 ms is thus left alone (a slice takes 16 faults), and a program that was
+//     busy for half a second is small as soon as it frees its last (an idle PostgreSQL backend
+//     after three sorts: 19 MiB, 55 without, glibc 12). The clock is looked at where slices are
+//     claimed and released, where periods are, and while that much waits after MI_QUICK_WAITING
+//     refills of a thread: a program that does small things only after a large one would else keep
+//     what that left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
+// V8  fresh memory that would make a new peak of what is committed, while more than that bound
+//     waits: as much of that goes first. The peak of a program whose phases need different memory
+//     is that of the largest phase and this bound, not their sum (four threads that go through
+//     sizes: 77 MiB, 93 without), and what this costs is bounded by the peak.
+//
+// Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
+// mi_collect); more waits than V4 or V7 permit; fresh memory is claimed (V8); mi_collect(true) and
+// malloc_trim (mi_purge_everything); `purge_delay` 0. Reasons not to: `purge_delay` negative,
+// pinned memory. Deliberately absent: a background thread, because a program that had one thread
+// must not find two.
+#include "retain.h"
+
+#include "bitmap.h"
+#include "move.h"
+#include "purge.h"
+
+#define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
+#define MI_RETAIN_PART 2
+// V7, V8
+#define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
+#define MI_RETAIN_SOFT_PART 8
+#define MI_RETAIN_EARLY_MS 512
+#define MI_RETAIN_STEP 8 // slices; no less at a time, a system call each
+#define MI_RETAIN_MOVE_MIN ((size_t)4)
+
+// Bytes that wait beyond a constant and a part of what is in use.
+static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
+  return waiting - min - (in_use > 0 ? in_use / part : 0);
+}
+
+// Beyond the bound of V7 and V8.
+static int64_t mi_retain_soft_excess(mi_subproc_t* subproc) {
+  return mi_retain_excess(subproc, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
+}
+
+MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc) {
+  return mi_retain_soft_excess(subproc) >= MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
+}
+
+// V7: slices that may go early after `ms` in which none did, and the reverse, rounded down.
+static int64_t mi_retain_earned(int64_t ms) { return ms > 0 ? ms * ms / MI_RETAIN_EARLY_MS : 0; }
+
+static int64_t mi_retain_time_for(int64_t slices) {
+  int64_t ms = 0;
+  for (int64_t bit = (int64_t)1 << 30; bit != 0; bit >>= 1) {
+    if ((ms + bit) * (ms + bit) <= slices * MI_RETAIN_EARLY_MS) ms += bit;
+  }
+  return ms;
+}
+
+// V7: what may go early, by what was seen of the clock.
+static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
+  if (mi_likely(!mi_retain_is_much(subproc))) return;
+  const int64_t excess = mi_retain_soft_excess(subproc);
+  const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
+  const int64_t spent = mi_atomic_load_relaxed(&subproc->purge_spent_ms);
+  const int64_t earned = mi_retain_earned(seen - spent);
+  const int64_t wanted = (int64_t)mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE);
+  if (earned < MI_RETAIN_STEP || earned < wanted / 2) return; // it earns more the longer it waits
+  const int64_t slices = wanted < earned ? wanted : earned;
+  mi_atomic_store_relaxed(&subproc->purge_spent_ms, seen - mi_retain_time_for(earned - slices));
+  mi_purge_top(subproc, slices * (int64_t)MI_SLICE_SIZE);
+}
+
+// V7: look at the clock.
+static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
+  const int64_t now = (int64_t)mi_os_now_ms();
+  if (now == mi_atomic_load_relaxed(&subproc->purge_seen_ms)) return;
+  const int64_t spent = mi_atomic_load_relaxed(&subproc->purge_spent_ms);
+  if (spent == 0 || now - spent > delay) {
+    mi_atomic_store_relaxed(&subproc->purge_spent_ms, spent == 0 ? now : now - delay);
+  }
+  mi_atomic_store_relaxed(&subproc->purge_seen_ms, now);
+}
+
+MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
+  const long delay = mi_purge_delay_ms();
+  if (delay <= 0) return;
+  mi_retain_look(subproc, delay);
+  mi_retain_early(subproc);
+  // V8
+  const int64_t fresh = (int64_t)(fresh_count * MI_SLICE_SIZE);
+  if (mi_atomic_load_relaxed(&subproc->count.committed) + fresh <=
+      mi_atomic_load_relaxed(&subproc->count.committed_peak)) {
+    return;
+  }
+  const int64_t excess = mi_retain_soft_excess(subproc);
+  if (excess <= 0) return;
+  const int64_t least = MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
+  const int64_t bytes = fresh > least ? fresh : least;
+  mi_purge_top(subproc, bytes < excess ? bytes : excess);
+}
+
+MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
+  const long delay = mi_purge_delay_ms();
+  if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
+  if (delay <= 0) return;
+  const int64_t excess = mi_retain_excess(subproc, MI_RETAIN_MIN, MI_RETAIN_PART);
+  if (excess > 0) mi_purge_top(subproc, excess);
+  if (mi_likely(!mi_retain_is_much(subproc))) return;
+  mi_retain_look(subproc, delay);
+  mi_retain_early(subproc);
+}
+
+MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
+  mi_retain_bound(subproc);
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
+  const long delay = mi_purge_delay_ms();
+  if (delay <= 0) return;
+  mi_retain_look(subproc, delay);
+  mi_retain_early(subproc);
+  const uint64_t now = (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms);
+  const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
+  if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
+  // The first poll after a quiet time only starts the period.
+  if (due != 0) mi_purge_step(subproc);
+  const bool is_pending = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0;
+  const uint64_t period = (uint64_t)(delay + 1) / 2;
+  mi_atomic_store_relaxed(&subproc->purge_due_ms, is_pending ? now + period : 0);
+  mi_lock_leave(&mi_state.purge_lock);
+}
+
+// -- memory that waits is used again elsewhere: V5 --
+
+// The memory of a run that waits goes to clean slices at `to`, which the caller has claimed.
+static mi_move_t mi_retain_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
+  if (!mi_bitmap_try_claim(arena->free, index, count)) return MI_MOVE_NONE;
+  uint8_t* const start = arena->start;
+  const mi_move_t move = mi_move_memory(arena->subproc, arena, start + index * MI_SLICE_SIZE,
+                                        start + to * MI_SLICE_SIZE, count * MI_SLICE_SIZE);
+  if (move == MI_MOVE_DONE) {
+    mi_move_note(arena, to, count);
+    mi_bitmap_set(arena->dirty, to, count);
+    mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
+    // Where the memory was, all reads as zero now.
+    mi_purge_forget(arena, index, count);
+    mi_purge_claimed(arena, index, count);
+  }
+  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+  return move;
+}
+
+MI_INTERNAL mi_attr_cold mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t index,
+                                                     size_t count) {
+  const mi_slices_t none = {0, 0};
+  if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return none;
+  const size_t end = index + count;
+  size_t top = mi_arena_slices(arena);
+  while (mi_move_is_allowed()) {
+    while (index < end && !mi_bitmap_is_all_clear(arena->dirty, index, 1)) index++;
+    size_t room = 0;
+    while (index + room < end && mi_bitmap_is_all_clear(arena->dirty, index + room, 1)) room++;
+    if (room == 0) break;
+    const size_t start = mi_purge_top_run(arena, &top, room);
+    if (top == 0) break;
+    if (room < MI_RETAIN_MOVE_MIN) {
+      index += room;
+      continue;
+    }
+    if (top - start >= MI_RETAIN_MOVE_MIN) {
+      const mi_move_t move = mi_retain_move(arena, start, top - start, index);
+      if (move == MI_MOVE_LOST) return (mi_slices_t){index, top - start};
+      if (move == MI_MOVE_NONE) break;
+      index += top - start;
+    }
+    top = start;
+  }
+  return none;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// slices.c - slices in use and slices that are free: what an arena has claimed is prepared for its
+// use, and what comes back waits to be purged.
+//
+//   claim:   arena.c (a run of free slices) -> huge.c (faulted in ahead, in a large heap)
+//            -> retain.c (memory that waits elsewhere is moved there; fresh memory makes way)
+//   release: purge.c (it waits from now on) -> arena.c (it is free)
+//
+// S1  slices in use are dirty and wait for nothing: their bit in `dirty` is set, and those in
+//     `purge_young` and `purge_old` are clear.
+// S2  a run that is being prepared belongs to the caller: it has no bit in `free` and no
+//     descriptor.
+//
+// Deliberately absent: any search. Which slices are claimed is decided in arena.c.
+#include "slices.h"
+
+#include "bitmap.h"
+#include "huge.h"
+#include "purge.h"
+#include "retain.h"
+
+// Claimed slices of which some are lost: the others are free again.
+static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices_t lost) {
+  const size_t end = run->slice_index + run->slice_count;
+  const size_t behind = lost.index + lost.count;
+  if (lost.index > run->slice_index) {
+    mi_slices_release(run->arena, run->slice_index, lost.index - run->slice_index);
+  }
+  if (behind < end) mi_slices_release(run->arena, behind, end - behind);
+}
+
+// A run was claimed for `heap` (NULL: to grow a block in place): from now on it is in use. False:
+// some of it is lost, the rest was released.
+static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t* run) {
+  mi_arena_t* const arena = run->arena;
+  mi_subproc_t* const subproc = arena->subproc;
+  const size_t index = run->slice_index;
+  const size_t count = run->slice_count;
+  mi_huge_prepare(heap, arena, index, count);
+  if (touched_count > 0 && mi_arena_is_movable(arena)) {
+    const mi_slices_t lost = mi_retain_reuse(arena, index, touched_count);
+    if (mi_unlikely(lost.count > 0)) {
+      mi_slices_release_around(run, lost);
+      return false;
+    }
+  }
+  const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
+  const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
+  run->is_zero = run->is_zero && fresh == count;
+  run->is_resident = is_remembered || fresh < count;
+  mi_retain_before_touch(subproc, fresh);
+  if (fresh > 0) {
+    mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
+                      (int64_t)(fresh * MI_SLICE_SIZE));
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                 size_t touched_count, mi_run_t* run) {
+  return mi_arena_claim(heap, slice_count, alignment, run) &&
+         mi_slices_use(heap, touched_count, run);
+}
+
+MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                    bool* is_zero) {
+  mi_run_t run;
+  if (!mi_arena_claim_at(arena, slice_index, slice_count, &run)) return false;
+  const bool is_used = mi_slices_use(NULL, 0, &run);
+  *is_zero = run.is_zero;
+  return is_used;
+}
+
+MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_purge_remember(arena, slice_index, slice_count);
+  mi_arena_release(arena, slice_index, slice_count);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// slices.h - slices of arenas, ready to be written to, and where they go when they are free.
+#ifndef MI_CORE_SLICES_H
+#define MI_CORE_SLICES_H
+
+#include "arena.h"
+
+// Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
+// two, at least a slice), readable and writable. Grows the arenas when it must. False when out of
+// memory. The first `touched_count` slices will be written to: memory that waits elsewhere may be
+// moved there.
+MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                 size_t touched_count, mi_run_t* run);
+
+// Claim exactly the slices that follow a run, to grow a block in place; the arena grows if need be.
+MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                    bool* is_zero);
+
+// Give slices back: they wait for purge, and may be claimed at once. The caller has cleared their
+// descriptors (M3 of pagemap.h).
+MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
+#endif
