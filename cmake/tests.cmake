@@ -41,7 +41,7 @@ endif()
 # mi_unit_library(TARGET DEFINITION...): the core and what is below it, as separate translation
 # units, on os_fake.c; hooks_fake.c is in the place of the layers above.
 file(GLOB mi_unit_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/base/*.c
-     ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*.c)
+     ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*/*.c)
 file(GLOB mi_unit_helper_sources CONFIGURE_DEPENDS ${MI_TEST_DIR}/lib/*.c)
 list(FILTER mi_unit_helper_sources INCLUDE REGEX "${mi_unit_helpers}")
 list(APPEND mi_unit_sources ${CMAKE_CURRENT_SOURCE_DIR}/src/os/assert.c ${mi_unit_helper_sources})

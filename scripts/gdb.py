@@ -3,12 +3,12 @@
     (gdb) source scripts/gdb.py
     (gdb) mi 0x20000000140
 
-Needs a library or program with debug information (-g). Says what src/core/describe.c says in reports, from the
-same structures: an address leads to a descriptor as in src/core/pagemap.h. Nothing is called in the program.
+Needs a library or program with debug information (-g). Says what src/core/common/describe.c says in reports, from the
+same structures: an address leads to a descriptor as in src/core/common/pagemap.h. Nothing is called in the program.
 """
 import gdb
 
-# src/core/types.h; macros are not in the debug information.
+# src/core/common/types.h; macros are not in the debug information.
 OWNER_NONE, OWNER_INTERIOR, OWNER_SINGLE, OWNER_MAX_SPECIAL = 0, 2, 6, 15
 OWNER_PARKED, OWNER_FLAGS = 1, 1 | 8
 REMOTE_OWNED, REMOTE_POOLED = 1, 2

@@ -23,10 +23,14 @@ LAYERS = {
     "compat": {"base", "api", "compat"},
     "override": {"base", "api", "override"},
 }
+# The folders of the core, lowest first. Each has a header of its own name, which those above include; above the core
+# that is core.h, and the table of options.
+CORE = ("common", "arenas", "pages", "threads", "heaps", "process", "front")
+CORE_FACES = {"core.h", "common/options.def"}
 OS_MACRO = re.compile(r"\b(_WIN32|_WIN64|__APPLE__|__linux__|__ANDROID__|__BIONIC__|__\w*BSD__|__sun|__HAIKU__"
                       r"|__wasi__|__EMSCRIPTEN__|__CYGWIN__|__MINGW\w+|__QNX__|__GLIBC__)\b")
 OS_DIRS = ("src/os/", "src/override/", "src/base/compiler.h", "include/")
-FAST_FILES = {"src/core/alloc.c", "src/core/free.c"}
+FAST_FILES = {"src/core/front/alloc.c", "src/core/front/free.c"}
 LIMIT = {"column": 100, "function": 70, "file": 800, "fast-file": 220}
 ORDERED = re.compile(r"\bmi_atomic_\w*(acquire|release|acq_rel|seq_cst)\w*\s*\(")
 DEAD = re.compile(r"^\s*///?\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
@@ -134,6 +138,52 @@ def check_document(root, p, known, bad):
             if word not in known and not word.endswith("_"): bad("stale-name", p, no, f"`{word}` does not exist")
 
 
+def check_include(p, target):
+    """Why a file may not include another (both from src/), or None."""
+    layer, to = p.split("/")[1], target.split("/")[0]
+    if to not in LAYERS or layer not in LAYERS: return None
+    if to not in LAYERS[layer]: return f"{layer} may not include {to}"
+    if to != "core": return None
+    inside = target[len("core/"):]
+    if layer != "core": return None if inside in CORE_FACES else f"{layer} may include of the core only {sorted(CORE_FACES)}"
+    mine, other = p.split("/")[2], inside.split("/")[0]
+    if mine == other or mine not in CORE or other not in CORE: return None
+    if CORE.index(other) > CORE.index(mine): return f"core/{mine} may not include core/{other}"
+    return None if inside == f"{other}/{other}.h" else f"of core/{other} only {other}.h may be included"
+
+
+def check_calls(parts, bad):
+    """Functions of the core call what their own folder and those below define; files do not call in circles."""
+    sources = {p: code for p, (code, _) in parts.items() if re.match(r"src/core/\w+/", p)}
+    spans = {p: list(functions(code)) for p, code in sources.items()}
+    room = lambda p: p[len("src/core/"):].rsplit(".", 1)[0]  # a .c file and its header are one
+    homes = {}
+    for p, found in spans.items():
+        for name, _, _ in found: homes.setdefault(name, set()).add(room(p))
+    calls = {room(p): {} for p in sources}
+    for p, found in spans.items():
+        for _, first, length in found:
+            for no in range(first, first + length):
+                for name in re.findall(r"\b_?mi_\w+", sources[p][no - 1]):
+                    home = homes.get(name, set())
+                    if len(home) == 1 and room(p) not in home: calls[room(p)].setdefault(*home, (p, no, name))
+    rank = lambda r: CORE.index(r.split("/")[0]) if r.split("/")[0] in CORE else 0
+    for here, found in calls.items():
+        for there, (p, no, name) in found.items():
+            if rank(there) > rank(here): bad("call", p, no, f"{name} is of core/{there}, above")
+    def reach(r, seen):
+        for n in calls[r]:
+            if n in seen: continue
+            seen.add(n)
+            reach(n, seen)
+        return seen
+    reached = {r: reach(r, set()) for r in calls}
+    for circle in sorted({tuple(sorted(q for q in reached[r] if r in reached[q])) for r in calls if r in reached[r]}):
+        p, no, name = next(call for r in circle for n, call in calls[r].items() if n in circle)
+        reasons = [c for q, (_, com) in parts.items() if q in sources and room(q) in circle for c in com if "tidy: allow circle (" in c]
+        if not reasons: bad("circle", p, no, f"{', '.join(circle)} call each other ({name})")
+
+
 def check_file(p, text, code, com, known, paths, bad):
     """All rules that look at one C file; bad(rule, path, line, text) takes a finding."""
     lines = text.split("\n")
@@ -158,8 +208,8 @@ def check_file(p, text, code, com, known, paths, bad):
         if m and layer in LAYERS and "/" in m[1]:
             # Includes are written from src/ ("base/bits.h") or relative to the file ("../base/bits.h").
             near = m[1] if m[1].split("/")[0] in LAYERS else os.path.normpath(os.path.join(p, "..", m[1]))[4:]
-            to = near.split("/")[0]
-            if to in LAYERS and to not in LAYERS[layer]: here("layer", f"{layer} may not include {to}")
+            wrong = check_include(p, near)
+            if wrong: here("layer", wrong)
         if layer == "core" and BANNED.search(cd) and not re.match(r"\s*#", cd):
             here("banned", f"{BANNED.search(cd)[1]} called in core")
         if p.startswith("include/") and re.search(r"@(end)?code\b", cm): example = "@code" in cm
@@ -200,6 +250,7 @@ def check(root, only):
     known |= set(w for p in build for w in re.findall(r"\w+", open(os.path.join(root, p), errors="replace").read()))
     for p, text in files.items():
         check_file(p, text, *parts[p], known, paths, bad)
+    check_calls(parts, bad)
     check_tree(root, paths, known, bad)
     return out
 

@@ -5,7 +5,7 @@ import subprocess
 
 import conftest
 
-TABLE = (conftest.ROOT / "src" / "core" / "options.def").read_text()
+TABLE = (conftest.ROOT / "src" / "core" / "common" / "options.def").read_text()
 OPTIONS = re.findall(r"^X\((\w+), ([^,]+),", TABLE, re.M)
 
 # What of the interface can be changed.
@@ -14,7 +14,7 @@ NAMES = """verbose arena_eager_commit arena_reserve arena_max_object_size disall
            page_max_reclaim page_cross_thread_max_reclaim allow_thp""".split()
 
 PROGRAM = """
-#include "core/state.h"
+#include "core/common/state.h"
 #include <stdio.h>
 int main(void) {
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) printf("%ld\\n", mi_atomic_load_relaxed(&mi_option_values[i]));
@@ -28,7 +28,7 @@ def values(folder, *flags):
     source.write_text(PROGRAM)
     program = folder / "defaults"
     subprocess.run(["cc", "-std=gnu11", f"-I{conftest.ROOT / 'src'}", f"-I{conftest.ROOT / 'include'}", *flags, source,
-                    conftest.ROOT / "src" / "core" / "state.c", "-o", program], check=True, timeout=60)
+                    conftest.ROOT / "src" / "core" / "common" / "state.c", "-o", program], check=True, timeout=60)
     printed = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
     return dict(zip((name for name, _ in OPTIONS), map(int, printed.split())))
 

@@ -34,7 +34,7 @@ MISTAKES = {
 DEFAULTS = dict(re.findall(r"^#define (MI_DEFAULT_\w+) (\S+)", (conftest.ROOT / "src/base/defaults.h").read_text(), re.M))
 DEFAULTS["MI_SHOW_ERRORS"] = "0"  # in a release build
 OPTIONS = {name: DEFAULTS.get(value, value) for name, value in
-           re.findall(r"^X\((\w+), ([\w-]+)", (conftest.ROOT / "src/core/options.def").read_text(), re.M)}
+           re.findall(r"^X\((\w+), ([\w-]+)", (conftest.ROOT / "src/core/common/options.def").read_text(), re.M)}
 
 
 def build(root, output):

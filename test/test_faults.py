@@ -61,5 +61,5 @@ def test_a_program_that_is_not_there_is_found(program):
 
 
 def test_a_patch_that_does_not_fit_is_found(tmp_path):
-    text = "--- a/src/core/pool.c\n+++ b/src/core/pool.c\n@@ -1,1 +1,1 @@\n-no line of it\n+nor this\n"
+    text = "--- a/src/core/pages/pool.c\n+++ b/src/core/pages/pool.c\n@@ -1,1 +1,1 @@\n-no line of it\n+nor this\n"
     assert "does not apply" in why_not_applied(faults.Fault("none", "a rule", ["debug/unit/pool"], text), tmp_path)

@@ -144,20 +144,20 @@ def test_models_agree_with_the_code():
 
 # file, what is in it, what is put there instead, what is said about it
 MISTAKES = {
-    "weaker": ("src/core/remote.c", "mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS)",
+    "weaker": ("src/core/pages/remote.c", "mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS)",
                "mi_atomic_cas_weak_relaxed(&page->thread_free, &word, word & MI_REMOTE_BITS)",
                "mi_remote_take has no mi_atomic_cas_weak_acquire of thread_free"),
-    "more": ("src/core/heap.h", "if (mi_unlikely(heap != MI_HEAP_FIRST)) ",
+    "more": ("src/core/pages/inside.h", "if (mi_unlikely(heap != MI_HEAP_FIRST)) ",
              "mi_atomic_store_relaxed(&heap->numa_wish, 0);\n  if (mi_unlikely(heap != MI_HEAP_FIRST)) ",
-             "mi_heap_leave has mi_atomic_store_relaxed of heap.numa_wish, which no model has"),
-    "renamed": ("src/core/init.c", "mi_process_setup(void)", "mi_process_start(void)",
+             "mi_inside_leave has mi_atomic_store_relaxed of heap.numa_wish, which no model has"),
+    "renamed": ("src/core/process/init.c", "mi_process_setup(void)", "mi_process_start(void)",
                 "has no function mi_process_setup"),
-    "macro": ("src/core/arena.h", "mi_atomic_load_acquire(&arena->next)", "mi_atomic_load_relaxed(&arena->next)",
+    "macro": ("src/core/arenas/arena.h", "mi_atomic_load_acquire(&arena->next)", "mi_atomic_load_relaxed(&arena->next)",
               "MI_FOR_EACH_ARENA has no mi_atomic_load_acquire of next"),
     "model": ("book.rs", "let walk = order(self.fault == Fault::WalkRelaxed, Acquire);",
               "let walk = order(self.fault == Fault::WalkRelaxed, Relaxed);",
               "the model has ('load', 'Relaxed') for mi_atomic_load_acquire of mi_book_next"),
-    "unreadable": ("once.rs", "//@ src/core/init.c mi_process_setup", "//@ mi_process_setup", "not understood"),
+    "unreadable": ("once.rs", "//@ src/core/process/init.c mi_process_setup", "//@ mi_process_setup", "not understood"),
 }
 
 

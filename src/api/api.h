@@ -10,8 +10,6 @@
 #include "mimalloc.h"
 #include "../base/text.h"
 #include "../core/core.h"
-#include "../core/report.h"
-#include "../core/theap.h"
 
 // Longest message, with prefix and terminating zero; longest line of a report.
 #define MI_OUTPUT_MESSAGE_MAX 992

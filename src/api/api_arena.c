@@ -8,11 +8,7 @@
 #include <errno.h>
 
 #include "api.h"
-#include "../core/bitmap.h"
-#include "../core/numa.h"
-#include "../core/pagemap.h"
-#include "../core/reserve.h"
-#include "../core/subproc.h"
+#include "../core/core.h"
 
 // Returns whether there is one.
 static bool mi_api_arena_give(mi_arena_t* arena, mi_arena_id_t* arena_id) {
@@ -34,7 +30,7 @@ int mi_reserve_os_memory_ex(size_t size, bool commit, bool allow_large, bool exc
   mi_arena_plan_t plan = {.size = size, .is_exclusive = exclusive, .numa_node = -1};
   const mi_arena_kind_t committed = allow_large ? MI_ARENA_LARGE : MI_ARENA_COMMITTED;
   mi_arena_t* const arena =
-      mi_reserve_memory(mi_subproc_of_thread(), &plan, commit ? committed : MI_ARENA_RESERVED);
+      mi_reserve_memory(mi_enter_current(), &plan, commit ? committed : MI_ARENA_RESERVED);
   if (arena == NULL) mi_hook_warning("unable to reserve memory (%zu bytes)\n", size);
   return mi_api_arena_result(mi_api_arena_give(arena, arena_id));
 }
@@ -54,7 +50,7 @@ int mi_reserve_huge_os_pages_at_ex(size_t pages, int numa_node, size_t timeout_m
   if (pages == 0) return 0;
   mi_arena_plan_t plan = {.is_exclusive = exclusive, .numa_node = mi_numa_node(numa_node)};
   mi_arena_t* const arena =
-      mi_reserve_giant_pages(mi_subproc_of_thread(), &plan, pages, timeout_msecs);
+      mi_reserve_giant_pages(mi_enter_current(), &plan, pages, timeout_msecs);
   if (arena == NULL) mi_api_arena_no_giant(pages);
   return mi_api_arena_result(mi_api_arena_give(arena, arena_id));
 }
@@ -70,7 +66,7 @@ int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes,
   if (pages == 0) return 0;
   const size_t nodes = numa_nodes != 0 ? numa_nodes : mi_numa_count();
   const bool is_any =
-      mi_reserve_giant_pages_spread(mi_subproc_of_thread(), pages, nodes, timeout_msecs);
+      mi_reserve_giant_pages_spread(mi_enter_current(), pages, nodes, timeout_msecs);
   if (!is_any) mi_api_arena_no_giant(pages);
   return mi_api_arena_result(is_any);
 }
@@ -124,7 +120,7 @@ bool mi_manage_memory(void* start, size_t size, bool is_committed, bool is_pinne
       .commit_arg = commit_fun_arg,
   };
   if (!mi_api_arena_trim(start, size, &plan)) return false;
-  mi_arena_t* const arena = mi_arena_manage(mi_subproc_of_thread(), &plan);
+  mi_arena_t* const arena = mi_arena_manage(mi_enter_current(), &plan);
   if (arena == NULL) {
     mi_output_force_warning("memory cannot be used, some of it is in use already: %p, %zu bytes\n",
                             start, size);
@@ -220,7 +216,7 @@ void mi_arenas_print(void) mi_attr_noexcept {
                   "arenas, one character for %zu KiB: P blocks of one size, L one block, "
                   "+ the rest of it, - free, . free and given back\n",
                   MI_SLICE_SIZE / MI_KIB);
-  MI_FOR_EACH_ARENA(mi_subproc_of_thread(), arena) {
+  MI_FOR_EACH_ARENA(mi_enter_current(), arena) {
     mi_output_print(sink, "arena %p: %zu KiB%s%s%s, node %d\n", (void*)arena,
                     mi_arena_size(arena) / MI_KIB, arena->is_exclusive ? ", exclusive" : "",
                     arena->is_pinned ? ", pinned" : "", arena->is_foreign ? ", of the program" : "",

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT
 // api_heap.c - heaps and theaps: their life, and the functions that allocate from one.
 //
-// mi_heap_malloc, mi_heap_zalloc and their forms with a theap are in core/alloc.c, strings in
+// mi_heap_malloc, mi_heap_zalloc and their forms with a theap are in core/front/alloc.c, strings in
 // api_string.c, `new` in api_new.c. Each function here looks up the calling thread's theap of the
 // heap and goes on as its namesake without a heap.
 //
-// I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_theap_get).
+// I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_enter_theap).
 // I2  the main heap does not end, and no heap ends twice: a warning.
 #include "api.h"
-#include "../core/numa.h"
-#include "../core/subproc.h"
-#include "../core/thread.h"
+#include "../core/core.h"
 
 // -- Life --
 
 mi_heap_t* mi_heap_main(void) mi_attr_noexcept {
   mi_process_setup();
-  return &mi_subproc_of_thread()->heap_main;
+  return &mi_enter_current()->heap_main;
 }
 
 mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_heap_main(); }
@@ -24,8 +22,7 @@ mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_heap_main(); }
 mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
   mi_process_setup();
   mi_arena_t* const arena = (mi_arena_t*)arena_id;
-  mi_heap_t* const heap =
-      mi_heap_make(arena != NULL ? arena->subproc : mi_subproc_of_thread(), arena);
+  mi_heap_t* const heap = mi_heap_make(arena != NULL ? arena->subproc : mi_enter_current(), arena);
   if (heap == NULL) mi_api_no_memory("heap_new", sizeof(mi_heap_t));
   return heap;
 }
@@ -60,7 +57,7 @@ void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept {
 // -- Whose memory --
 
 mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept {
-  mi_page_t* const page = mi_heap_find_page(p);
+  mi_page_t* const page = mi_walk_find(p);
   return page == NULL ? NULL : mi_atomic_load_acquire(&page->heap); // sees the const fields
 }
 
@@ -69,9 +66,9 @@ bool mi_heap_contains(const mi_heap_t* heap, const void* p) mi_attr_noexcept {
   return of != NULL && of == (heap != NULL ? heap : mi_heap_main());
 }
 
-bool mi_any_heap_contains(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
-bool mi_is_in_heap_region(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
-bool mi_check_owned(const void* p) mi_attr_noexcept { return mi_heap_find_page(p) != NULL; }
+bool mi_any_heap_contains(const void* p) mi_attr_noexcept { return mi_walk_find(p) != NULL; }
+bool mi_is_in_heap_region(const void* p) mi_attr_noexcept { return mi_walk_find(p) != NULL; }
+bool mi_check_owned(const void* p) mi_attr_noexcept { return mi_walk_find(p) != NULL; }
 
 bool mi_heap_contains_block(mi_heap_t* heap, const void* p) mi_attr_noexcept {
   return mi_heap_contains(heap, p);
@@ -89,11 +86,11 @@ void mi_heap_set_numa_affinity(mi_heap_t* heap, int numa_node) mi_attr_noexcept 
 
 // -- Theaps --
 
-mi_theap_t* mi_heap_theap(mi_heap_t* heap) mi_attr_noexcept { return mi_theap_get(heap); }
+mi_theap_t* mi_heap_theap(mi_heap_t* heap) mi_attr_noexcept { return mi_enter_theap(heap); }
 
 mi_theap_t* mi_theap_get_default(void) mi_attr_noexcept {
-  mi_thread_enter();
-  mi_theap_t* const theap = mi_theap_self();
+  mi_enter_home();
+  mi_theap_t* const theap = mi_self_theap();
   return theap->thread_id != 0 ? theap : NULL;
 }
 
@@ -114,13 +111,13 @@ mi_heap_t* mi_heap_get_default(void) mi_attr_noexcept {
 }
 
 mi_heap_t* mi_heap_set_default(mi_heap_t* heap) mi_attr_noexcept {
-  mi_theap_t* const before = mi_theap_set_default(mi_theap_get(heap));
+  mi_theap_t* const before = mi_theap_set_default(mi_enter_theap(heap));
   return before != NULL ? mi_theap_heap(before) : mi_heap_main();
 }
 
 void mi_theap_collect(mi_theap_t* theap, bool force) mi_attr_noexcept {
   if (theap == NULL || theap->thread_id == 0) return;
-  mi_theap_collect_all(theap, force ? MI_FORCE : MI_GENTLE);
+  mi_collect_theap(theap, force ? MI_FORCE : MI_GENTLE);
 }
 
 void mi_heap_collect(mi_heap_t* heap, bool force) mi_attr_noexcept {
@@ -143,11 +140,11 @@ void mi_theap_guarded_set_size_bound(mi_theap_t* theap, size_t min, size_t max) 
 
 void mi_heap_guarded_set_sample_rate(mi_heap_t* heap, size_t sample_rate,
                                      size_t seed) mi_attr_noexcept {
-  mi_theap_guarded_set_sample_rate(mi_theap_get(heap), sample_rate, seed);
+  mi_theap_guarded_set_sample_rate(mi_enter_theap(heap), sample_rate, seed);
 }
 
 void mi_heap_guarded_set_size_bound(mi_heap_t* heap, size_t min, size_t max) mi_attr_noexcept {
-  mi_theap_guarded_set_size_bound(mi_theap_get(heap), min, max);
+  mi_theap_guarded_set_size_bound(mi_enter_theap(heap), min, max);
 }
 
 // -- Allocation from a theap --
@@ -197,11 +194,11 @@ void* mi_heap_zalloc_small(mi_heap_t* heap, size_t size) mi_attr_noexcept {
 }
 
 void* mi_heap_realloc(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
-  return mi_api_realloc(mi_theap_in(heap), p, newsize, MI_UNINITIALIZED);
+  return mi_api_realloc(mi_enter_theap_in(heap), p, newsize, MI_UNINITIALIZED);
 }
 
 void* mi_heap_rezalloc(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
-  return mi_api_realloc(mi_theap_in(heap), p, newsize, MI_ZERO);
+  return mi_api_realloc(mi_enter_theap_in(heap), p, newsize, MI_ZERO);
 }
 
 void* mi_heap_reallocf(mi_heap_t* heap, void* p, size_t newsize) mi_attr_noexcept {
@@ -226,12 +223,13 @@ void* mi_heap_recalloc(mi_heap_t* heap, void* p, size_t newcount, size_t size) m
 
 static void* mi_api_heap_aligned(mi_heap_t* heap, size_t size, size_t alignment, size_t offset,
                                  mi_fill_t fill) {
-  return mi_api_aligned(mi_theap_in(heap), "heap_malloc_aligned", size, alignment, offset, fill);
+  return mi_api_aligned(mi_enter_theap_in(heap), "heap_malloc_aligned", size, alignment, offset,
+                        fill);
 }
 
 static void* mi_api_heap_realloc_aligned(mi_heap_t* heap, void* p, size_t size, size_t alignment,
                                          size_t offset, mi_fill_t fill) {
-  return mi_api_realloc_aligned(mi_theap_in(heap), "heap_realloc_aligned", p, size, alignment,
+  return mi_api_realloc_aligned(mi_enter_theap_in(heap), "heap_realloc_aligned", p, size, alignment,
                                 offset, fill);
 }
 

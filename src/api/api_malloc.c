@@ -2,7 +2,8 @@
 // api_malloc.c - resizing, counted, zeroing, aligned and size-reporting forms of malloc and free.
 //
 // The functions of the hit path (malloc, zalloc, calloc, free, usable_size and the _small forms)
-// are in core/alloc.c and core/free.c; here arguments are checked and handed on. No state.
+// are in core/front/alloc.c and core/front/free.c; here arguments are checked and handed on. No
+// state.
 //
 // A1  an alignment reaches the core only if it is a power of two, a product only if it did not
 //     overflow.
@@ -64,7 +65,7 @@ MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, v
 // -- Resizing --
 
 void* mi_realloc(void* p, size_t newsize) mi_attr_noexcept {
-  return mi_realloc_block(mi_theap_self(), p, newsize, MI_UNINITIALIZED);
+  return mi_realloc_block(mi_self_theap(), p, newsize, MI_UNINITIALIZED);
 }
 
 void* mi_reallocf(void* p, size_t newsize) mi_attr_noexcept {
@@ -78,7 +79,7 @@ void* mi_expand(void* p, size_t newsize) mi_attr_noexcept {
 }
 
 void* mi_rezalloc(void* p, size_t newsize) mi_attr_noexcept {
-  return mi_realloc_block(mi_theap_self(), p, newsize, MI_ZERO);
+  return mi_realloc_block(mi_self_theap(), p, newsize, MI_ZERO);
 }
 
 // -- Counted --
@@ -106,12 +107,12 @@ void* mi_recalloc(void* p, size_t newcount, size_t size) mi_attr_noexcept {
 // Of the calling thread.
 static void* mi_api_own_aligned(const char* where, size_t size, size_t alignment, size_t offset,
                                 mi_fill_t fill) {
-  return mi_api_aligned(mi_theap_self(), where, size, alignment, offset, fill);
+  return mi_api_aligned(mi_self_theap(), where, size, alignment, offset, fill);
 }
 
 static void* mi_api_own_realloc_aligned(const char* where, void* p, size_t size, size_t alignment,
                                         size_t offset, mi_fill_t fill) {
-  return mi_api_realloc_aligned(mi_theap_self(), where, p, size, alignment, offset, fill);
+  return mi_api_realloc_aligned(mi_self_theap(), where, p, size, alignment, offset, fill);
 }
 
 void* mi_malloc_aligned(size_t size, size_t alignment) mi_attr_noexcept {

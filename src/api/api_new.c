@@ -53,7 +53,7 @@ static mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
   while (mi_new_call_handler()) {
     void* const p =
         alignment == 0 ? mi_malloc(size)
-                       : mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+                       : mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
     if (p != NULL) return p;
   }
   return NULL;
@@ -88,13 +88,13 @@ void* mi_new_aligned(size_t size, size_t alignment) {
     mi_api_bad_alignment("new", alignment);
     mi_new_throw();
   }
-  void* const p = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+  void* const p = mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
   return p != NULL ? p : mi_new_retry_or_throw(size, alignment);
 }
 
 void* mi_new_aligned_nothrow(size_t size, size_t alignment) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("new", alignment);
-  void* const p = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+  void* const p = mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
   return p != NULL ? p : mi_new_retry(size, alignment);
 }
 

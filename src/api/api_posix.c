@@ -19,7 +19,7 @@ int mi_posix_memalign(void** p, size_t alignment, size_t size) {
     return EINVAL;
   }
   const int saved_errno = errno;
-  void* const q = mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+  void* const q = mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
   errno = saved_errno;
   if (q == NULL) return ENOMEM;
   *p = q;
@@ -32,12 +32,12 @@ int mi__posix_memalign(void** p, size_t alignment, size_t size) {
 
 void* mi_memalign(size_t alignment, size_t size) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("memalign", alignment);
-  return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
 }
 
 void* mi_aligned_alloc(size_t alignment, size_t size) mi_attr_noexcept {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment("aligned_alloc", alignment);
-  return mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
 }
 
 MI_INTERNAL size_t mi_api_page_size(void) {
@@ -46,7 +46,7 @@ MI_INTERNAL size_t mi_api_page_size(void) {
 }
 
 void* mi_valloc(size_t size) mi_attr_noexcept {
-  return mi_aligned_alloc_at(mi_theap_self(), size, mi_api_page_size(), 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_self_theap(), size, mi_api_page_size(), 0, MI_UNINITIALIZED);
 }
 
 MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded) {
@@ -62,7 +62,7 @@ MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded) {
 void* mi_pvalloc(size_t size) mi_attr_noexcept {
   size_t rounded;
   if (!mi_api_round_to_page(size, &rounded)) return NULL;
-  return mi_aligned_alloc_at(mi_theap_self(), rounded, mi_api_page_size(), 0, MI_UNINITIALIZED);
+  return mi_aligned_alloc_at(mi_self_theap(), rounded, mi_api_page_size(), 0, MI_UNINITIALIZED);
 }
 
 void* mi_reallocarray(void* p, size_t count, size_t size) mi_attr_noexcept {

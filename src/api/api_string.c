@@ -21,19 +21,19 @@ static char* mi_string_copy(mi_theap_t* theap, const char* s, size_t length) {
 }
 
 char* mi_strdup(const char* s) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(mi_theap_self(), s, strlen(s));
+  return s == NULL ? NULL : mi_string_copy(mi_self_theap(), s, strlen(s));
 }
 
 char* mi_strndup(const char* s, size_t n) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(mi_theap_self(), s, strnlen(s, n));
+  return s == NULL ? NULL : mi_string_copy(mi_self_theap(), s, strnlen(s, n));
 }
 
 char* mi_heap_strdup(mi_heap_t* heap, const char* s) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(mi_theap_in(heap), s, strlen(s));
+  return s == NULL ? NULL : mi_string_copy(mi_enter_theap_in(heap), s, strlen(s));
 }
 
 char* mi_heap_strndup(mi_heap_t* heap, const char* s, size_t n) mi_attr_noexcept {
-  return s == NULL ? NULL : mi_string_copy(mi_theap_in(heap), s, strnlen(s, n));
+  return s == NULL ? NULL : mi_string_copy(mi_enter_theap_in(heap), s, strnlen(s, n));
 }
 
 unsigned char* mi_mbsdup(const unsigned char* s) mi_attr_noexcept {
@@ -63,11 +63,11 @@ static char* mi_string_path(mi_theap_t* theap, const char* fname, char* resolved
 }
 
 char* mi_realpath(const char* fname, char* resolved_name) mi_attr_noexcept {
-  return mi_string_path(mi_theap_self(), fname, resolved_name);
+  return mi_string_path(mi_self_theap(), fname, resolved_name);
 }
 
 char* mi_heap_realpath(mi_heap_t* heap, const char* fname, char* resolved_name) mi_attr_noexcept {
-  return mi_string_path(mi_theap_in(heap), fname, resolved_name);
+  return mi_string_path(mi_enter_theap_in(heap), fname, resolved_name);
 }
 
 int mi_dupenv_s(char** buf, size_t* size, const char* name) mi_attr_noexcept {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// api_subproc.c - sub-processes: arguments checked, ids turned into structures (core/subproc.c).
+// api_subproc.c - sub-processes: arguments checked, ids turned into structures
+// (core/heaps/subproc.c).
 //
 // J1  an id is the address of the structure, which is never unmapped; NULL is no sub-process.
 #include "api.h"
-#include "../core/subproc.h"
+#include "../core/core.h"
 
 static mi_subproc_id_t mi_api_subproc_id(mi_subproc_t* subproc) {
   return (mi_subproc_id_t){subproc};
@@ -21,7 +22,7 @@ mi_subproc_id_t mi_subproc_main(void) mi_attr_noexcept {
 
 mi_subproc_id_t mi_subproc_current(void) mi_attr_noexcept {
   mi_process_setup();
-  return mi_api_subproc_id(mi_subproc_of_thread());
+  return mi_api_subproc_id(mi_enter_current());
 }
 
 mi_subproc_id_t mi_subproc_new(void) mi_attr_noexcept {
@@ -54,9 +55,9 @@ void mi_subproc_delete(mi_subproc_id_t id) mi_attr_noexcept {
 
 void mi_subproc_add_current_thread(mi_subproc_id_t id) mi_attr_noexcept {
   mi_subproc_t* const subproc = mi_api_subproc(id);
-  if (subproc == NULL || mi_subproc_join(subproc)) return;
+  if (subproc == NULL || mi_enter_subproc(subproc)) return;
   mi_output_force_warning("the thread stays in sub-process %zu, it cannot join sub-process %zu\n",
-                          mi_subproc_of_thread()->sequence, subproc->sequence);
+                          mi_enter_current()->sequence, subproc->sequence);
 }
 
 bool mi_subproc_visit_heaps(mi_subproc_id_t id, mi_heap_visit_fun* visitor,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // options.c - the options: read from the environment, got and set by the program, printed.
 //
-// The table is core/options.def; the values live in `mi_option_values` (core/state.h), in the
-// unit of the option.
+// The table is core/common/options.def; the values live in `mi_option_values`
+// (core/common/state.h), in the unit of the option.
 //
 // N1  a value comes from, in rising order: the table, `mi_option_set_default`, the environment,
 //     `mi_option_set`.
@@ -44,7 +44,7 @@ static const struct mi_option_info_s {
 } mi_option_table[MI_OPTION_COUNT] = {
 #define X(name, value, kind, legacy, effect)                                                       \
   {#name, legacy, MI_OPTION_KIND_##kind, MI_OPTION_EFFECT_##effect},
-#include "../core/options.def"
+#include "../core/common/options.def"
 #undef X
 };
 
@@ -56,7 +56,7 @@ static const struct mi_option_info_s {
 #define X(name, value, kind, legacy, effect)                                                       \
   mi_static_assert(MI_OPTION_PLACE((int)mi_option_##name) == (int)MI_OPTION_##name,                \
                    "the order of the ABI");
-#include "../core/options.def"
+#include "../core/common/options.def"
 #undef X
 mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is in options.def");
 

@@ -2,7 +2,8 @@
 // output.c - messages: who gets them, how many are printed, and the two callbacks for output and
 // errors.
 //
-//   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/hooks.h) -> one message with prefix
+//   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/common/hooks.h) -> one message with
+//   prefix
 //     -> registered output, or standard error; before the library's constructor ran only the
 //     buffer
 //   mi_output_print -> one line of a report

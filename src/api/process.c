@@ -10,10 +10,11 @@
 // P1  all of it may happen late, never, or twice: malloc sets the process up by itself, and works
 //     after the end.
 // P2  the user's deferred-free function is not entered again on the thread it runs on.
-//     Deliberately absent: what set-up and thread exit do (core/init.c, core/thread.c).
+//     Deliberately absent: what set-up and thread exit do (core/process/init.c,
+//     core/threads/thread.c).
 #include "api.h"
 #include "callback.h"
-#include "../core/subproc.h"
+#include "../core/core.h"
 
 // Relaxed: whoever changes it first does the work; nothing else is published by it.
 static mi_atomic(uint32_t) mi_process_is_started;
@@ -87,14 +88,14 @@ static void __attribute__((destructor(101))) mi_process_on_exit(void) {
 
 void mi_thread_init(void) mi_attr_noexcept {
   mi_process_setup();
-  mi_thread_enter();
+  mi_enter_home();
 }
 
 void mi_thread_done(void) mi_attr_noexcept { mi_thread_leave(); }
 
 void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
   mi_thread_init();
-  mi_theap_t* const home = mi_theap_home();
+  mi_theap_t* const home = mi_self_home();
   if (home->thread_id != 0) home->is_in_threadpool = true;
 }
 

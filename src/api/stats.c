@@ -11,8 +11,7 @@
 //     A sub-process has all fields, "exclusive" leaves out those of heaps, a heap has only those.
 #include "stats.h"
 
-#include "../core/sizeclass.h"
-#include "../core/subproc.h"
+#include "../core/core.h"
 
 // -- Bins --
 

@@ -8,7 +8,7 @@
 // S3  what is printed was collected before: nobody waits for a lock while text is printed.
 #include "stats.h"
 
-#include "../core/numa.h"
+#include "../core/core.h"
 
 // One amount as text: bytes in binary units, counts in decimal ones.
 #define MI_STATS_CELL_MAX 24

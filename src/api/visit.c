@@ -10,9 +10,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "../core/portion.h"
-#include "../core/remote.h"
-#include "../core/subproc.h"
+#include "../core/core.h"
 
 // One bit per block of a page; the smallest blocks are 8 bytes, in pages of one slice.
 #define MI_VISIT_BLOCKS_MAX (MI_SLICE_SIZE / 8)
@@ -144,9 +142,9 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
 static bool mi_visit_heap(mi_heap_t* heap, mi_visit_t* visit) {
   mi_process_setup();
   if (visit->visitor == NULL) return false;
-  mi_remote_flush(); // what this thread freed is free
+  mi_parcel_flush(); // what this thread freed is free
   if (heap == NULL) heap = mi_heap_main();
-  return mi_heap_visit_pages(heap->subproc, heap, &mi_visit_page, visit);
+  return mi_walk_pages(heap->subproc, heap, &mi_visit_page, visit);
 }
 
 bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun* visitor,
@@ -169,7 +167,7 @@ bool mi_abandoned_visit_blocks(mi_subproc_id_t id, int heap_tag, bool visit_bloc
   if (subproc == NULL || visitor == NULL) return false;
   mi_visit_t visit = {
       .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
-  return mi_heap_visit_pages(subproc, NULL, &mi_visit_page, &visit);
+  return mi_walk_pages(subproc, NULL, &mi_visit_page, &visit);
 }
 
 bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks, mi_block_visit_fun* visitor,

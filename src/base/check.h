@@ -5,7 +5,7 @@
 //   mi_assert_full  debug >= 3   walks over a structure; checks the numbered invariants of a file.
 //
 // The release form type-checks its argument and generates no code, so that no variable becomes
-// unused. What a *user* did wrong is never an assertion: it is reported (see core/hooks.h).
+// unused. What a *user* did wrong is never an assertion: it is reported (see core/common/hooks.h).
 #ifndef MI_BASE_CHECK_H
 #define MI_BASE_CHECK_H
 

@@ -3,7 +3,7 @@
 //
 // Such a tool knows mappings, not blocks. A build with MI_TRACK_ASAN or MI_TRACK_VALGRIND tells it
 // what the program may touch; in any other build every function here is empty. When to tell what:
-// core/track.h.
+// core/pages/track.h.
 //
 // The sanitizer's functions are weak: the library needs neither the compiler's flag nor its
 // run-time, and one library serves programs of gcc and of clang, which bring their own, or none.

@@ -5,12 +5,13 @@
 // sleeps; sleeping and waking are one system call each (futex(2); Drepper, "Futexes are tricky",
 // 2011, the second mutex). All zero is an unlocked lock.
 //
-// Locks that may be held together have ranks (core/state.h): a thread waits for one only while it
-// holds none of the same or a higher rank, so that no two wait for each other. Rank 0: held alone.
-// Debug builds check that, and that only what is held is left; they name the locks and stop.
+// Locks that may be held together have ranks (core/common/state.h): a thread waits for one only
+// while it holds none of the same or a higher rank, so that no two wait for each other. Rank 0:
+// held alone. Debug builds check that, and that only what is held is left; they name the locks and
+// stop.
 //
 // Around a fork one thread holds all locks that have a rank, so that nobody is in the middle of
-// anything; what it calls then enters them without effect (core/fork.c).
+// anything; what it calls then enters them without effect (core/process/fork.c).
 #ifndef MI_OS_LOCK_H
 #define MI_OS_LOCK_H
 

@@ -16,7 +16,7 @@
 //       an alignment of memalign     glibc: rounds it up      ours, musl: EINVAL
 //       that is no power of two
 //       posix_memalign fails         errno ENOMEM             ours: errno stays
-//     Every block has the alignment of any type (MI_CLASS_FIRST of core/sizeclass.h).
+//     Every block has the alignment of any type (MI_CLASS_FIRST of core/common/sizeclass.h).
 //
 // Deliberately absent: functions that call malloc inside libc (strdup, realpath, getline, ...; they
 // reach whichever malloc won), operator new and delete (override_new.c) and the information calls

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bitmap.c - fuzz target: src/core/bitmap.c against an array of booleans. The bits of words before
+// bitmap.c - fuzz target: arenas/bitmap.c against an array of booleans. The bits of words before
 // and behind those in use must never change.
-#include "core/bitmap.h"
+#include "core/arenas/bitmap.h"
 
 #include <string.h>
 

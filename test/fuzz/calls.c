@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
-#include "core/book.h"
-#include "core/page.h"
-#include "core/pagemap.h"
-#include "core/sample.h"
-#include "core/subproc.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/book.h"
+#include "core/pages/page.h"
+#include "core/common/pagemap.h"
+#include "core/threads/sample.h"
+#include "core/heaps/subproc.h"
 #include "mimalloc-stats.h"
 #include "shadow.h"
 
@@ -174,7 +174,7 @@ static void step_resize(void) {
   const bool was_zero = b->is_zero_behind;
   const bool is_plain = home == main_home() && fuzz_below(&fuzz.in, 2) == 0;
   // A thread that never allocated leaves a block where it is, unless it names a heap.
-  const bool may_stay = is_plain && mi_theap_home()->thread_id == 0;
+  const bool may_stay = is_plain && mi_self_home()->thread_id == 0;
   uint8_t* const p = (uint8_t*)resize_block(b, size, is_plain ? NULL : fuzz.home[home].heap);
   if (!is_block(p, home)) {
     b->is_zero_behind = was_zero;
@@ -636,7 +636,7 @@ static void step_look(void) {
   }
   if (how == 4) (void)mi_any_heap_contains((void*)(uintptr_t)fuzz_number(&fuzz.in, 8));
   if (how == 5) {
-    mi_theap_t* const theap = mi_theap_self();
+    mi_theap_t* const theap = mi_self_theap();
     if (theap->thread_id != 0) mi_sample_set_interval(theap, fuzz_size(&fuzz.in, 14));
   }
 }

@@ -23,7 +23,7 @@ static const struct {
   bool is_size;
 } table[] = {
 #define X(name, value, kind, legacy, effect) {#name, legacy, #kind[0] == 'S'},
-#include "core/options.def"
+#include "core/common/options.def"
 #undef X
 };
 
@@ -32,7 +32,7 @@ static const struct {
   long value;
 } public_numbers[] = {
 #define X(name, value, kind, legacy, effect) {#name, (long)mi_option_##name},
-#include "core/options.def"
+#include "core/common/options.def"
 #undef X
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// pagemap.c - fuzz target: from an address to the descriptor of its page (src/core/pagemap.h) on
+// pagemap.c - fuzz target: from an address to the descriptor of its page (common/pagemap.h) on
 // the fake operating system, against an array with the page of each slice.
 //
 // Pages lie around the borders of windows, where their descriptors are in two tables.
-#include "core/pagemap.h"
+#include "core/common/pagemap.h"
 
 #include <string.h>
 
 #include "core/core.h"
-#include "core/page.h"
+#include "core/pages/page.h"
 #include "fuzz.h"
 #include "os_fake.h"
 

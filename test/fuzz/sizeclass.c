@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// sizeclass.c - fuzz target: the arithmetic of src/core/sizeclass.h, of blocks in a page (page.h)
+// sizeclass.c - fuzz target: the arithmetic of common/sizeclass.h, of blocks in a page (page.h)
 // and of src/base/bits.h, against loops and plain division.
-#include "core/sizeclass.h"
+#include "core/common/sizeclass.h"
 
 #include "core/core.h"
-#include "core/page.h"
+#include "core/pages/page.h"
 #include "fuzz.h"
 
 static void check_class(fuzz_input_t* in) {

@@ -117,12 +117,12 @@ def test_macros_that_act_or_are_harmless_build():
 
 
 def test_no_thp_acts(tmp_path):
-    (tmp_path / "value.c").write_text('#include "core/state.h"\n#include <stdio.h>\nint main(void) {\n'
+    (tmp_path / "value.c").write_text('#include "core/common/state.h"\n#include <stdio.h>\nint main(void) {\n'
                                       '  printf("%ld", mi_option_value(allow_thp));\n}\n')
     values = []
     for flags in ([], ["-DMI_NO_THP=1"], ["-DMI_NO_THP=0"], ["-DMI_NO_THP=1", "-DMI_DEFAULT_ALLOW_THP=2"]):
         run("cc", "-std=gnu11", *flags, f"-I{conftest.ROOT / 'src'}", f"-I{INCLUDE}", tmp_path / "value.c",
-            conftest.ROOT / "src" / "core" / "state.c", "-o", tmp_path / "value")
+            conftest.ROOT / "src" / "core" / "common" / "state.c", "-o", tmp_path / "value")
         values.append(run(tmp_path / "value"))
     assert values == ["1", "0", "1", "2"]
 

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "core/state.h"
+#include "core/common/state.h"
 
 hooks_fake_t hooks_fake;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// hooks_fake.h - core/hooks.h for unit tests: what the core reports is recorded.
+// hooks_fake.h - core/common/hooks.h for unit tests: what the core reports is recorded.
 #ifndef TEST_HOOKS_FAKE_H
 #define TEST_HOOKS_FAKE_H
 
-#include "core/hooks.h"
+#include "core/common/hooks.h"
 
 typedef struct hooks_fake_s {
   size_t error_count; // of all kinds

@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/book.h"
-#include "core/heap.h"
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/portion.h"
-#include "core/report.h"
-#include "core/theap.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/arenas/book.h"
+#include "core/heaps/heap.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/threads/portion.h"
+#include "core/common/report.h"
+#include "core/threads/theap.h"
+#include "core/threads/refill.h"
 #include "spawn.h"
 
 // A test that hangs is ended.
@@ -396,9 +397,9 @@ size_t unit_used_slices(void) {
 }
 
 mi_theap_t* unit_theap(void) {
-  mi_thread_enter();
-  check(mi_theap_self()->thread_id == mi_tls_thread_id());
-  return mi_theap_self();
+  mi_enter_home();
+  check(mi_self_theap()->thread_id == mi_tls_thread_id());
+  return mi_self_theap();
 }
 
 mi_page_t* unit_page_of(const void* p) {
@@ -412,9 +413,8 @@ mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks) {
 }
 
 mi_page_t* unit_make_page_in(mi_theap_t* theap, size_t size_class, size_t used, void** blocks) {
-  mi_page_t* const page = mi_page_make(theap, size_class);
+  mi_page_t* const page = mi_refill_make_page(theap, size_class);
   check(page != NULL);
-  theap->page_count--; // it is in no place
   size_t i = 0;
   for (mi_block_t* list; (list = mi_page_carve(page)) != NULL;) {
     while (list != NULL) {

@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "core/theap.h"
+#include "core/threads/theap.h"
 #include "hooks_fake.h"
 #include "mimalloc.h"
 #include "os_fake.h"

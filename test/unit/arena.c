@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// arena.c - tests of src/core/arena.c: runs of slices, growth in steps, refusals, and large heaps.
+// arena.c - tests of arenas/arena.c: runs of slices, growth in steps, refusals, and large heaps.
 #include "unit.h"
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/meta.h"
-#include "core/pagemap.h"
-#include "core/purge.h"
-#include "core/slices.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/common/meta.h"
+#include "core/common/pagemap.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/slices.h"
 
 static mi_run_t claim(size_t count, size_t alignment) {
   mi_run_t run = {0};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// bitmap.c - tests of src/core/bitmap.h against a naive model, and with threads that race.
+// bitmap.c - tests of arenas/bitmap.h against a naive model, and with threads that race.
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/bitmap.h"
+#include "core/arenas/bitmap.h"
 
 #define BITS 300
 #define WORDS 5

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// book.c - tests of src/core/book.c: O1 to O3, and threads that remove and walk while one adds.
+// book.c - tests of arenas/book.c: O1 to O3, and threads that remove and walk while one adds.
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/book.h"
+#include "core/arenas/book.h"
 
 // More than the first entries and two pieces hold.
 enum { PAGES = 400 };

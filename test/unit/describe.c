@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// describe.c - tests of src/core/describe.c: what is said of an address, and that nothing that is
+// describe.c - tests of common/describe.c: what is said of an address, and that nothing that is
 // damaged makes it crash.
 #include "unit.h"
 
-#include "core/describe.h"
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/remote.h"
-#include "core/report.h"
-#include "core/subproc.h"
+#include "core/common/describe.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/pages/remote.h"
+#include "core/common/report.h"
+#include "core/heaps/subproc.h"
 
 #define SIZE 256
 
@@ -90,7 +90,7 @@ UNIT_TEST(describe_foreign_addresses) {
 static void free_one(void* p) {
   mi_free(mi_malloc(1)); // a thread without a theap keeps no guests
   mi_free(p);
-  mi_remote_flush();
+  mi_parcel_flush();
   says(p, "which frees into it");
 }
 
@@ -106,7 +106,7 @@ UNIT_TEST_PAGE_SIZES(describe_places) {
   unit_on_thread(&free_one, blocks[0]);
   says(blocks[1], "of no thread");
   for (size_t i = 1; i < count / 2; i++) mi_free(blocks[i]);
-  mi_theap_collect_pages(unit_theap());
+  mi_flush_idle(unit_theap());
   says(blocks[count - 1], "of no thread, pooled; main heap");
   for (size_t i = count / 2; i < count; i++) mi_free(blocks[i]);
   mi_free(next);

@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/page.h"
-#include "core/purge.h"
-#include "core/reserve.h"
-#include "core/sample.h"
-#include "core/subproc.h"
-#include "core/thread.h"
-#include "core/retain.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/pages/page.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/reserve.h"
+#include "core/threads/sample.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/thread.h"
+#include "core/arenas/retain.h"
 
 enum { KEPT_MAX = 4000 };
 
@@ -94,7 +94,7 @@ static void large_blocks(void) {
     keep(mi_zalloc(MI_CLASS_MAX * 3), MI_CLASS_MAX * 3);
     if (p == NULL) continue;
     unit_fill(p, 100, 1000);
-    void* const q = mi_realloc_block(mi_theap_self(), p, MI_CLASS_MAX * 6 * i, MI_ZERO);
+    void* const q = mi_realloc_block(mi_self_theap(), p, MI_CLASS_MAX * 6 * i, MI_ZERO);
     if (q == NULL) {
       check(unit_is_filled(p, 100, 1000)); // Q1 of realloc.c
       mi_free(p);
@@ -108,10 +108,10 @@ static void large_blocks(void) {
 
 static void aligned_blocks(void) {
   for (size_t alignment = 16; alignment <= 64 * MI_MIB; alignment *= 4) {
-    void* const p = mi_aligned_alloc_at(mi_theap_self(), 100, alignment, 0, MI_UNINITIALIZED);
+    void* const p = mi_aligned_alloc_at(mi_self_theap(), 100, alignment, 0, MI_UNINITIALIZED);
     check((uintptr_t)p % alignment == 0);
     keep(p, 100);
-    void* const q = mi_aligned_alloc_at(mi_theap_self(), 3000, alignment, 24, MI_ZERO);
+    void* const q = mi_aligned_alloc_at(mi_self_theap(), 3000, alignment, 24, MI_ZERO);
     check(q == NULL || (((uintptr_t)q + 24) % alignment == 0 && unit_is_zero(q, 3000)));
     keep(q, 3000);
   }
@@ -167,7 +167,7 @@ static void direct_mappings(void) {
   for (size_t i = 0; i < 4; i++) {
     void* const p = mi_malloc(MI_CLASS_MAX * 4);
     keep(mi_malloc(MI_CLASS_MAX * 2), MI_CLASS_MAX * 2);
-    void* const q = mi_realloc_block(mi_theap_self(), p, MI_CLASS_MAX * 9, MI_UNINITIALIZED);
+    void* const q = mi_realloc_block(mi_self_theap(), p, MI_CLASS_MAX * 9, MI_UNINITIALIZED);
     mi_free(q != NULL ? q : p);
   }
 }
@@ -231,12 +231,12 @@ static void destroyed_heaps(void) { heaps_that_end(true); }
 
 static void be_in_subproc(void* arg) {
   mi_subproc_t* const subproc = (mi_subproc_t*)arg;
-  if (!mi_subproc_join(subproc)) {
-    check(mi_subproc_of_thread() == &mi_state.main);
+  if (!mi_enter_subproc(subproc)) {
+    check(mi_enter_current() == &mi_state.main);
     return;
   }
-  check(mi_subproc_of_thread() == subproc);
-  check(mi_theap_heap(mi_theap_home()) == &subproc->heap_main);
+  check(mi_enter_current() == subproc);
+  check(mi_theap_heap(mi_self_home()) == &subproc->heap_main);
   fill_heap(&subproc->heap_main, false);
   mi_heap_t* const heap = mi_heap_make(subproc, NULL);
   if (heap != NULL) fill_heap(heap, false);
@@ -270,7 +270,7 @@ static void growing_blocks(void) {
   for (size_t round = 0; round < 9; round++) {
     const size_t i = round % 3;
     const size_t more = size[i] + MI_CLASS_MAX * 2;
-    void* const q = mi_realloc_block(mi_theap_self(), p[i], more, round % 2 ? MI_ZERO : 0);
+    void* const q = mi_realloc_block(mi_self_theap(), p[i], more, round % 2 ? MI_ZERO : 0);
     if (q == NULL) {
       check(p[i] == NULL || unit_is_filled(p[i], size[i], i));
       continue;
@@ -284,7 +284,7 @@ static void growing_blocks(void) {
   for (size_t i = 0; i < 3; i++) {
     const size_t wanted = MI_CLASS_MAX * (3 + 4 * i);
     keep(mi_malloc(wanted), wanted);
-    keep(mi_aligned_alloc_at(mi_theap_self(), wanted, 4 * MI_SLICE_SIZE, 0, MI_ZERO), wanted);
+    keep(mi_aligned_alloc_at(mi_self_theap(), wanted, 4 * MI_SLICE_SIZE, 0, MI_ZERO), wanted);
   }
   if (p[0] != NULL) check(!mi_realloc_in_place(p[0], 1) || mi_usable_size(p[0]) > 0);
 }
@@ -293,7 +293,7 @@ static void small_reallocs(void) {
   uint8_t* p = NULL;
   size_t size = 0;
   for (size_t next = 16; next <= MI_CLASS_MAX; next = next * 3 / 2 + 8) {
-    uint8_t* const q = (uint8_t*)mi_realloc_block_at(mi_theap_self(), p, next, 32, 0, MI_ZERO);
+    uint8_t* const q = (uint8_t*)mi_realloc_block_at(mi_self_theap(), p, next, 32, 0, MI_ZERO);
     if (q == NULL) continue;
     check(unit_is_filled(q, size, 7) && unit_is_zero(q + size, next - size));
     p = q;
@@ -312,7 +312,7 @@ static void looking(void) {
     mi_usage_measure(&mi_state.main, NULL, &usage);
     mi_tally_t sum;
     mi_heap_sum_tally(&mi_state.main, NULL, &sum);
-    check(mi_heap_find_page(&usage) == NULL);
+    check(mi_walk_find(&usage) == NULL);
     for (size_t i = 0; i < 64; i++) mi_free(p[i]);
     mi_collect_all(round % 2 == 0 ? MI_FORCE : MI_GENTLE);
   }
@@ -422,7 +422,7 @@ static void passing_blocks(void) {
 }
 
 static void sampling(void) {
-  mi_theap_t* const theap = mi_thread_get_home();
+  mi_theap_t* const theap = mi_enter_home();
   if (theap != NULL) mi_sample_set_interval(theap, 1000);
   small_blocks();
   passing_blocks();

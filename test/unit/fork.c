@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fork.c - tests of src/core/fork.c: the handlers are called by hand, as around a fork, in a
+// fork.c - tests of process/fork.c: the handlers are called by hand, as around a fork, in a
 // process whose other threads then never run again.
 #include "spawn.h"
 #include "unit.h"
@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/arena.h"
-#include "core/book.h"
-#include "core/heap.h"
-#include "core/page.h"
-#include "core/remote.h"
-#include "core/subproc.h"
-#include "core/theap.h"
-#include "core/thread.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/book.h"
+#include "core/heaps/heap.h"
+#include "core/pages/page.h"
+#include "core/pages/remote.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -71,17 +71,17 @@ UNIT_TEST(fork_is_registered_when_the_system_lets_us) {
 UNIT_TEST_PAGE_SIZES(fork_child_keeps_its_own_theap) {
   void* const p = mi_malloc(SIZE);
   void* const large = mi_malloc(MI_CLASS_MAX * 2);
-  mi_theap_t* const theap = mi_theap_self();
+  mi_theap_t* const theap = mi_self_theap();
   const size_t pages = theap->page_count;
   os_fake.fork_prepare();
   os_fake.fork_child();
-  check(mi_theap_self() == theap && theap->page_count == pages);
+  check(mi_self_theap() == theap && theap->page_count == pages);
   check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), mi_tls_thread_id());
   mi_free(p);
   check(mi_malloc(SIZE) != NULL);
   mi_free(large);
   mi_thread_leave();
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
 }
 
 static size_t allocate_with_other(void) {
@@ -166,7 +166,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
   for (size_t i = 1; i < count + unit_page_blocks(CLASS); i++) mi_free(blocks[i]);
   mi_free(next);
   check_equal(hooks_fake.error_count, 0);
-  mi_theap_collect_pages(unit_theap());
+  mi_flush_idle(unit_theap());
   check(mi_pagemap_find(blocks[count]) == NULL || mi_page_is_valid(parked));
 }
 
@@ -211,10 +211,10 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_what_a_thread_without_a_theap_claimed) {
 UNIT_TEST_PAGE_SIZES(fork_child_without_a_theap) {
   allocate_with_other();
   mi_thread_leave();
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   os_fake.fork_prepare();
   os_fake.fork_child();
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   for (size_t i = 10; i < 40; i++) mi_free(blocks[i]);
   void* const p = mi_malloc(SIZE);
   check(p != NULL);
@@ -231,7 +231,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_forgets_vanished_theaps) {
   os_fake.fork_child();
   for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
     for (mi_theap_t* t = mi_state.theap_bucket[i]; t != NULL; t = t->bucket_next) {
-      check(t == mi_theap_self());
+      check(t == mi_self_theap());
     }
   }
 }
@@ -286,7 +286,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_heaps_of_vanished_threads) {
 
 static void be_in_subproc(void* arg) {
   mi_subproc_t* const subproc = (mi_subproc_t*)arg;
-  check(mi_subproc_join(subproc));
+  check(mi_enter_subproc(subproc));
   for (size_t i = 0; i < 40; i++) {
     blocks[i] = i % 2 == 0 ? mi_malloc(SIZE) : mi_heap_malloc(heap, SIZE);
   }
@@ -364,7 +364,7 @@ static void fork_or_make(void* arg) {
     void* const p = mi_heap_malloc(heap, i++ % 2 == 0 ? MI_CLASS_MAX : MI_CLASS_MAX * 2);
     check(p != NULL);
     mi_free(p);
-    mi_theap_flush(mi_theap_find(heap)); // keeps no empty page
+    mi_flush_theap(mi_theap_find(heap)); // keeps no empty page
   }
 }
 
@@ -427,7 +427,7 @@ UNIT_TEST_PAGE_SIZES(fork_touches_nothing_of_the_thread) {
   // The page is nobody's, and the block is not lost.
   check_equal(mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED, 0);
   const size_t used = page->count.used;
-  mi_remote_flush();
+  mi_parcel_flush();
   check_equal(page->count.used, used - 1);
   for (size_t i = 1; i < 4; i++) mi_free(blocks[i]);
   check_equal(hooks_fake.error_count, 0);

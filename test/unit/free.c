@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// free.c - tests of src/core/free.c: where a free goes, and what is said about wrong ones.
+// free.c - tests of front/free.c: where a free goes, and what is said about wrong ones.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/threads/theap.h"
 
 #define SIZE 256
 
@@ -103,9 +103,9 @@ UNIT_TEST_PAGE_SIZES(free_finds_the_start_of_a_block) {
   unit_puppet_start(&other);
   for (size_t size = 20; size < MI_SLICE_SIZE / 2; size = size * 2 + 3) {
     uint8_t* const p =
-        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, 64, 8, MI_UNINITIALIZED);
+        (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), size, 64, 8, MI_UNINITIALIZED);
     uint8_t* const q =
-        (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, 64, 24, MI_UNINITIALIZED);
+        (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), size, 64, 24, MI_UNINITIALIZED);
     mi_page_t* const page = unit_page_of(p);
     check(((uintptr_t)p + 8) % 64 == 0 && ((uintptr_t)q + 24) % 64 == 0);
     check(mi_usable_size(p) >= size && mi_usable_size(p) < page->block_size);

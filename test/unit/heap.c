@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// heap.c - tests of src/core/heap.c: E1 to E5, and of what thread.c keeps for heaps (X4).
+// heap.c - tests of heaps/heap.c: E1 to E5, and of what thread.c keeps for heaps (X4).
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/arena.h"
-#include "core/heap.h"
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/remote.h"
-#include "core/theap.h"
-#include "core/thread.h"
-#include "core/slices.h"
+#include "core/arenas/arena.h"
+#include "core/heaps/heap.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/pages/remote.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
+#include "core/arenas/slices.h"
 
 #define SIZE 256
 #define SMALL 32 // may be in parcels
@@ -217,7 +217,7 @@ UNIT_TEST_PAGE_SIZES(heap_has_no_guests_and_no_parcels) {
 
 // A page of the heap that this thread owns, in no place, with one block in use.
 static mi_page_t* own_page(mi_heap_t* heap, void** block) {
-  return unit_make_page_in(mi_theap_get(heap), CLASS, 1, block);
+  return unit_make_page_in(mi_enter_theap(heap), CLASS, 1, block);
 }
 
 // If this fails, a free that was interrupted puts a page into a heap that somebody else has by now.
@@ -225,17 +225,17 @@ UNIT_TEST_PAGE_SIZES(heap_is_used_again_when_nobody_is_inside) {
   mi_heap_t* const heap = make_heap();
   void* block;
   mi_page_t* const page = own_page(heap, &block);
-  check(mi_heap_enter(page) == heap);
+  check(mi_inside_enter(page) == heap);
   check_equal(inside(heap), 1);
   end(heap, false);
   mi_heap_t* const second = make_heap();
   check(second != heap && second->slot != heap->slot); // E3
-  // The free goes on: mi_remote_give_up, after it has entered.
+  // The free goes on: mi_pool_give_up, after it has entered.
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
   page->theap = NULL;
   mi_atomic_store_release(&page->thread_free, MI_REMOTE_POOLED);
   mi_pool_push(heap, CLASS, page);
-  mi_heap_leave(heap);
+  mi_inside_leave(heap);
   check_equal(inside(heap), 0);
   unit_check_valid();
   mi_heap_t* const third = make_heap();
@@ -257,13 +257,13 @@ UNIT_TEST_PAGE_SIZES(heap_strays_are_found_by_a_collect) {
   mi_heap_t* const heap = make_heap();
   void* block;
   mi_page_t* const page = own_page(heap, &block);
-  mi_heap_enter(page);
+  mi_inside_enter(page);
   end(heap, false);
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
   page->theap = NULL;
   mi_atomic_store_release(&page->thread_free, MI_REMOTE_POOLED);
   mi_pool_push(heap, CLASS, page);
-  mi_heap_leave(heap);
+  mi_inside_leave(heap);
   mi_free(block);
   check(mi_pagemap_find(block) == page); // L2 of pool.c
   check_all_given_back();
@@ -275,10 +275,10 @@ UNIT_TEST_PAGE_SIZES(heap_enter_finds_the_heap_of_now) {
   void* block;
   mi_page_t* const page = own_page(heap, &block);
   end(heap, false);
-  check(mi_heap_enter(page) == UNIT_HEAP);
+  check(mi_inside_enter(page) == UNIT_HEAP);
   check_equal(inside(heap), 0);
-  mi_heap_leave(UNIT_HEAP);
-  mi_remote_give_up(page);
+  mi_inside_leave(UNIT_HEAP);
+  mi_pool_give_up(page);
   check_equal(unit_pool_length(&UNIT_HEAP->pool[CLASS]), 1);
   mi_free(block);
   mi_thread_leave();
@@ -315,7 +315,7 @@ UNIT_TEST_PAGE_SIZES(heap_delete_in_the_middle_of_a_free) {
       last->next = page->local_free;
       page->local_free = last;
       page->count.used--;
-      mi_remote_give_up(page);
+      mi_pool_give_up(page);
     } else {
       unit_option(purge_delay, 0);
       interruption = (ending_t){heap, false};
@@ -468,19 +468,19 @@ UNIT_TEST_PAGE_SIZES(heap_end_is_told_to_every_theap) {
     void* const theirs = unit_puppet_heap_malloc(&other, heap, SIZE);
     void* const mine = mi_heap_malloc(heap, SIZE);
     mi_theap_t* const theap = mi_theap_find(heap);
-    check(theap != NULL && theap != mi_theap_home() && theap->home == mi_theap_home());
+    check(theap != NULL && theap != mi_self_home() && theap->home == mi_self_home());
     check(mi_theap_recent_tls == theap);
     mi_theap_tls = theap; // the default
     if (k / 2 == 0) {
       end(heap, is_destroyed);
-      check(mi_theap_self() == theap->home && mi_theap_recent_tls != theap);
+      check(mi_self_theap() == theap->home && mi_theap_recent_tls != theap);
       check(theap->page_count == 0 && theap->heap_link == NULL && !theap->is_destroyed);
     } else {
       mi_theap_tls = theap->home;
       end_on_thread(heap, is_destroyed);
       check(theap->is_ended && theap->is_destroyed == is_destroyed);
       check(mi_theap_heap(theap) == (is_destroyed ? MI_HEAP_GONE : UNIT_HEAP));
-      check(mi_theap_recent_tls == theap && mi_theap_in(UNIT_HEAP) == mi_theap_home());
+      check(mi_theap_recent_tls == theap && mi_enter_theap_in(UNIT_HEAP) == mi_self_home());
     }
     check(mi_theap_find(heap) == NULL);
     unit_check_valid();
@@ -517,7 +517,7 @@ UNIT_TEST_PAGE_SIZES(heap_theaps_of_ended_heaps_are_few) {
   for (size_t i = 0; i + 1 < MANY; i++) end_on_thread(heap[i], i % 2 == 0);
   check_equal(mi_atomic_load_relaxed(&home->ended_count), MANY - 1);
   mi_heap_t* const next = make_heap();
-  mi_theap_get(next);
+  mi_enter_theap(next);
   ended = mi_atomic_load_relaxed(&home->ended_count);
   check(ended <= ENDED_MAX);
   check(mi_state.main.count.meta < meta - (int64_t)(MANY / 2 * sizeof(mi_theap_t)));
@@ -536,10 +536,10 @@ UNIT_TEST_PAGE_SIZES(heap_theap_arrays_are_given_back) {
   mi_heap_t* heap[MANY];
   for (size_t i = 0; i < MANY; i++) heap[i] = make_heap();
   mi_theap_t* const home = unit_theap();
-  check(mi_theap_get(heap[0]) != NULL);
+  check(mi_enter_theap(heap[0]) != NULL);
   const size_t old_size = mi_bits_align_up(home->others_count * sizeof(mi_theap_t*), 64);
   const int64_t meta = mi_state.main.count.meta;
-  check(home->others_count < MANY && mi_theap_get(heap[MANY - 1]) != NULL);
+  check(home->others_count < MANY && mi_enter_theap(heap[MANY - 1]) != NULL);
   check(home->others_count >= MANY && mi_theap_find(heap[0]) != NULL);
   const size_t new_size = mi_bits_align_up(home->others_count * sizeof(mi_theap_t*), 64);
   const size_t theap_size = mi_bits_align_up(sizeof(mi_theap_t), mi_state.os.page_size);
@@ -573,7 +573,7 @@ UNIT_TEST_PAGE_SIZES(heap_structures_are_used_again) {
   check_equal(mi_state.slot_count, slots);
   check_equal(mi_state.main.count.heaps_total, 601);
   check_equal(mi_state.main.count.heaps, 1);
-  check(mi_atomic_load_relaxed(&mi_theap_home()->ended_count) <= 2);
+  check(mi_atomic_load_relaxed(&mi_self_home()->ended_count) <= 2);
 }
 
 // If this fails, a thread that ends leaves its theaps in heaps that go on: the next end touches
@@ -611,21 +611,21 @@ UNIT_TEST_PAGE_SIZES(heap_find_page_of_any_address) {
     const mi_page_t* const page = unit_page_of(p);
     check_equal(page->backing, is_direct == 1 ? MI_BACKING_DIRECT : MI_BACKING_ARENA);
     for (size_t at = 0; at < LARGE * 2; at += MI_SLICE_SIZE / 2 + 1) {
-      check(mi_heap_find_page(p + at) == page);
+      check(mi_walk_find(p + at) == page);
     }
-    check(mi_heap_find_page(p + page->slice_count * MI_SLICE_SIZE) != page);
-    check(mi_heap_find_page(p - 1) != page);
+    check(mi_walk_find(p + page->slice_count * MI_SLICE_SIZE) != page);
+    check(mi_walk_find(p - 1) != page);
     mi_arena_t* const arena = mi_arena_of(&mi_state.main, p);
     if (arena != NULL) { // somebody works on the slices behind it
       const size_t next = mi_arena_slice_of(arena, p) + page->slice_count;
       check(mi_slices_claim_at(arena, next, 2, &is_zero));
-      check(mi_heap_find_page(arena->start + next * MI_SLICE_SIZE + 1) == NULL);
+      check(mi_walk_find(arena->start + next * MI_SLICE_SIZE + 1) == NULL);
       mi_slices_release(arena, next, 2);
     }
     mi_free(p);
-    check(mi_heap_find_page(p) == NULL && mi_heap_find_page(p + LARGE) == NULL);
+    check(mi_walk_find(p) == NULL && mi_walk_find(p + LARGE) == NULL);
   }
-  check(mi_heap_find_page(NULL) == NULL && mi_heap_find_page((void*)UINTPTR_MAX) == NULL);
+  check(mi_walk_find(NULL) == NULL && mi_walk_find((void*)UINTPTR_MAX) == NULL);
   end(heap, true);
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// huge.c - tests of src/core/huge.c: when memory is populated ahead, and that it goes back.
+// huge.c - tests of arenas/huge.c: when memory is populated ahead, and that it goes back.
 #include "unit.h"
 
-#include "core/arena.h"
-#include "core/page.h"
-#include "core/purge.h"
-#include "core/slices.h"
-#include "core/retain.h"
+#include "core/arenas/arena.h"
+#include "core/pages/page.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/slices.h"
+#include "core/arenas/retain.h"
+#include "core/threads/refill.h"
 
 #define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
 #define HEAP_MIN_CHUNKS 64 // as huge.c says
@@ -189,10 +190,9 @@ UNIT_TEST_PAGE_SIZES(huge_may_fail) {
   const mi_run_t run = claim(1);
   check(run.is_zero);
   memset(run.start, 1, MI_SLICE_SIZE);
-  mi_page_t* const page = mi_page_make(unit_theap(), mi_class_of(64));
+  mi_page_t* const page = mi_refill_make_page(unit_theap(), mi_class_of(64));
   check(page != NULL && mi_page_carve(page) != NULL);
   page->count.used = 0;
-  unit_theap()->page_count--;
   mi_page_release(UNIT_HEAP, page);
   release_all();
 }
@@ -218,19 +218,17 @@ UNIT_TEST(huge_touches_before_carving) {
 UNIT_TEST(huge_does_not_touch_what_is_there) {
   mi_theap_t* const theap = unit_theap();
   mi_free(mi_malloc(64)); // the first page of a class starts on clean memory
-  mi_page_t* page = mi_page_make(theap, mi_class_of(64));
+  mi_page_t* page = mi_refill_make_page(theap, mi_class_of(64));
   while (mi_page_carve(page) != NULL) {
   }
   page->count.used = 0;
-  theap->page_count--;
   mi_page_release(UNIT_HEAP, page);
   const size_t before = os_fake.count[OS_FAKE_POPULATE];
-  page = mi_page_make(theap, mi_class_of(64));
+  page = mi_refill_make_page(theap, mi_class_of(64));
   while (mi_page_carve(page) != NULL) {
   }
   check_equal(os_fake.count[OS_FAKE_POPULATE], before);
   page->count.used = 0;
-  theap->page_count--;
   mi_page_release(UNIT_HEAP, page);
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// init.c - tests of src/core/init.c and meta.c: set-up, giving everything back, and the measures.
+// init.c - tests of process/init.c and meta.c: set-up, giving everything back, and the measures.
 #include "unit.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 #include <sched.h>
 
-#include "core/meta.h"
-#include "core/sample.h"
-#include "core/theap.h"
+#include "core/common/meta.h"
+#include "core/threads/sample.h"
+#include "core/threads/theap.h"
 
 // If this fails, a program that never allocates pays for the allocator.
 UNIT_TEST_PAGE_SIZES(init_setup_maps_nothing) {

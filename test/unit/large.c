@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// large.c - tests of src/core/large.c: G1 to G3, growth in place, moved mappings, shifted results.
+// large.c - tests of pages/large.c: G1 to G3, growth in place, moved mappings, shifted results.
 #include "unit.h"
 
-#include "core/bitmap.h"
-#include "core/large.h"
-#include "core/purge.h"
-#include "core/move.h"
+#include "core/arenas/bitmap.h"
+#include "core/pages/large.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/move.h"
 
 #define LARGE (MI_CLASS_MAX * 2)
 #define MOVED_MAX 256 // how many ranges large.c lets be moved at a time
@@ -147,7 +147,7 @@ UNIT_TEST_PAGE_SIZES(large_move_that_fails_changes_nothing) {
   check(is_filled_ends(p, LARGE, 5) && mi_usable_size(p) == LARGE);
   check_equal(unit_used_slices(), used_slices);
   os_fake.has_move = false;
-  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, LARGE * 3, MI_UNINITIALIZED);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_self_theap(), p, LARGE * 3, MI_UNINITIALIZED);
   check(q != NULL && is_filled_ends(q, LARGE, 5));
   mi_free(q);
   mi_free(wall);
@@ -181,7 +181,7 @@ static void check_taken(size_t size, size_t refused) {
   os_fake.on_move_failed = &take_middle;
   os_fake.fail_at[OS_FAKE_MOVE] = 1;
   const size_t calls = os_fake_calls(OS_FAKE_MOVE);
-  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, size * 3, MI_UNINITIALIZED);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_self_theap(), p, size * 3, MI_UNINITIALIZED);
   check(q != NULL && is_filled_ends(q, size, 5));
   check_equal(os_fake_calls(OS_FAKE_MOVE), calls + 1);
   check_equal(maps_over_taken(), refused);
@@ -432,9 +432,9 @@ UNIT_TEST_PAGE_SIZES(large_direct_mappings) {
   // Shrinks by giving back the end, grows by moving.
   p = (uint8_t*)mi_zalloc(8 * MI_MIB);
   fill_ends(p, 5 * MI_MIB, 9);
-  check(mi_realloc_block(mi_theap_self(), p, 5 * MI_MIB, MI_ZERO) == p);
+  check(mi_realloc_block(mi_self_theap(), p, 5 * MI_MIB, MI_ZERO) == p);
   check(os_fake_state(p + 6 * MI_MIB) == OS_FAKE_UNMAPPED);
-  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, 16 * MI_MIB, MI_ZERO);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_self_theap(), p, 16 * MI_MIB, MI_ZERO);
   check(q != NULL && is_filled_ends(q, 5 * MI_MIB, 9));
   check(unit_is_zero(q + 5 * MI_MIB, 11 * MI_MIB));
   mi_free(q);
@@ -447,7 +447,7 @@ UNIT_TEST_PAGE_SIZES(large_alignment_up_to_a_gigabyte) {
   for (size_t alignment = MI_SLICE_SIZE; alignment <= MI_GIB; alignment *= 4) {
     for (size_t size = 1; size <= MI_CLASS_MAX * 4; size = size * 37 + 1) {
       uint8_t* const p =
-          (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), size, alignment, 0, MI_ZERO);
+          (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_ZERO);
       check(p != NULL && (uintptr_t)p % alignment == 0 && mi_usable_size(p) >= size);
       check(unit_is_zero(p, size));
       memset(p, 1, size);
@@ -517,7 +517,7 @@ UNIT_TEST_PAGE_SIZES(large_without_overcommit) {
   check_equal(os_fake.committed, committed + LARGE);
   fill_ends(p, LARGE, 1);
   void* const wall = mi_malloc(LARGE);
-  p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, LARGE * 3, MI_UNINITIALIZED);
+  p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, LARGE * 3, MI_UNINITIALIZED);
   check(p != NULL && is_filled_ends(p, LARGE, 1));
   check_equal(os_fake_calls(OS_FAKE_MOVE), 0);
   os_fake.commit_limit = os_fake.committed + LARGE;
@@ -618,7 +618,7 @@ UNIT_TEST_PAGE_SIZES(large_tail_is_not_cleared_by_hand) {
   uint8_t* p = (uint8_t*)mi_zalloc(first);
   check(p == old);
   memset(p, 2, first);
-  p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, 3 * MUCH, MI_ZERO);
+  p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, 3 * MUCH, MI_ZERO);
   check(p == old);
   check_equal(os_fake_resident(p, 3 * MUCH), first);
   check_equal(p[first - 1], 2);

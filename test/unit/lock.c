@@ -5,9 +5,9 @@
 
 #include <signal.h>
 
-#include "core/page.h"
-#include "core/remote.h"
-#include "core/report.h"
+#include "core/pages/page.h"
+#include "core/pages/remote.h"
+#include "core/common/report.h"
 #include "spawn.h"
 
 static spawn_result_t result;
@@ -109,13 +109,13 @@ static void* block;
 static void broken_page(void) {
   mi_page_t* const page = unit_page_of(block);
   page->place = MI_PLACE_GUEST;
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
 }
 
 // If this fails, nobody knows which page, block or heap a failed assertion is about.
 UNIT_TEST(lock_assertion_describes_its_page) {
   block = mi_malloc(100);
-  ends_with(&broken_page, "remote.c\":");
+  ends_with(&broken_page, "pool.c\":");
   check_equal(spawn_count(&result, "mimalloc: assertion failed: at \""), 1);
   check_equal(spawn_count(&result, "assertion: \"page->place == MI_PLACE_NONE\"\n"), 1);
   char text[100];

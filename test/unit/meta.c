@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// meta.c - tests of src/core/meta.c: Z1, Z2, and what a purge gives back.
+// meta.c - tests of common/meta.c: Z1, Z2, and what a purge gives back.
 #include "unit.h"
 
-#include "core/meta.h"
+#include "core/common/meta.h"
 
 enum { MANY = 200 };
 static uint8_t* piece[MANY];

@@ -3,13 +3,13 @@
 // keeps a page, what stays when memory goes back.
 #include "unit.h"
 
-#include "core/arena.h"
-#include "core/page.h"
-#include "core/pagemap.h"
-#include "core/purge.h"
-#include "core/theap.h"
-#include "core/slices.h"
-#include "core/retain.h"
+#include "core/arenas/arena.h"
+#include "core/pages/page.h"
+#include "core/common/pagemap.h"
+#include "core/arenas/purge.h"
+#include "core/threads/theap.h"
+#include "core/arenas/slices.h"
+#include "core/arenas/retain.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// page.c - tests of src/core/page.c: carving, P1 to P4, collecting what others freed.
+// page.c - tests of pages/page.c: carving, P1 to P4, collecting what others freed.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/remote.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/pages/remote.h"
+#include "core/threads/theap.h"
+#include "core/threads/refill.h"
 
 static void* blocks[UNIT_BLOCKS_MAX];
 
@@ -16,7 +17,7 @@ static size_t list_length(const mi_block_t* list) {
 
 // Takes all blocks in use back and gives the page's slices to the arena.
 static void drop(mi_page_t* page) {
-  mi_page_collect(page);
+  mi_remote_collect(page);
   page->local_free = NULL;
   page->count.used = 0;
   mi_page_release(UNIT_HEAP, page);
@@ -25,8 +26,7 @@ static void drop(mi_page_t* page) {
 // If this fails, blocks overlap, lie outside their page, or a page holds fewer than it should.
 UNIT_TEST_PAGE_SIZES(page_carves_every_block_once) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    mi_page_t* const page = mi_page_make(unit_theap(), c);
-    unit_theap()->page_count--;
+    mi_page_t* const page = mi_refill_make_page(unit_theap(), c);
     check(page != NULL && page->is_zero && page->block_size == mi_class_size(c));
     check_equal(page->slice_count, mi_class_slices(c));
     check_equal(page->reserved, unit_page_blocks(c));
@@ -54,8 +54,7 @@ UNIT_TEST_PAGE_SIZES(page_carves_every_block_once) {
 // If this fails, a fresh page touches memory that nobody asked for.
 UNIT_TEST(page_carves_in_bounded_steps) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    mi_page_t* const page = mi_page_make(unit_theap(), c);
-    unit_theap()->page_count--;
+    mi_page_t* const page = mi_refill_make_page(unit_theap(), c);
     const size_t first = mi_bits_max(mi_bits_min(4096, MI_CARVE_MAX_BYTES), page->block_size);
     size_t before = 0;
     while (mi_page_carve(page) != NULL) {
@@ -83,15 +82,13 @@ UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   memset(page->start, 1, MI_SLICE_SIZE);
   page->local_free = NULL;
   mi_page_release(UNIT_HEAP, page);
-  page = mi_page_make(unit_theap(), c);
-  unit_theap()->page_count--;
+  page = mi_refill_make_page(unit_theap(), c);
   check(!page->is_zero);
   check(mi_page_carve(page) != NULL);
   check(!page->count.is_fresh_list);
   drop(page);
   mi_collect_all(MI_FORCE);
-  page = mi_page_make(unit_theap(), c);
-  unit_theap()->page_count--;
+  page = mi_refill_make_page(unit_theap(), c);
   check(page->is_zero); // the system has cleared it
   drop(page);
 }
@@ -105,16 +102,14 @@ UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
   drop(unit_make_page(c, 0, blocks));
   const size_t purges = os_fake.count[OS_FAKE_PURGE];
   // What the page before has used goes back.
-  mi_page_t* page = mi_page_make(theap, c);
-  theap->page_count--;
+  mi_page_t* page = mi_refill_make_page(theap, c);
   check_equal(os_fake_resident(page->start, size), 0);
   check(page->is_zero && !page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
   // Not worth a system call, if that was little.
   check(mi_page_carve(page) != NULL);
   drop(page);
-  page = mi_page_make(theap, c);
-  theap->page_count--;
+  page = mi_refill_make_page(theap, c);
   check(!page->is_zero && !page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
   while (mi_page_carve(page) != NULL) {
@@ -124,8 +119,7 @@ UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
   check(mi_malloc(100) != NULL);
   drop(unit_make_page(c, 0, blocks));
   const size_t later = os_fake.count[OS_FAKE_PURGE];
-  page = mi_page_make(theap, c);
-  theap->page_count--;
+  page = mi_refill_make_page(theap, c);
   check(page->is_resident && os_fake_resident(page->start, size) > os_fake.page_size);
   check_equal(os_fake.count[OS_FAKE_PURGE], later);
   drop(page);
@@ -135,8 +129,7 @@ UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
   const size_t last = os_fake.count[OS_FAKE_PURGE];
   const int64_t more = (int64_t)(2 * MI_CLASS_COUNT * MI_SLICE_SIZE);
   mi_count_add(&mi_state.main.count.committed, more);
-  page = mi_page_make(theap, c);
-  theap->page_count--;
+  page = mi_refill_make_page(theap, c);
   mi_count_add(&mi_state.main.count.committed, -more);
   check(page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], last);
@@ -170,11 +163,11 @@ UNIT_TEST_PAGE_SIZES(page_collects_what_others_freed) {
   const size_t local = list_length(page->local_free);
   unit_on_thread(&free_first_blocks, &remote);
   check_equal(page->count.used, 30); // not counted before the owner looks
-  mi_page_collect(page);
+  mi_remote_collect(page);
   check_equal(page->count.used, 20);
   check_equal(list_length(page->local_free), local + 10);
   check(mi_page_is_valid(page));
-  mi_page_collect(page);
+  mi_remote_collect(page);
   check_equal(page->count.used, 20);
   check_equal(hooks_fake.error_count, 0);
   drop(page);
@@ -190,7 +183,7 @@ UNIT_TEST_PAGE_SIZES(page_collect_stops_at_a_corrupt_link) {
     if (kind == 0) victim->next = (mi_block_t*)blocks[9]; // a circle
     if (kind == 1) victim->next = (mi_block_t*)((uintptr_t)blocks[4] + 16); // inside a block
     if (kind == 2) victim->next = (mi_block_t*)(page->start + page->slice_count * MI_SLICE_SIZE);
-    mi_page_collect(page);
+    mi_remote_collect(page);
     check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST], kind + 1);
     // What hangs behind the damage stays in use, at most nine of the ten.
     check(page->count.used >= 20 && page->count.used < 30);
@@ -231,7 +224,7 @@ UNIT_TEST_PAGE_SIZES(page_make_fails_without_memory) {
   os_fake.is_failing_on = true;
   os_fake.fail_at[OS_FAKE_FALLIBLE] = 1;
   const size_t pages = theap->page_count;
-  check(mi_page_make(theap, 5) == NULL);
+  check(mi_refill_make_page(theap, 5) == NULL);
   check_equal(theap->page_count, pages);
   check_equal(mi_state.main.count.pages, 0);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// pagemap.c - tests of src/core/pagemap.h: M1 to M3, and what no table covers.
+// pagemap.c - tests of common/pagemap.h: M1 to M3, and what no table covers.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/pagemap.h"
+#include "core/pages/page.h"
+#include "core/common/pagemap.h"
 
 static void cover(const void* start, size_t size, bool is_expected) {
   mi_lock_enter(&mi_state.arena_lock);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// pool.c - tests of src/core/pool.c: L1 to L3, and threads that take and give at once.
+// pool.c - tests of pages/pool.c: L1 to L3, and threads that take and give at once.
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/remote.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/pages/remote.h"
+#include "core/threads/theap.h"
 
 #define SIZE 256
 
@@ -22,7 +22,7 @@ static uintptr_t bits(mi_page_t* page) {
 // An abandoned page with `used` blocks in use.
 static mi_page_t* abandon(size_t used, void** in_use) {
   mi_page_t* const page = unit_make_page(mi_class_of(SIZE), used, in_use);
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
   return page;
 }
 
@@ -64,7 +64,7 @@ UNIT_TEST_PAGE_SIZES(pool_drops_a_claimed_page) {
   check_equal(bits(page), MI_REMOTE_OWNED);
   check_equal(page->place, MI_PLACE_GUEST);
   // Let go, it comes back into the stack.
-  mi_theap_collect_pages(unit_theap());
+  mi_flush_idle(unit_theap());
   check_equal(bits(page), MI_REMOTE_POOLED);
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
   release(page);
@@ -143,8 +143,8 @@ UNIT_TEST_PAGE_SIZES(pool_head_differs_after_pops) {
     // The same page on top again, and the other one below.
     mi_page_t* const a = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
     mi_page_t* const b = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
-    mi_remote_give_up(b);
-    mi_remote_give_up(a);
+    mi_pool_give_up(b);
+    mi_pool_give_up(a);
   }
 }
 
@@ -154,7 +154,7 @@ UNIT_TEST_PAGE_SIZES(pool_head_differs_after_very_many_pops) {
   mi_page_t* const page = abandon(1, &blocks[0]);
   const uint64_t before = mi_atomic_load_relaxed(&pool->head);
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
   const uint64_t step = mi_atomic_load_relaxed(&pool->head) - before; // of one pop
   check(step != 0);
   for (size_t log2 = 24; log2 < (MI_IS_TINY ? 29 : 32); log2++) {
@@ -163,7 +163,7 @@ UNIT_TEST_PAGE_SIZES(pool_head_differs_after_very_many_pops) {
     mi_atomic_store_relaxed(&pool->head, before + (step << log2));
     check(!mi_atomic_cas_strong_acquire(&pool->head, &seen, 0));
     check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
-    mi_remote_give_up(page);
+    mi_pool_give_up(page);
   }
 }
 
@@ -201,14 +201,14 @@ static void race(void* arg) {
       if (mi_atomic_swap_acq_rel(&race_holder[race_index(page)], 0) != self) {
         mi_atomic_store_relaxed(&is_broken, true);
       }
-      mi_remote_give_up(page);
+      mi_pool_give_up(page);
     }
     if (round % 128 == 0) sched_yield();
   }
   while (count > 0) {
     mi_page_t* const page = held[--count];
     mi_atomic_swap_acq_rel(&race_holder[race_index(page)], 0);
-    mi_remote_give_up(page);
+    mi_pool_give_up(page);
   }
 }
 
@@ -243,11 +243,11 @@ static void hand_over(void* arg) {
   for (size_t round = 1; round <= HANDOVERS; round++) {
     void* p;
     mi_page_t* page = unit_make_page(mi_class_of(MI_CLASS_MAX / 16), 1, &p);
-    mi_remote_give_up(page);
+    mi_pool_give_up(page);
     mi_atomic_store_release(&handed, p);
     for (size_t i = 0; i < round % 100; i++) (void)mi_atomic_load_acquire(&taken);
     page = mi_pool_pop(UNIT_HEAP, mi_class_of(MI_CLASS_MAX / 16));
-    if (page != NULL) mi_remote_give_up(page);
+    if (page != NULL) mi_pool_give_up(page);
     while (mi_atomic_load_acquire(&taken) != round) sched_yield();
   }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// portion.c - tests of src/core/portion.c: what threads in a crowd hold ready, and that all of it
+// portion.c - tests of threads/portion.c: what threads in a crowd hold ready, and that all of it
 // comes back.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/portion.h"
-#include "core/remote.h"
-#include "core/subproc.h"
-#include "core/theap.h"
-#include "core/thread.h"
+#include "core/pages/page.h"
+#include "core/threads/portion.h"
+#include "core/pages/remote.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 #define CROWD (MI_CROWD_THREADS + 4)
 #define SIZE ((size_t)16)

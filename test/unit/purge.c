@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// purge.c - tests of src/core/purge.c, on a clock that stands still unless the test moves it.
+// purge.c - tests of arenas/purge.c, on a clock that stands still unless the test moves it.
 #include "unit.h"
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/purge.h"
-#include "core/retain.h"
-#include "core/slices.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/retain.h"
+#include "core/arenas/slices.h"
 #include "mimalloc.h"
 
 #define DELAY_MS 100

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// realloc.c - tests of src/core/realloc.c: Q1 to Q3, and random sequences against a shadow.
+// realloc.c - tests of front/realloc.c: Q1 to Q3, and random sequences against a shadow.
 #include "unit.h"
 
-#include "core/large.h"
+#include "core/pages/large.h"
 
 // If this fails, realloc loses contents.
 UNIT_TEST_PAGE_SIZES(realloc_keeps_contents) {
@@ -11,7 +11,7 @@ UNIT_TEST_PAGE_SIZES(realloc_keeps_contents) {
     for (size_t to = 0; to < sizeof(steps) / sizeof(steps[0]); to++) {
       void* const p = mi_malloc(steps[from]);
       unit_fill(p, steps[from], from);
-      void* const q = mi_realloc_block(mi_theap_self(), p, steps[to], MI_UNINITIALIZED);
+      void* const q = mi_realloc_block(mi_self_theap(), p, steps[to], MI_UNINITIALIZED);
       check(q != NULL && mi_usable_size(q) >= steps[to]);
       check(unit_is_filled(q, mi_bits_min(steps[from], steps[to]), from));
       mi_free(q);
@@ -26,9 +26,9 @@ UNIT_TEST_PAGE_SIZES(realloc_stays_when_at_least_half_is_used) {
   for (size_t size = 16; size <= MI_CLASS_MAX; size += size / 3 + 1) {
     void* const p = mi_malloc(size);
     const size_t usable = mi_usable_size(p);
-    check(mi_realloc_block(mi_theap_self(), p, usable, MI_UNINITIALIZED) == p); // Q2
-    check(mi_realloc_block(mi_theap_self(), p, (usable + 1) / 2, MI_UNINITIALIZED) == p);
-    void* const q = mi_realloc_block(mi_theap_self(), p, usable / 2 - 1, MI_UNINITIALIZED);
+    check(mi_realloc_block(mi_self_theap(), p, usable, MI_UNINITIALIZED) == p); // Q2
+    check(mi_realloc_block(mi_self_theap(), p, (usable + 1) / 2, MI_UNINITIALIZED) == p);
+    void* const q = mi_realloc_block(mi_self_theap(), p, usable / 2 - 1, MI_UNINITIALIZED);
     check(q != NULL && mi_usable_size(q) < usable);
     mi_free(q);
   }
@@ -36,9 +36,9 @@ UNIT_TEST_PAGE_SIZES(realloc_stays_when_at_least_half_is_used) {
 
 // If this fails, realloc(p, 0) or realloc(NULL, n) crash or leak.
 UNIT_TEST_PAGE_SIZES(realloc_of_nothing_and_to_nothing) {
-  void* const p = mi_realloc_block(mi_theap_self(), NULL, 100, MI_ZERO);
+  void* const p = mi_realloc_block(mi_self_theap(), NULL, 100, MI_ZERO);
   check(p != NULL && unit_is_zero(p, mi_usable_size(p)));
-  void* const q = mi_realloc_block(mi_theap_self(), p, 0, MI_UNINITIALIZED);
+  void* const q = mi_realloc_block(mi_self_theap(), p, 0, MI_UNINITIALIZED);
   check(q != NULL && mi_usable_size(q) >= 1);
   mi_free(q);
   mi_collect_all(MI_FORCE);
@@ -54,11 +54,11 @@ UNIT_TEST_PAGE_SIZES(realloc_failure_keeps_the_block) {
     const size_t usable = mi_usable_size(p);
     unit_option(disallow_os_alloc, 1);
     errno = 0;
-    check(mi_realloc_block(mi_theap_self(), p, 8 * MI_GIB, MI_UNINITIALIZED) == NULL &&
+    check(mi_realloc_block(mi_self_theap(), p, 8 * MI_GIB, MI_UNINITIALIZED) == NULL &&
           errno == ENOMEM);
-    check(mi_realloc_block_at(mi_theap_self(), p, 8 * MI_GIB, 64, 0, MI_ZERO) == NULL);
-    check(mi_realloc_block(mi_theap_self(), p, SIZE_MAX, MI_ZERO) == NULL);
-    check(mi_realloc_block(mi_theap_self(), p, (size_t)PTRDIFF_MAX - 5, MI_ZERO) == NULL);
+    check(mi_realloc_block_at(mi_self_theap(), p, 8 * MI_GIB, 64, 0, MI_ZERO) == NULL);
+    check(mi_realloc_block(mi_self_theap(), p, SIZE_MAX, MI_ZERO) == NULL);
+    check(mi_realloc_block(mi_self_theap(), p, (size_t)PTRDIFF_MAX - 5, MI_ZERO) == NULL);
     unit_option(disallow_os_alloc, 0);
     check(unit_is_filled(p, sizes[i], i) && mi_usable_size(p) == usable); // Q1
     mi_free(p);
@@ -72,16 +72,16 @@ UNIT_TEST_PAGE_SIZES(realloc_failure_keeps_the_block) {
 UNIT_TEST_PAGE_SIZES(realloc_of_shifted_blocks_notices_overflow) {
   const size_t alignment = MI_SLICE_SIZE * 16;
   const size_t offset = MI_SLICE_SIZE;
-  uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(mi_theap_self(), MI_CLASS_MAX * 2, alignment,
+  uint8_t* const p = (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), MI_CLASS_MAX * 2, alignment,
                                                    offset, MI_UNINITIALIZED);
   check(p != NULL && ((uintptr_t)p + offset) % alignment == 0);
   const size_t usable = mi_usable_size(p);
   volatile size_t size = SIZE_MAX;
   for (size_t back = 0; back < 64 * MI_SLICE_SIZE; back += MI_SLICE_SIZE / 2) {
     size = SIZE_MAX - back;
-    check(mi_realloc_block_at(mi_theap_self(), p, size, alignment, offset, MI_UNINITIALIZED) ==
+    check(mi_realloc_block_at(mi_self_theap(), p, size, alignment, offset, MI_UNINITIALIZED) ==
           NULL);
-    check(mi_realloc_block(mi_theap_self(), p, size, MI_UNINITIALIZED) == NULL);
+    check(mi_realloc_block(mi_self_theap(), p, size, MI_UNINITIALIZED) == NULL);
     check(!mi_realloc_in_place(p, size));
     check_equal(mi_usable_size(p), usable);
   }
@@ -101,17 +101,17 @@ UNIT_TEST_PAGE_SIZES(realloc_zeroes_what_is_new) {
     const size_t usable = mi_usable_size(p);
     memset(p, 0x55, usable);
     const size_t next = size + size / 2 + 9;
-    p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, next, MI_ZERO);
+    p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, next, MI_ZERO);
     check(p != NULL && mi_usable_size(p) >= next);
     for (size_t i = 0; i < usable; i += 61) check_equal(p[i], 0x55);
     if (next > usable) check(unit_is_zero(p + usable, mi_usable_size(p) - usable)); // Q3
     size = next;
   }
   // Down and up again inside the same slices.
-  p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, size - MI_SLICE_SIZE * 3, MI_ZERO);
+  p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, size - MI_SLICE_SIZE * 3, MI_ZERO);
   const size_t usable = mi_usable_size(p);
   memset(p, 0x55, usable);
-  p = (uint8_t*)mi_realloc_block(mi_theap_self(), p, size, MI_ZERO);
+  p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, size, MI_ZERO);
   check(unit_is_zero(p + usable, mi_usable_size(p) - usable));
   mi_free(p);
 }
@@ -137,10 +137,10 @@ UNIT_TEST_PAGE_SIZES(realloc_in_place_grows_only_where_it_is) {
 UNIT_TEST_PAGE_SIZES(realloc_of_a_foreign_address_is_reported) {
   int local[4] = {0};
   errno = 0;
-  check(mi_realloc_block(mi_theap_self(), local, 100, MI_UNINITIALIZED) == NULL);
+  check(mi_realloc_block(mi_self_theap(), local, 100, MI_UNINITIALIZED) == NULL);
   check(hooks_fake.count[MI_ERROR_INVALID_POINTER] == 1 && hooks_fake.report.p == local);
   check_equal(errno, EINVAL);
-  check(mi_realloc_block_at(mi_theap_self(), local, 100, 64, 0, MI_UNINITIALIZED) == NULL);
+  check(mi_realloc_block_at(mi_self_theap(), local, 100, 64, 0, MI_UNINITIALIZED) == NULL);
   check_equal(hooks_fake.count[MI_ERROR_INVALID_POINTER], 2);
 }
 
@@ -153,7 +153,7 @@ UNIT_TEST(realloc_of_a_growing_buffer_copies_little) {
     void* const wall = mi_malloc(MI_CLASS_MAX * 2); // in the way, now and then
     const size_t moves = os_fake_calls(OS_FAKE_MOVE);
     size += MI_CLASS_MAX;
-    uint8_t* const q = (uint8_t*)mi_realloc_block(mi_theap_self(), p, size, MI_UNINITIALIZED);
+    uint8_t* const q = (uint8_t*)mi_realloc_block(mi_self_theap(), p, size, MI_UNINITIALIZED);
     if (q != p && os_fake_calls(OS_FAKE_MOVE) == moves) copied += size;
     p = q;
     mi_free(wall);
@@ -197,11 +197,11 @@ static void step_shadow(shadow_t* s, size_t tag, uint64_t* random) {
   const size_t offset = is_aligned ? 8 * random_below(random, 40) : 0;
   uint8_t* q;
   if (is_aligned) {
-    q = (uint8_t*)mi_realloc_block_at(mi_theap_self(), s->p, size, alignment, offset,
+    q = (uint8_t*)mi_realloc_block_at(mi_self_theap(), s->p, size, alignment, offset,
                                       MI_UNINITIALIZED);
     check(q != NULL && ((uintptr_t)q + offset) % alignment == 0);
   } else {
-    q = (uint8_t*)mi_realloc_block(mi_theap_self(), s->p, size, MI_UNINITIALIZED);
+    q = (uint8_t*)mi_realloc_block(mi_self_theap(), s->p, size, MI_UNINITIALIZED);
   }
   check(q != NULL && mi_usable_size(q) >= size);
   check(is_touched(q, s->size, mi_bits_min(s->size, size), tag));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// refill.c - tests of src/core/refill.c: the order of its steps, F1 and F2, and malloc as a whole.
+// refill.c - tests of threads/refill.c: the order of its steps, F1 and F2, and malloc as a whole.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/portion.h"
-#include "core/refill.h"
-#include "core/remote.h"
-#include "core/theap.h"
-#include "core/thread.h"
+#include "core/pages/page.h"
+#include "core/threads/portion.h"
+#include "core/threads/refill.h"
+#include "core/pages/remote.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -101,7 +101,7 @@ UNIT_TEST_PAGE_SIZES(refill_takes_the_oldest_page_first) {
 // If this fails, threads that free what others allocated make pages instead of using these.
 UNIT_TEST_PAGE_SIZES(refill_uses_guests_then_the_pool) {
   mi_page_t* const pooled = unit_make_page(CLASS, 3, blocks);
-  mi_remote_give_up(pooled);
+  mi_pool_give_up(pooled);
   mi_page_t* const guest = unit_make_page(CLASS, 3, &blocks[3]);
   mi_theap_add_guest(unit_theap(), guest);
   const int64_t pages = unit_tally(PAGES_TOTAL);
@@ -402,7 +402,7 @@ UNIT_TEST_PAGE_SIZES(refill_shares_pages_in_a_crowd) {
 
 static void join_threadpool(void* arg) {
   (void)arg;
-  mi_theap_home()->is_in_threadpool = true; // as mi_thread_set_in_threadpool does
+  mi_self_home()->is_in_threadpool = true; // as mi_thread_set_in_threadpool does
 }
 
 // If this fails, threads that said that they run tasks hold pages that the next task, on another

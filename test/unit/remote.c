@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// remote.c - tests of src/core/remote.c: each transition of the ownership word, and both ends of it
+// remote.c - tests of pages/remote.c: each transition of the ownership word, and both ends of it
 // at once.
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/page.h"
-#include "core/remote.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/pages/remote.h"
+#include "core/threads/theap.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -112,9 +112,9 @@ UNIT_TEST_PAGE_SIZES(remote_other_free_makes_a_guest) {
 }
 
 static void check_no_theap(void* page) {
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   mi_free(page);
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
 }
 
 // If this fails, a thread that only frees gets allocator state, or its frees are lost.
@@ -161,8 +161,8 @@ UNIT_TEST_PAGE_SIZES(remote_park_fails_when_blocks_arrive) {
   check(!mi_remote_park(page, mi_tls_thread_id()));
   check_equal(word(page), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
   check_equal(owner(page), mi_tls_thread_id());
-  mi_page_collect(page);
-  mi_remote_give_up(page);
+  mi_remote_collect(page);
+  mi_pool_give_up(page);
   unit_puppet_end(&other);
   free_all(0);
   for (size_t i = 1; i < count; i++) mi_free(blocks[i]);
@@ -178,11 +178,11 @@ UNIT_TEST_PAGE_SIZES(remote_park_that_fails_keeps_the_slow_flag) {
   unit_puppet_free(&other, blocks[0]);
   check(!mi_remote_park(page, mi_tls_thread_id()));
   check_equal(owner(page), mi_tls_thread_id() | MI_OWNER_SLOW);
-  mi_page_collect(page);
+  mi_remote_collect(page);
   // An address inside a block of the page, as aligned allocation hands out.
   mi_free((uint8_t*)blocks[1] + 64);
   check(page->local_free == blocks[1] && mi_page_is_valid(page));
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
   unit_puppet_end(&other);
 }
 
@@ -207,7 +207,7 @@ UNIT_TEST_PAGE_SIZES(remote_guests_are_bounded) {
   mi_page_t* page[MI_GUEST_COUNT + 2];
   for (size_t i = 0; i < MI_GUEST_COUNT + 2; i++) {
     page[i] = unit_make_page(CLASS, unit_page_blocks(CLASS), blocks);
-    mi_remote_give_up(page[i]);
+    mi_pool_give_up(page[i]);
     check_equal(word(page[i]), 0);
     unit_puppet_free(&other, blocks[0]);
     unit_puppet_free(&other, blocks[1]);
@@ -226,7 +226,7 @@ UNIT_TEST_PAGE_SIZES(remote_guests_are_bounded) {
 // If this fails, the hint in the owner word lets a thread write to a page it does not own.
 UNIT_TEST_PAGE_SIZES(remote_give_up_leaves_no_trace_of_the_owner) {
   mi_page_t* const page = unit_make_page(CLASS, 3, blocks);
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
   check_equal(owner(page), MI_OWNER_SHARED);
   check(page->theap == NULL);
   check_equal(word(page), MI_REMOTE_POOLED);

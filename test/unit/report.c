@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// report.c - tests of src/core/report.c: what the program damaged is found everywhere lists are
+// report.c - tests of common/report.c: what the program damaged is found everywhere lists are
 // walked, and told when the user's functions may do anything: J1 to J4.
 #include "unit.h"
 
-#include "core/fork.h"
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/remote.h"
-#include "core/report.h"
-#include "core/thread.h"
+#include "core/process/fork.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/pages/remote.h"
+#include "core/common/report.h"
+#include "core/threads/thread.h"
 
 #define SIZE 32 // small, so that the first list of tiny builds has more than two blocks
 
@@ -57,7 +57,7 @@ static mi_block_t* damage_list(mi_theap_t* theap, size_t size) {
 static mi_theap_t* thread_theap;
 static void allocate_and_end(void* arg) {
   *(void**)arg = mi_malloc(SIZE);
-  thread_theap = mi_theap_self();
+  thread_theap = mi_self_theap();
 }
 
 // If this fails, a program that wrote to freed memory hangs when its error function allocates while
@@ -187,7 +187,7 @@ UNIT_TEST_PAGE_SIZES(report_of_a_link_when_a_page_is_empty) {
   page->local_free = (mi_block_t*)blocks[1];
   ((mi_block_t*)blocks[1])->next = (mi_block_t*)(page->start - 8);
   page->count.used = 0;
-  mi_theap_page_emptied(unit_theap(), page);
+  mi_flush_emptied(unit_theap(), page);
   check_equal(handler_calls, 1);
   told(MI_ERROR_CORRUPT_LIST, "free", blocks[1]);
   check(mi_page_is_valid(page) && page->count.used > 0);
@@ -218,7 +218,7 @@ UNIT_TEST_PAGE_SIZES(report_of_a_link_into_another_page) {
 UNIT_TEST_PAGE_SIZES(report_of_a_loop_in_the_list_of_malloc) {
   expect(0);
   const size_t size =
-      mi_class_size(mi_class_of(MI_SLICE_SIZE / 8) + 1); // mi_theap_trim looks at it
+      mi_class_size(mi_class_of(MI_SLICE_SIZE / 8) + 1); // mi_flush_trim looks at it
   static const size_t sizes[] = {SIZE, 0};
   for (size_t i = 0; i < 2; i++) {
     const size_t wanted = sizes[i] != 0 ? sizes[i] : size;
@@ -227,8 +227,8 @@ UNIT_TEST_PAGE_SIZES(report_of_a_loop_in_the_list_of_malloc) {
     if (first == NULL || first->next == NULL) continue;
     mi_page_t* const page = unit_page_of(p);
     first->next->next = first;
-    mi_theap_trim(unit_theap(), 0, MI_CLASS_COUNT);
-    mi_theap_flush(unit_theap());
+    mi_flush_trim(unit_theap(), 0, MI_CLASS_COUNT);
+    mi_flush_theap(unit_theap());
     check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST], handler_calls);
     check(mi_page_is_valid(page));
     mi_free(p);

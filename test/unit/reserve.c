@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// reserve.c - tests of src/core/reserve.c and numa.c, and of the arenas of src/core/arena.c that
+// reserve.c - tests of arenas/reserve.c and numa.c, and of the arenas of arenas/arena.c that
 // somebody asked for: memory of the program, explicit huge OS pages, NUMA nodes.
 #include "unit.h"
 
-#include "core/numa.h"
-#include "core/pagemap.h"
-#include "core/purge.h"
-#include "core/reserve.h"
-#include "core/subproc.h"
-#include "core/slices.h"
+#include "core/arenas/numa.h"
+#include "core/common/pagemap.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/reserve.h"
+#include "core/heaps/subproc.h"
+#include "core/arenas/slices.h"
 
 #define UNIT_SLICES (MI_RESERVE_UNIT / MI_SLICE_SIZE)
 #define GIANT_SLICES (MI_GIB / MI_SLICE_SIZE)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// run.c - tests of src/core/run.c: U1, U2, and what a heap does whose arena is full or refuses.
+// run.c - tests of arenas/run.c: U1, U2, and what a heap does whose arena is full or refuses.
 #include "unit.h"
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/book.h"
-#include "core/heap.h"
-#include "core/meta.h"
-#include "core/page.h"
-#include "core/run.h"
-#include "core/theap.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/arenas/book.h"
+#include "core/heaps/heap.h"
+#include "core/common/meta.h"
+#include "core/pages/page.h"
+#include "core/arenas/run.h"
+#include "core/threads/theap.h"
 
 #define SIZE 256
 #define LARGE (MI_CLASS_MAX * 2)

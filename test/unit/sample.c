@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// sample.c - tests of src/core/sample.c: the estimate is unbiased, whatever the program does, and
+// sample.c - tests of threads/sample.c: the estimate is unbiased, whatever the program does, and
 // sampling that is off leaves no trace.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/sample.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/threads/sample.h"
+#include "core/threads/theap.h"
 
 // A sample of a class stands for 1/p blocks, p = 1 - e^(-size/interval).
 static double probability(size_t size, size_t interval) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// sizeclass.c - tests of src/core/sizeclass.h: S1 to S3, alignment, and the division in page.h.
+// sizeclass.c - tests of common/sizeclass.h: S1 to S3, alignment, and the division in page.h.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/sizeclass.h"
+#include "core/pages/page.h"
+#include "core/common/sizeclass.h"
 
 // If this fails, a block is smaller than what was asked for, or memory is wasted.
 UNIT_TEST(sizeclass_covers_every_size) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// subproc.c - tests of src/core/subproc.c: W1 to W3, and of the arenas that pass from one to the
+// subproc.c - tests of heaps/subproc.c: W1 to W3, and of the arenas that pass from one to the
 // next (A3 of arena.c).
 #include "unit.h"
 
 #include <sched.h>
 
-#include "core/arena.h"
-#include "core/bitmap.h"
-#include "core/heap.h"
-#include "core/page.h"
-#include "core/pool.h"
-#include "core/remote.h"
-#include "core/reserve.h"
-#include "core/subproc.h"
-#include "core/theap.h"
-#include "core/thread.h"
-#include "core/slices.h"
+#include "core/arenas/arena.h"
+#include "core/arenas/bitmap.h"
+#include "core/heaps/heap.h"
+#include "core/pages/page.h"
+#include "core/pages/pool.h"
+#include "core/pages/remote.h"
+#include "core/arenas/reserve.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
+#include "core/arenas/slices.h"
 
 #define SIZE 256
 #define CLASS mi_class_of(SIZE)
@@ -50,7 +50,7 @@ typedef struct guest_s {
 // On a thread: what it allocated stays when it ends.
 static void be_guest(void* arg) {
   guest_t* const guest = (guest_t*)arg;
-  check(mi_subproc_join(guest->subproc) && mi_subproc_of_thread() == guest->subproc);
+  check(mi_enter_subproc(guest->subproc) && mi_enter_current() == guest->subproc);
   guest->heap = mi_heap_make(guest->subproc, NULL);
   check(guest->heap != NULL);
   guest->p[0] = mi_malloc(SIZE);
@@ -230,14 +230,14 @@ UNIT_TEST_PAGE_SIZES(subproc_delete_finds_strays) {
   mi_subproc_t* const subproc = make_subproc();
   mi_heap_t* const heap = mi_heap_make(subproc, NULL);
   void* block;
-  mi_page_t* const page = unit_make_page_in(mi_theap_get(heap), CLASS, 1, &block);
-  check(mi_heap_enter(page) == heap);
+  mi_page_t* const page = unit_make_page_in(mi_enter_theap(heap), CLASS, 1, &block);
+  check(mi_inside_enter(page) == heap);
   check(mi_subproc_end_by_delete(subproc));
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
   page->theap = NULL;
   mi_atomic_store_release(&page->thread_free, MI_REMOTE_POOLED);
-  mi_pool_push(heap, CLASS, page); // as mi_remote_give_up does
-  mi_heap_leave(heap);
+  mi_pool_push(heap, CLASS, page); // as mi_pool_give_up does
+  mi_inside_leave(heap);
   mi_free(block);
   mi_subproc_sweep();
   check(!is_listed(subproc));
@@ -250,18 +250,18 @@ UNIT_TEST_PAGE_SIZES(subproc_delete_waits_for_the_end_of_the_last_free) {
     mi_subproc_t* const subproc = make_subproc();
     mi_heap_t* const heap = k == 0 ? &subproc->heap_main : mi_heap_make(subproc, NULL);
     void* block;
-    mi_page_t* const page = unit_make_page_in(mi_theap_get(heap), CLASS, 1, &block);
-    check(mi_heap_enter(page) == heap);
+    mi_page_t* const page = unit_make_page_in(mi_enter_theap(heap), CLASS, 1, &block);
+    check(mi_inside_enter(page) == heap);
     check(mi_subproc_end_by_delete(subproc));
     mi_block_t* const last = (mi_block_t*)block;
     last->next = page->local_free;
     page->local_free = last;
     page->count.used--;
-    mi_remote_give_up(page);
+    mi_pool_give_up(page);
     check(mi_pagemap_find(block) == NULL);
     mi_subproc_sweep();
     check(is_listed(subproc)); // the thread that entered is not done
-    mi_heap_leave(heap);
+    mi_inside_leave(heap);
     mi_subproc_sweep();
     check(!is_listed(subproc));
     unit_check_valid();
@@ -401,9 +401,9 @@ static void join_another(void* arg) {
   check(mi_atomic_load_relaxed(&unit_page_of(before)->heap) == UNIT_HEAP);
   check_equal(mi_state.main.count.threads, 0);
   mi_free(before);
-  check(!mi_subproc_join(&mi_state.main));
-  check(mi_subproc_of_thread() == guest->subproc);
-  check(mi_subproc_join(guest->subproc));
+  check(!mi_enter_subproc(&mi_state.main));
+  check(mi_enter_current() == guest->subproc);
+  check(mi_enter_subproc(guest->subproc));
 }
 
 // If this fails, an interpreter is ended under the feet of its threads.
@@ -434,9 +434,9 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
     void* const p = mi_heap_malloc(heap, SIZE);
     check(k >= 2 || unit_page_of(theirs) != unit_page_of(p));
     check(mi_atomic_load_relaxed(&unit_page_of(p)->heap) == heap);
-    mi_theap_t* const home = mi_theap_home();
+    mi_theap_t* const home = mi_self_home();
     mi_theap_tls = mi_theap_find(heap); // the default
-    check(mi_theap_self() == home->others[slot]);
+    check(mi_self_theap() == home->others[slot]);
     if (k < 2) {
       check(mi_subproc_end_by_destroy(subproc));
     } else {
@@ -444,7 +444,7 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
       check(mi_subproc_end_by_delete(subproc));
     }
     check(!is_listed(subproc));
-    check(mi_theap_self() == home && home->others[slot]->page_count == 0);
+    check(mi_self_theap() == home && home->others[slot]->page_count == 0);
     unit_check_valid();
     void* const q = mi_malloc(SIZE);
     check(mi_atomic_load_relaxed(&unit_page_of(q)->heap) == UNIT_HEAP);
@@ -463,7 +463,7 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
 
 static void allocate_page(void* arg) {
   void** const blocks = (void**)arg;
-  check(mi_subproc_join(mi_state.main.next));
+  check(mi_enter_subproc(mi_state.main.next));
   const size_t count = unit_page_blocks(CLASS);
   for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(SIZE);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// theap.c - tests of src/core/theap.c: H1 to H4, what is kept and what is given up.
+// theap.c - tests of threads/theap.c: H1 to H4, what is kept and what is given up.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/remote.h"
-#include "core/sizeclass.h"
-#include "core/theap.h"
+#include "core/pages/page.h"
+#include "core/pages/remote.h"
+#include "core/common/sizeclass.h"
+#include "core/threads/theap.h"
 
 static void* blocks[2 * UNIT_BLOCKS_MAX];
 
@@ -19,7 +19,7 @@ static uintptr_t owner(mi_page_t* page) { return mi_atomic_load_relaxed(&page->o
 UNIT_TEST_PAGE_SIZES(theap_empty_is_never_written) {
   static mi_theap_t copy;
   memcpy(&copy, &mi_theap_empty, sizeof(copy));
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   mi_free(NULL);
   mi_collect_all(MI_FORCE);
   mi_thread_leave();
@@ -27,7 +27,7 @@ UNIT_TEST_PAGE_SIZES(theap_empty_is_never_written) {
   blocks[1] = mi_malloc(MI_CLASS_MAX);
   blocks[2] = mi_malloc(MI_CLASS_MAX + 1);
   mi_thread_leave();
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
   mi_collect_all(MI_FORCE);
   mi_thread_leave();
@@ -94,17 +94,17 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_few_empty_pages) {
 UNIT_TEST_PAGE_SIZES(theap_detach_gives_the_list_back) {
   FOR_SOME_CLASSES(c) {
     mi_theap_t* const theap = unit_theap();
-    check(mi_theap_detach_current(theap, c) == NULL);
+    check(mi_flush_detach(theap, c) == NULL);
     void* const a = mi_malloc(mi_class_size(c));
     void* const b = unit_page_blocks(c) == 1 ? NULL : mi_malloc(mi_class_size(c));
     const size_t pages = theap->page_count;
-    mi_page_t* const page = mi_theap_detach_current(theap, c);
+    mi_page_t* const page = mi_flush_detach(theap, c);
     check(page != NULL && page->place == MI_PLACE_NONE);
     check_equal(page->count.used, b == NULL ? 1 : 2);
     check(mi_page_is_valid(page));
     check(theap->free[c] == NULL && mi_theap_current(theap, c) == NULL);
     check_equal(theap->page_count, pages - 1);
-    mi_remote_give_up(page);
+    mi_pool_give_up(page);
     mi_free(a);
     mi_free(b);
     mi_collect_all(MI_FORCE);
@@ -130,7 +130,7 @@ UNIT_TEST_PAGE_SIZES(theap_collect_releases_what_others_emptied) {
   check(page->count.used > 0);
   const size_t free_slices = unit_free_slices();
   const size_t slices = page->slice_count;
-  mi_theap_collect_pages(unit_theap());
+  mi_flush_idle(unit_theap());
   check_equal(unit_free_slices(), free_slices + slices);
   mi_free(last);
 }
@@ -142,7 +142,7 @@ UNIT_TEST_PAGE_SIZES(theap_flush_gives_everything_up) {
   FOR_SOME_CLASSES(c) {
     for (size_t i = 0; i < 3; i++) blocks[count++] = mi_malloc(mi_class_size(c));
   }
-  mi_theap_flush(theap);
+  mi_flush_theap(theap);
   check_equal(theap->page_count, 0);
   for (size_t i = 0; i < count; i++) {
     mi_page_t* const page = unit_page_of(blocks[i]);
@@ -159,7 +159,7 @@ UNIT_TEST_PAGE_SIZES(theap_flush_gives_everything_up) {
 UNIT_TEST_PAGE_SIZES(theap_set_owner_reaches_every_page) {
   mi_theap_t* const theap = unit_theap();
   // Interior pointers in one page, another one in the queue, a third current.
-  void* const shifted = mi_aligned_alloc_at(mi_theap_self(), 100, 64, 8, MI_UNINITIALIZED);
+  void* const shifted = mi_aligned_alloc_at(mi_self_theap(), 100, 64, 8, MI_UNINITIALIZED);
   const size_t c = mi_class_of(300);
   const size_t count = unit_fill_page(c, blocks);
   blocks[count] = mi_malloc(300);
@@ -191,10 +191,10 @@ UNIT_TEST_PAGE_SIZES(theap_takes_guests_by_class) {
   check(mi_theap_take_guest(theap, mi_class_of(200)) == page[1]);
   check_equal(page[1]->place, MI_PLACE_NONE);
   check(mi_theap_take_guest(theap, mi_class_of(200)) == NULL);
-  mi_remote_give_up(page[1]);
+  mi_pool_give_up(page[1]);
   // Guests are not counted among the pages (H4), and leave with a collect.
   check_equal(theap->page_count, 0);
-  mi_theap_collect_pages(theap);
+  mi_flush_idle(theap);
   check_equal(word(page[0]) & MI_REMOTE_OWNED, 0);
   check_equal(word(page[2]) & MI_REMOTE_OWNED, 0);
 }
@@ -217,18 +217,18 @@ UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
   for (size_t c = MI_CLASS_COUNT - 9; c < MI_CLASS_COUNT; c++) {
     blocks[count++] = mi_malloc(mi_class_size(c));
   }
-  mi_theap_trim(theap, 0, MI_CLASS_COUNT);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT);
   for (size_t i = 0; i < count; i++) {
     check_equal(unit_page_of(blocks[i])->place, MI_PLACE_CURRENT); // in use
     mi_free(blocks[i]);
   }
   const int64_t pages = mi_state.main.count.pages;
-  mi_theap_trim(theap, SIZE_MAX, MI_CLASS_COUNT);
+  mi_flush_trim(theap, SIZE_MAX, MI_CLASS_COUNT);
   check_equal(mi_state.main.count.pages, pages);
-  mi_theap_trim(theap, 0, MI_CLASS_COUNT - 1);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT - 1);
   check(mi_theap_current(theap, MI_CLASS_COUNT - 1) != NULL);
   check(mi_theap_current(theap, MI_CLASS_COUNT - 2) == NULL);
-  mi_theap_trim(theap, 0, MI_CLASS_COUNT);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT);
   check(mi_theap_current(theap, MI_CLASS_COUNT - 1) == NULL);
   unit_check_valid();
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// thread.c - tests of src/core/thread.c: X1 to X3, with real threads one after the other.
+// thread.c - tests of threads/thread.c: X1 to X3, with real threads one after the other.
 #include "unit.h"
 
-#include "core/page.h"
-#include "core/subproc.h"
-#include "core/theap.h"
-#include "core/thread.h"
+#include "core/pages/page.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 #define SIZE 256
 
@@ -33,9 +33,9 @@ typedef struct visit_s {
 
 static void visit(void* arg) {
   visit_t* const v = (visit_t*)arg;
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   for (size_t i = 0; i < v->count; i++) blocks[i] = mi_malloc(SIZE);
-  v->theap = mi_theap_self();
+  v->theap = mi_self_theap();
   v->id = mi_tls_thread_id();
   check(v->theap->thread_id == v->id);
 }
@@ -98,10 +98,10 @@ UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again) {
 static mi_subproc_t* subproc;
 
 static void visit_subproc(void* arg) {
-  check(mi_subproc_join(subproc));
+  check(mi_enter_subproc(subproc));
   visit_t* const v = (visit_t*)arg;
   for (size_t i = 0; i < v->count; i++) blocks[i] = mi_malloc(SIZE);
-  v->theap = mi_theap_self();
+  v->theap = mi_self_theap();
   v->id = mi_tls_thread_id();
   check(mi_theap_subproc(v->theap) == subproc);
 }
@@ -139,11 +139,11 @@ UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again_in_another_sub_process) {
 static void leave_twice(void* arg) {
   visit(arg);
   mi_thread_leave();
-  check(mi_theap_self() == &mi_theap_empty);
+  check(mi_self_theap() == &mi_theap_empty);
   mi_thread_leave();
   // And once more after its end.
   void* const p = mi_malloc(SIZE);
-  check(p != NULL && mi_theap_self() != &mi_theap_empty);
+  check(p != NULL && mi_self_theap() != &mi_theap_empty);
   mi_free(p);
 }
 
@@ -196,7 +196,7 @@ static void hold_many_pages(void* arg) {
     if (i % per_page == 0) keep[i / per_page] = all[i];
     if (i % per_page != 0) mi_free(all[i]);
   }
-  check(mi_theap_self()->page_count > 256);
+  check(mi_self_theap()->page_count > 256);
 }
 
 // If this fails, one thread that ended holds a whole heap's worth of pages.
@@ -229,14 +229,14 @@ UNIT_TEST_PAGE_SIZES(thread_flush_releases_orphans) {
 // If this fails, the first thread's end and a new start lose the structure made for it.
 UNIT_TEST_PAGE_SIZES(thread_main_can_leave_and_come_back) {
   void* const p = mi_malloc(SIZE);
-  mi_theap_t* const theap = mi_theap_self();
+  mi_theap_t* const theap = mi_self_theap();
   check(theap == &mi_state.theap_main);
   mi_thread_leave();
   mi_free(p);
   void* const q = mi_malloc(SIZE);
-  check(mi_theap_self() == theap);
-  mi_thread_enter();
-  check(mi_theap_self() == theap);
+  check(mi_self_theap() == theap);
+  mi_enter_home();
+  check(mi_self_theap() == theap);
   mi_free(q);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
@@ -294,7 +294,7 @@ static void first_call(void* arg) {
       p = mi_zalloc(MI_CLASS_MAX * 2);
       break;
     case 2:
-      p = mi_aligned_alloc_at(mi_theap_self(), 100, 4096, 0, MI_ZERO);
+      p = mi_aligned_alloc_at(mi_self_theap(), 100, 4096, 0, MI_ZERO);
       break;
     default:
       mi_collect_all(MI_FORCE);
@@ -308,10 +308,10 @@ static void start_unwatched(void* arg) {
   os_fake.fail_at[OS_FAKE_THREAD_KEY] = 1;
   os_fake.is_failing_on = true;
   mi_free(mi_malloc(100));
-  check(mi_theap_self()->is_unwatched);
+  check(mi_self_theap()->is_unwatched);
   os_fake.fail_at[OS_FAKE_THREAD_KEY] = 0;
   mi_free(mi_malloc(MI_CLASS_MAX * 2)); // comes by the cadence of refill.c
-  check(!mi_theap_self()->is_unwatched);
+  check(!mi_self_theap()->is_unwatched);
 }
 
 // If this fails, a thread that started while memory was short keeps its pages when it ends.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// unload.c - tests of src/core/unload.c: the library leaves a process that goes on.
+// unload.c - tests of process/unload.c: the library leaves a process that goes on.
 #include "unit.h"
 
-#include "core/reserve.h"
-#include "core/subproc.h"
-#include "core/theap.h"
-#include "core/thread.h"
+#include "core/arenas/reserve.h"
+#include "core/heaps/subproc.h"
+#include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 static void* allocate_some(void* arg) {
   (void)arg;
@@ -44,7 +44,7 @@ UNIT_TEST(unload_is_as_before_the_first_call) {
   check_equal(os_fake_calls(OS_FAKE_UNMAP), 0);
   void* const before = mi_malloc(100);
   mi_unload();
-  check(mi_theap_self()->thread_id == 0);
+  check(mi_self_theap()->thread_id == 0);
   mi_unload();
   mi_free(before); // not ours any more
   char* const p = (char*)mi_malloc(100);

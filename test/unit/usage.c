@@ -2,9 +2,9 @@
 // usage.c - what is in use, by a walk; and what a heap has counted, when it ends.
 #include "unit.h"
 
-#include "core/heap.h"
-#include "core/remote.h"
-#include "core/subproc.h"
+#include "core/heaps/heap.h"
+#include "core/pages/remote.h"
+#include "core/heaps/subproc.h"
 
 #define SIZE 64
 #define CLASS mi_class_of(SIZE)
@@ -25,13 +25,13 @@ UNIT_TEST(usage_counts_who_is_inside_an_ended_heap) {
   mi_page_t* const page = unit_page_of(p);
   const int64_t bytes = (int64_t)page->block_size;
   // What a free does, while another thread deletes the heap.
-  check(mi_heap_enter(page) == heap);
+  check(mi_inside_enter(page) == heap);
   mi_heap_end_by_delete(heap);
   check_equal(tally_of(NULL, MI_TALLY_LARGE), bytes);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE, -bytes);
   check_equal(tally_of(NULL, MI_TALLY_LARGE), 0);
   check_equal(tally_of(UNIT_HEAP, MI_TALLY_LARGE), 0);
-  mi_heap_leave(heap);
+  mi_inside_leave(heap);
   // The next heap takes the structure, and has nothing of it.
   mi_heap_t* const next = mi_heap_make(&mi_state.main, NULL);
   check(next == heap);
@@ -137,7 +137,7 @@ UNIT_TEST(usage_holds_a_page_within_its_class) {
   page->count = kept;
   page->refilled.used = carved;
   for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
-  mi_remote_give_up(page);
+  mi_pool_give_up(page);
 }
 
 // If this fails, a block that was freed twice makes a report run for ever.

@@ -89,12 +89,12 @@ impl World {
     }
 
     fn pagemap_cover(&self) {
-        //@ src/core/pagemap.c mi_pagemap_cover mi_atomic_load_relaxed window
+        //@ src/core/common/pagemap.c mi_pagemap_cover mi_atomic_load_relaxed window
         if self.window.load(Relaxed) != 0 {
             return;
         }
         self.table.with_mut(|table| unsafe { *table = true });
-        //@ src/core/pagemap.c mi_pagemap_cover mi_atomic_store_release window
+        //@ src/core/common/pagemap.c mi_pagemap_cover mi_atomic_store_release window
         self.window.store(1, Release);
     }
 
@@ -121,11 +121,11 @@ impl World {
         let next = order(self.fault == Fault::NextRelaxed, Release);
         match growth.last {
             0 => {
-                //@ src/core/arena.c mi_arena_publish mi_atomic_store_release arenas
+                //@ src/core/arenas/arena.c mi_arena_publish mi_atomic_store_release arenas
                 self.arenas.store(i + 1, head);
             }
             last => {
-                //@ src/core/arena.c mi_arena_publish mi_atomic_store_release next
+                //@ src/core/arenas/arena.c mi_arena_publish mi_atomic_store_release next
                 self.arena[last - 1].next.store(i + 1, next);
             }
         }
@@ -170,7 +170,7 @@ impl World {
         if self.fault == Fault::HandedOutFirst {
             hand_out();
         }
-        //@ src/core/arena.c mi_arena_extend mi_atomic_store_release slice_count
+        //@ src/core/arenas/arena.c mi_arena_extend mi_atomic_store_release slice_count
         arena.slice_count.store(first + SLICES, Release);
         if self.fault != Fault::HandedOutFirst {
             hand_out();
@@ -198,14 +198,14 @@ impl World {
     /// `act` on each arena until it has a result.
     fn for_each_arena<R>(&self, act: impl Fn(usize) -> Option<R>) -> Option<R> {
         let sees = order(self.fault == Fault::SeesRelaxed, Acquire);
-        //@ src/core/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire arenas
+        //@ src/core/arenas/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire arenas
         let mut at = self.arenas.load(sees);
         while at != 0 {
             let result = act(at - 1);
             if result.is_some() {
                 return result;
             }
-            //@ src/core/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire next
+            //@ src/core/arenas/arena.h MI_FOR_EACH_ARENA mi_atomic_load_acquire next
             at = self.arena[at - 1].next.load(sees);
         }
         None
@@ -245,7 +245,7 @@ impl World {
 
     /// Of pagemap.h: the descriptor of an address that the caller holds.
     fn check_address(&self, address: usize) {
-        //@ src/core/pagemap.h mi_pagemap_distance mi_atomic_load_relaxed window
+        //@ src/core/common/pagemap.h mi_pagemap_distance mi_atomic_load_relaxed window
         let window = self.window.load(Relaxed);
         assert!(window != 0, "an address without a window");
         self.table.with(|table| assert!(unsafe { *table }));
@@ -256,7 +256,7 @@ impl World {
     fn check_address_in(&self, i: usize, address: usize) {
         self.check_address(address);
         let start = self.arena[i].fields.with(|fields| unsafe { (*fields).start });
-        //@ src/core/arena.h mi_arena_slices mi_atomic_load_acquire slice_count
+        //@ src/core/arenas/arena.h mi_arena_slices mi_atomic_load_acquire slice_count
         let count = self.arena[i].slice_count.load(Acquire);
         assert!(address < start + count, "an address behind the arena");
     }

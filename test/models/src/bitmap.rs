@@ -48,12 +48,12 @@ impl Map {
         })
     }
 
-    //@ src/core/bitmap.c mi_bitmap_or mi_atomic_load_relaxed word left out: with one thread
-    //@ src/core/bitmap.c mi_bitmap_or mi_atomic_store_relaxed word left out: with one thread
+    //@ src/core/arenas/bitmap.c mi_bitmap_or mi_atomic_load_relaxed word left out: with one thread
+    //@ src/core/arenas/bitmap.c mi_bitmap_or mi_atomic_store_relaxed word left out: with one thread
     /// `mi_bitmap_or`, for all callers.
     fn or(word: &Atomic, mask: usize, fault: Fault) -> usize {
         let release = order(fault == Fault::ReleaseRelaxed, Release);
-        //@ src/core/bitmap.c mi_bitmap_or mi_atomic_or_release word
+        //@ src/core/arenas/bitmap.c mi_bitmap_or mi_atomic_or_release word
         word.or(mask, release)
     }
 
@@ -68,7 +68,7 @@ impl Map {
     fn set(&self, index: usize, count: usize, fault: Fault) -> usize {
         let mut added = 0;
         for (w, mask, length) in Map::parts(index, count) {
-            //@ src/core/bitmap.c mi_bitmap_set mi_atomic_load_relaxed word
+            //@ src/core/arenas/bitmap.c mi_bitmap_set mi_atomic_load_relaxed word
             if self.0[w].load(Relaxed) & mask != mask {
                 added += length - (Map::or(&self.0[w], mask, fault) & mask).count_ones() as usize;
             }
@@ -76,29 +76,29 @@ impl Map {
         added
     }
 
-    //@ src/core/bitmap.c mi_bitmap_and_not mi_atomic_load_relaxed word left out: with one thread
-    //@ src/core/bitmap.c mi_bitmap_and_not mi_atomic_store_relaxed word left out: with one thread
+    //@ src/core/arenas/bitmap.c mi_bitmap_and_not mi_atomic_load_relaxed word left out: with one thread
+    //@ src/core/arenas/bitmap.c mi_bitmap_and_not mi_atomic_store_relaxed word left out: with one thread
     fn clear(&self, index: usize, count: usize) {
         for (w, mask, _) in Map::parts(index, count) {
-            //@ src/core/bitmap.c mi_bitmap_clear mi_atomic_load_relaxed word
+            //@ src/core/arenas/bitmap.c mi_bitmap_clear mi_atomic_load_relaxed word
             if self.0[w].load(Relaxed) & mask != 0 {
-                //@ src/core/bitmap.c mi_bitmap_and_not mi_atomic_and_relaxed word
+                //@ src/core/arenas/bitmap.c mi_bitmap_and_not mi_atomic_and_relaxed word
                 self.0[w].and(!mask, Relaxed);
             }
         }
     }
 
     fn is_all_set(&self, index: usize, count: usize) -> bool {
-        //@ src/core/bitmap.c mi_bitmap_is_all mi_atomic_load_relaxed map
+        //@ src/core/arenas/bitmap.c mi_bitmap_is_all mi_atomic_load_relaxed map
         Map::parts(index, count).all(|(w, mask, _)| self.0[w].load(Relaxed) & mask == mask)
     }
 
-    //@ src/core/bitmap.c mi_bitmap_take mi_atomic_store_relaxed word left out: with one thread
+    //@ src/core/arenas/bitmap.c mi_bitmap_take mi_atomic_store_relaxed word left out: with one thread
     fn try_claim(&self, index: usize, count: usize, fault: Fault) -> bool {
         let claim = order(fault == Fault::ClaimRelaxed, Acquire);
         let mut done = 0;
         for (w, mask, length) in Map::parts(index, count) {
-            //@ src/core/bitmap.c mi_bitmap_try_claim mi_atomic_load_relaxed word
+            //@ src/core/arenas/bitmap.c mi_bitmap_try_claim mi_atomic_load_relaxed word
             let mut old = self.0[w].load(Relaxed);
             loop {
                 if old & mask != mask {
@@ -110,7 +110,7 @@ impl Map {
                     return false;
                 }
                 let desired = old & !mask;
-                //@ src/core/bitmap.c mi_bitmap_take mi_atomic_cas_weak_acquire word
+                //@ src/core/arenas/bitmap.c mi_bitmap_take mi_atomic_cas_weak_acquire word
                 if self.0[w].cas(&mut old, desired, claim) {
                     break;
                 }

@@ -59,18 +59,18 @@ impl Book {
     fn book_take_vacant(&self) -> usize {
         let first = order(self.fault == Fault::PopRelaxed, Acquire);
         let later = order(self.fault == Fault::PopRelaxed, AcqRel);
-        //@ src/core/book.c mi_book_take_vacant mi_atomic_load_acquire vacant
+        //@ src/core/arenas/book.c mi_book_take_vacant mi_atomic_load_acquire vacant
         let mut vacant = self.vacant.load(first);
         while vacant != 0 {
-            //@ src/core/book.c mi_book_take_vacant mi_atomic_load_relaxed mi_book_entry
+            //@ src/core/arenas/book.c mi_book_take_vacant mi_atomic_load_relaxed mi_book_entry
             let link = self.entry[vacant - 1].load(Relaxed);
             assert!(link & 1 != 0 || self.fault == Fault::NoLock, "the top entry has no link");
-            //@ src/core/book.c mi_book_take_vacant mi_atomic_cas_weak_acq_rel vacant
+            //@ src/core/arenas/book.c mi_book_take_vacant mi_atomic_cas_weak_acq_rel vacant
             if self.vacant.cas(&mut vacant, link >> 1, later) {
                 return vacant - 1;
             }
         }
-        //@ src/core/book.c mi_book_take_vacant mi_atomic_load_relaxed used
+        //@ src/core/arenas/book.c mi_book_take_vacant mi_atomic_load_relaxed used
         self.used.load(Relaxed)
     }
 
@@ -83,11 +83,11 @@ impl Book {
         if self.fault == Fault::UsedFirst && index == self.used.load(Relaxed) {
             self.used.store(index + 1, Release);
         }
-        //@ src/core/book.c mi_book_add mi_atomic_store_release mi_book_entry
+        //@ src/core/arenas/book.c mi_book_add mi_atomic_store_release mi_book_entry
         self.entry[index].store((page + 1) * 2, entry);
-        //@ src/core/book.c mi_book_add mi_atomic_load_relaxed used
+        //@ src/core/arenas/book.c mi_book_add mi_atomic_load_relaxed used
         if index == self.used.load(Relaxed) {
-            //@ src/core/book.c mi_book_add mi_atomic_store_release used
+            //@ src/core/arenas/book.c mi_book_add mi_atomic_store_release used
             self.used.store(index + 1, Release);
         }
     }
@@ -95,16 +95,16 @@ impl Book {
     fn book_remove(&self, page: usize) {
         let push = order(self.fault == Fault::LinkRelaxed, Release);
         let index = self.page[page].index.with(|index| unsafe { *index });
-        //@ src/core/book.c mi_book_remove mi_atomic_load_relaxed entry
+        //@ src/core/arenas/book.c mi_book_remove mi_atomic_load_relaxed entry
         assert!(self.entry[index].load(Relaxed) == (page + 1) * 2, "the entry is of another page");
-        //@ src/core/book.c mi_book_remove mi_atomic_load_relaxed vacant
+        //@ src/core/arenas/book.c mi_book_remove mi_atomic_load_relaxed vacant
         let mut vacant = self.vacant.load(Relaxed);
         loop {
             if self.fault != Fault::PushedFirst {
-                //@ src/core/book.c mi_book_remove mi_atomic_store_release entry
+                //@ src/core/arenas/book.c mi_book_remove mi_atomic_store_release entry
                 self.entry[index].store(vacant << 1 | 1, Release);
             }
-            //@ src/core/book.c mi_book_remove mi_atomic_cas_weak_release vacant
+            //@ src/core/arenas/book.c mi_book_remove mi_atomic_cas_weak_release vacant
             if self.vacant.cas(&mut vacant, index + 1, push) {
                 break;
             }
@@ -118,10 +118,10 @@ impl Book {
     fn book_walk(&self) -> usize {
         let walk = order(self.fault == Fault::WalkRelaxed, Acquire);
         let mut seen = 0;
-        //@ src/core/book.c mi_book_next mi_atomic_load_acquire used
+        //@ src/core/arenas/book.c mi_book_next mi_atomic_load_acquire used
         let used = self.used.load(walk);
         for index in 0..used {
-            //@ src/core/book.c mi_book_next mi_atomic_load_acquire mi_book_entry
+            //@ src/core/arenas/book.c mi_book_next mi_atomic_load_acquire mi_book_entry
             let entry = self.entry[index].load(walk);
             assert!(entry != 0, "an entry that was never written");
             if entry & 1 == 0 {

@@ -57,21 +57,21 @@ impl World {
     fn heap_enter(&self, page: usize) -> usize {
         let enter = order(self.fault == Fault::EnterRelaxed, AcqRel);
         loop {
-            //@ src/core/heap.h mi_heap_enter mi_atomic_load_acquire heap
+            //@ src/core/pages/inside.h mi_inside_enter mi_atomic_load_acquire heap
             let heap = self.page_heap[page].load(Acquire);
             if heap == MAIN {
                 return heap;
             }
-            //@ src/core/heap.h mi_heap_enter mi_atomic_add_acq_rel inside
+            //@ src/core/pages/inside.h mi_inside_enter mi_atomic_add_acq_rel inside
             self.inside.add(1, enter);
             if self.fault == Fault::NoSecondLook {
                 return heap;
             }
-            //@ src/core/heap.h mi_heap_enter mi_atomic_load_relaxed heap
+            //@ src/core/pages/inside.h mi_inside_enter mi_atomic_load_relaxed heap
             if self.page_heap[page].load(Relaxed) == heap {
                 return heap;
             }
-            //@ src/core/heap.h mi_heap_enter mi_atomic_sub_release inside
+            //@ src/core/pages/inside.h mi_inside_enter mi_atomic_sub_release inside
             self.inside.sub(1, Release);
         }
     }
@@ -79,12 +79,12 @@ impl World {
     fn heap_leave(&self, heap: usize) {
         let leave = order(self.fault == Fault::LeaveRelaxed, Release);
         if heap == HEAP {
-            //@ src/core/heap.h mi_heap_leave mi_atomic_sub_release inside
+            //@ src/core/pages/inside.h mi_inside_leave mi_atomic_sub_release inside
             self.inside.sub(1, leave);
         }
     }
 
-    /// A free ends in giving up the page: `mi_remote_give_up`.
+    /// A free ends in giving up the page: `mi_pool_give_up`.
     fn give_up(&self, page: usize) {
         let heap = self.heap_enter(page);
         if heap == HEAP {
@@ -108,11 +108,11 @@ impl World {
     fn heap_end_by_delete(&self) {
         for heap in &self.page_heap {
             let mut expected = HEAP;
-            //@ src/core/heap.c mi_heap_move_page mi_atomic_cas_strong_release heap
+            //@ src/core/heaps/heap.c mi_heap_move_page mi_atomic_cas_strong_release heap
             heap.cas(&mut expected, MAIN, Release);
         }
         if self.fault != Fault::NoAddition {
-            //@ src/core/heap.c mi_heap_end_by_delete mi_atomic_add_acq_rel inside
+            //@ src/core/heaps/heap.c mi_heap_end_by_delete mi_atomic_add_acq_rel inside
             self.inside.add(0, AcqRel);
         }
         self.pool_drain();
@@ -121,7 +121,7 @@ impl World {
     /// `mi_heap_take` and `mi_heap_make`: the structure is used again, if it can be.
     fn heap_make(&self) {
         let looks = order(self.fault == Fault::LooksRelaxed, Acquire);
-        //@ src/core/heap.c mi_heap_take mi_atomic_load_acquire inside
+        //@ src/core/heaps/heap.c mi_heap_take mi_atomic_load_acquire inside
         if self.inside.load(looks) != 0 && self.fault != Fault::NotCounted {
             return;
         }
@@ -169,10 +169,10 @@ fn last_free_meets_end(fault: Fault, trace: Trace) {
         let release = order(fault == Fault::GoneRelaxed, Release);
         let heap = other.heap_enter(0);
         if trace == Trace::Book {
-            //@ src/core/book.c mi_book_remove mi_atomic_store_release entry
+            //@ src/core/arenas/book.c mi_book_remove mi_atomic_store_release entry
             left.store(1, release);
         } else {
-            //@ src/core/bitmap.c mi_bitmap_or mi_atomic_or_release word
+            //@ src/core/arenas/bitmap.c mi_bitmap_or mi_atomic_or_release word
             left.or(1, release);
         }
         other.structure.with(|_| ()); // counts, polls for purge
@@ -180,14 +180,14 @@ fn last_free_meets_end(fault: Fault, trace: Trace) {
     });
     let acquire = order(fault == Fault::SeesGoneRelaxed, Acquire);
     let is_free = if trace == Trace::Book {
-        //@ src/core/book.c mi_book_next mi_atomic_load_acquire mi_book_entry
+        //@ src/core/arenas/book.c mi_book_next mi_atomic_load_acquire mi_book_entry
         gone.load(acquire) == 1
     } else {
-        //@ src/core/bitmap.h mi_bitmap_is_set_acquire mi_atomic_load_acquire map
+        //@ src/core/arenas/bitmap.h mi_bitmap_is_set_acquire mi_atomic_load_acquire map
         gone.load(acquire) == 1
     };
     let looks = order(fault == Fault::LooksRelaxed, Acquire);
-    //@ src/core/subproc.c mi_subproc_is_left mi_atomic_load_acquire inside
+    //@ src/core/heaps/subproc.c mi_subproc_is_left mi_atomic_load_acquire inside
     if is_free && (world.inside.load(looks) == 0 || fault == Fault::NotCounted) {
         world.structure.with_mut(|uses| unsafe { *uses += 1 });
     }

@@ -45,25 +45,25 @@ impl World {
         let fast = order(self.fault == Fault::FastRelaxed, Acquire);
         let wait = order(self.fault == Fault::WaitRelaxed, Acquire);
         let ready = order(self.fault == Fault::ReadyRelaxed, Release);
-        //@ src/core/init.c mi_process_setup mi_atomic_load_relaxed setup_thread left out: calls by who sets up
-        //@ src/core/init.c mi_process_setup mi_atomic_store_relaxed setup_thread left out: calls by who sets up
-        //@ src/core/init.c mi_init_end mi_atomic_store_relaxed setup_thread left out: calls by who sets up
-        //@ src/core/init.c mi_process_setup mi_atomic_load_acquire is_usable left out: for the child of a fork
-        //@ src/core/init.c mi_process_setup mi_atomic_store_release is_usable left out: for the child of a fork
-        //@ src/core/init.c mi_process_setup mi_atomic_load_acquire stage
+        //@ src/core/process/init.c mi_process_setup mi_atomic_load_relaxed setup_thread left out: calls by who sets up
+        //@ src/core/process/init.c mi_process_setup mi_atomic_store_relaxed setup_thread left out: calls by who sets up
+        //@ src/core/process/init.c mi_init_end mi_atomic_store_relaxed setup_thread left out: calls by who sets up
+        //@ src/core/process/init.c mi_process_setup mi_atomic_load_acquire is_usable left out: for the child of a fork
+        //@ src/core/process/init.c mi_process_setup mi_atomic_store_release is_usable left out: for the child of a fork
+        //@ src/core/process/init.c mi_process_setup mi_atomic_load_acquire stage
         let stage = self.stage().load(fast);
         if stage == READY {
             return;
         }
         let mut expected = if self.fault == Fault::NotOnce { stage } else { NONE };
-        //@ src/core/init.c mi_init_begin mi_atomic_store_relaxed stage left out: in the child of a fork, by its only thread
-        //@ src/core/init.c mi_init_begin mi_atomic_cas_strong_acquire stage
+        //@ src/core/process/init.c mi_init_begin mi_atomic_store_relaxed stage left out: in the child of a fork, by its only thread
+        //@ src/core/process/init.c mi_init_begin mi_atomic_cas_strong_acquire stage
         if !self.stage().cas(&mut expected, BUSY, Acquire) {
-            //@ src/core/init.c mi_init_begin mi_atomic_load_acquire stage
+            //@ src/core/process/init.c mi_init_begin mi_atomic_load_acquire stage
             while self.stage().load(wait) != READY {
                 let mut expected = BUSY;
                 if self.fault != Fault::NotAwaited {
-                    //@ src/core/init.c mi_init_begin mi_atomic_cas_strong_acquire stage
+                    //@ src/core/process/init.c mi_init_begin mi_atomic_cas_strong_acquire stage
                     self.stage().cas(&mut expected, AWAITED, Acquire);
                     self.stage.wait(AWAITED);
                 } else {
@@ -76,7 +76,7 @@ impl World {
             return;
         }
         self.state.with_mut(|state| unsafe { *state += 1 });
-        //@ src/core/init.c mi_init_end mi_atomic_swap_release stage
+        //@ src/core/process/init.c mi_init_end mi_atomic_swap_release stage
         let is_awaited = self.stage().swap(READY, ready) == AWAITED;
         if is_awaited && self.fault != Fault::NoWake {
             self.stage.wake();

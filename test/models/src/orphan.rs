@@ -61,7 +61,7 @@ impl World {
     }
 
     fn theap_set_owner(&self, owner: usize) {
-        //@ src/core/theap.c mi_theap_set_owner mi_atomic_store_relaxed owner
+        //@ src/core/threads/theap.c mi_theap_set_owner mi_atomic_store_relaxed owner
         self.owner.store(owner, Relaxed);
     }
 
@@ -81,7 +81,7 @@ impl World {
         self.free_id.store(1, end);
     }
 
-    /// `mi_thread_get_home_in`: take over the orphan, if there is one, and collect what others freed.
+    /// `mi_enter_home_in`: take over the orphan, if there is one, and collect what others freed.
     fn thread_start(&self, id: usize) -> bool {
         let is_taken = {
             let _lock = self.lock();
@@ -101,9 +101,9 @@ impl World {
         is_taken
     }
 
-    /// free.c and `mi_remote_free_chain`: the fast path, a push, or a claim.
+    /// free.c and `mi_remote_push`: the fast path, a push, or a claim.
     fn free(&self, id: usize) {
-        //@ src/core/free.c mi_free mi_atomic_load_relaxed owner
+        //@ src/core/front/free.c mi_free mi_atomic_load_relaxed owner
         if self.owner.load(Relaxed) == id {
             self.free_local();
             return;

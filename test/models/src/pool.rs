@@ -24,13 +24,13 @@ impl World {
     pub fn pool_push(&self, i: usize) {
         let page = &self.pages[i];
         let push = order(self.fault == Fault::PoolPushRelaxed, Release);
-        //@ src/core/pool.c mi_pool_push mi_atomic_load_relaxed head
+        //@ src/core/pages/pool.c mi_pool_push mi_atomic_load_relaxed head
         let mut head = self.head.load(Relaxed);
         loop {
-            //@ src/core/pool.c mi_pool_push mi_atomic_store_relaxed pool_next
+            //@ src/core/pages/pool.c mi_pool_push mi_atomic_store_relaxed pool_next
             page.pool_next.store(head & ADDRESS_MASK, Relaxed);
             let desired = self.pool_word(i + 1, head);
-            //@ src/core/pool.c mi_pool_push mi_atomic_cas_weak_release head
+            //@ src/core/pages/pool.c mi_pool_push mi_atomic_cas_weak_release head
             if self.head.cas(&mut head, desired, push) {
                 return;
             }
@@ -40,13 +40,13 @@ impl World {
     pub fn pool_pop_any(&self) -> Option<usize> {
         let first = order(self.fault == Fault::PopRelaxed, Acquire);
         let later = order(self.fault == Fault::PopRelaxed, AcqRel);
-        //@ src/core/pool.c mi_pool_pop_any mi_atomic_load_acquire head
+        //@ src/core/pages/pool.c mi_pool_pop_any mi_atomic_load_acquire head
         let mut head = self.head.load(first);
         while let Some(i) = pool_page(head) {
-            //@ src/core/pool.c mi_pool_pop_any mi_atomic_load_relaxed pool_next
+            //@ src/core/pages/pool.c mi_pool_pop_any mi_atomic_load_relaxed pool_next
             let next = self.pages[i].pool_next.load(Relaxed);
             let desired = self.pool_word(next, head + TAG_ONE);
-            //@ src/core/pool.c mi_pool_pop_any mi_atomic_cas_weak_acq_rel head
+            //@ src/core/pages/pool.c mi_pool_pop_any mi_atomic_cas_weak_acq_rel head
             if self.head.cas(&mut head, desired, later) {
                 return Some(i);
             }
@@ -69,12 +69,12 @@ impl World {
 
     fn pool_take_all(&self) -> Option<usize> {
         let take = order(self.fault == Fault::PopRelaxed, AcqRel);
-        //@ src/core/pool.c mi_pool_take_all mi_atomic_load_relaxed head
+        //@ src/core/pages/pool.c mi_pool_take_all mi_atomic_load_relaxed head
         let mut head = self.head.load(Relaxed);
         loop {
             pool_page(head)?;
             let desired = self.pool_word(0, head + TAG_ONE);
-            //@ src/core/pool.c mi_pool_take_all mi_atomic_cas_weak_acq_rel head
+            //@ src/core/pages/pool.c mi_pool_take_all mi_atomic_cas_weak_acq_rel head
             if self.head.cas(&mut head, desired, take) {
                 return pool_page(head);
             }
@@ -82,19 +82,19 @@ impl World {
     }
 
     pub fn pool_note_empty(&self) {
-        //@ src/core/pool.h mi_pool_note_empty mi_atomic_or_relaxed has_empty
+        //@ src/core/pages/pool.h mi_pool_note_empty mi_atomic_or_relaxed has_empty
         self.has_empty.or(1, Relaxed);
     }
 
     pub fn pool_drain(&self) {
-        //@ src/core/pool.c mi_pool_drain mi_atomic_load_relaxed has_empty
+        //@ src/core/pages/pool.c mi_pool_drain mi_atomic_load_relaxed has_empty
         if self.has_empty.load(Relaxed) & 1 != 0 {
-            //@ src/core/pool.c mi_pool_drain mi_atomic_and_relaxed has_empty
+            //@ src/core/pages/pool.c mi_pool_drain mi_atomic_and_relaxed has_empty
             self.has_empty.and(!1, Relaxed);
         }
         let mut page = self.pool_take_all();
         while let Some(i) = page {
-            //@ src/core/pool.c mi_pool_drain mi_atomic_load_relaxed pool_next
+            //@ src/core/pages/pool.c mi_pool_drain mi_atomic_load_relaxed pool_next
             page = pool_page(self.pages[i].pool_next.load(Relaxed));
             if self.remote_claim_popped(i) {
                 self.remote_give_up(i);
@@ -103,7 +103,7 @@ impl World {
     }
 
     fn pool_drain_heap(&self) {
-        //@ src/core/pool.c mi_pool_drain_heap mi_atomic_load_relaxed has_empty
+        //@ src/core/pages/pool.c mi_pool_drain_heap mi_atomic_load_relaxed has_empty
         if self.has_empty.load(Relaxed) & 1 != 0 {
             self.pool_drain();
         }

@@ -18,26 +18,26 @@ impl World {
     fn remote_take(&self, i: usize) -> usize {
         let page = &self.pages[i];
         let take = order(self.fault == Fault::TakeRelaxed, Acquire);
-        //@ src/core/remote.c mi_remote_take mi_atomic_load_relaxed thread_free
+        //@ src/core/pages/remote.c mi_remote_take mi_atomic_load_relaxed thread_free
         let mut word = page.thread_free.load(Relaxed);
         loop {
             if word <= BITS {
                 return 0;
             }
             let desired = word & BITS;
-            //@ src/core/remote.c mi_remote_take mi_atomic_cas_weak_acquire thread_free
+            //@ src/core/pages/remote.c mi_remote_take mi_atomic_cas_weak_acquire thread_free
             if page.thread_free.cas(&mut word, desired, take) {
                 return word & !BITS;
             }
         }
     }
 
-    //@ src/core/remote.c mi_remote_release mi_atomic_store_relaxed thread_free left out: with one thread
+    //@ src/core/pages/remote.c mi_remote_release mi_atomic_store_relaxed thread_free left out: with one thread
     fn remote_release(&self, i: usize, pooled: usize, bits: usize) -> bool {
         let page = &self.pages[i];
         let release = order(self.fault == Fault::ReleaseRelaxed, Release);
         page.let_go();
-        //@ src/core/remote.c mi_remote_release mi_atomic_load_relaxed thread_free
+        //@ src/core/pages/remote.c mi_remote_release mi_atomic_load_relaxed thread_free
         let mut word = page.thread_free.load(Relaxed);
         loop {
             let has_list = word > BITS && self.fault != Fault::ReleaseBlind;
@@ -47,7 +47,7 @@ impl World {
                 return false;
             }
             let desired = (word | bits) & BITS & !OWNED;
-            //@ src/core/remote.c mi_remote_release mi_atomic_cas_weak_release thread_free
+            //@ src/core/pages/remote.c mi_remote_release mi_atomic_cas_weak_release thread_free
             if page.thread_free.cas(&mut word, desired, release) {
                 if self.fault == Fault::TouchesReleased {
                     page.own(|_| ());
@@ -60,10 +60,10 @@ impl World {
     fn remote_park(&self, i: usize, thread: usize) -> bool {
         let page = &self.pages[i];
         let parked = if self.fault == Fault::ParkKeepsOwner { thread } else { thread | OWNER_PARKED };
-        //@ src/core/remote.c mi_remote_park mi_atomic_store_relaxed owner
+        //@ src/core/pages/remote.c mi_remote_park mi_atomic_store_relaxed owner
         page.owner.store(parked, Relaxed);
         loop {
-            //@ src/core/remote.c mi_remote_park mi_atomic_load_relaxed thread_free
+            //@ src/core/pages/remote.c mi_remote_park mi_atomic_load_relaxed thread_free
             let word = page.thread_free.load(Relaxed);
             if word > BITS {
                 break;
@@ -72,7 +72,7 @@ impl World {
                 return true;
             }
         }
-        //@ src/core/remote.c mi_remote_park mi_atomic_store_relaxed owner
+        //@ src/core/pages/remote.c mi_remote_park mi_atomic_store_relaxed owner
         page.owner.store(thread, Relaxed);
         false
     }
@@ -81,14 +81,14 @@ impl World {
         let page = &self.pages[i];
         let claim = order(self.fault == Fault::ClaimPoppedRelaxed, AcqRel);
         let left = if self.fault == Fault::PopLeavesBit { POOLED } else { 0 };
-        //@ src/core/remote.c mi_remote_claim_popped mi_atomic_load_relaxed thread_free
+        //@ src/core/pages/remote.c mi_remote_claim_popped mi_atomic_load_relaxed thread_free
         let mut word = page.thread_free.load(Relaxed);
         loop {
             let mut desired = word & !POOLED | OWNED;
             if word & OWNED != 0 {
                 desired |= left;
             }
-            //@ src/core/remote.c mi_remote_claim_popped mi_atomic_cas_weak_acq_rel thread_free
+            //@ src/core/pages/remote.c mi_remote_claim_popped mi_atomic_cas_weak_acq_rel thread_free
             if page.thread_free.cas(&mut word, desired, claim) {
                 assert!(word & POOLED != 0, "popped, but not in the pool");
                 let is_claimed = word & OWNED == 0 || self.fault == Fault::PopTakesOwned;
@@ -124,14 +124,14 @@ impl World {
         let page = &self.pages[i];
         loop {
             self.page_collect(i);
-            //@ src/core/remote.c mi_remote_give_up mi_atomic_load_relaxed thread_free
+            //@ src/core/pages/pool.c mi_pool_give_up mi_atomic_load_relaxed thread_free
             let pooled = page.thread_free.load(Relaxed) & POOLED;
             let used = page.own(|plain| plain.used);
             if used == 0 && (pooled == 0 || self.fault == Fault::ReleasesPooled) {
                 self.page_release(i);
                 return;
             }
-            //@ src/core/remote.c mi_remote_give_up mi_atomic_store_relaxed owner
+            //@ src/core/pages/pool.c mi_pool_give_up mi_atomic_store_relaxed owner
             page.owner.store(OWNER_SHARED, Relaxed);
             let is_push = pooled == 0 && used < BLOCKS;
             if self.remote_release(i, pooled, if is_push { POOLED } else { 0 }) {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    //@ src/core/remote.c mi_remote_free_claimed mi_atomic_load_acquire heap left out: heap.rs has the life of heaps
+    //@ src/core/threads/reclaim.c mi_reclaim_claimed mi_atomic_load_acquire heap left out: heap.rs has the life of heaps
     /// The calling thread just claimed the page by freeing a chain. True: it keeps it.
     fn remote_free_claimed(&self, i: usize, chain: &[usize], thread: usize, reclaim: Reclaim) -> bool {
         let page = &self.pages[i];
@@ -158,23 +158,23 @@ impl World {
             self.remote_give_up(i);
             return false;
         }
-        //@ src/core/remote.c mi_remote_free_claimed mi_atomic_store_relaxed owner
+        //@ src/core/threads/reclaim.c mi_reclaim_claimed mi_atomic_store_relaxed owner
         page.owner.store(thread, Relaxed);
         true
     }
 
-    //@ src/core/remote.c mi_remote_free_chain mi_atomic_store_relaxed thread_free left out: with one thread
+    //@ src/core/pages/remote.c mi_remote_push mi_atomic_store_relaxed thread_free left out: with one thread
     /// Free a chain of blocks of one page. True: the page is the caller's now.
     fn remote_deliver(&self, i: usize, chain: &[usize], thread: usize, reclaim: Reclaim) -> bool {
         let page = &self.pages[i];
         let claim = order(self.fault == Fault::ClaimRelaxed, Acquire);
         let push = order(self.fault == Fault::PushRelaxed, Release);
-        //@ src/core/remote.c mi_remote_free_chain mi_atomic_load_relaxed thread_free
+        //@ src/core/pages/remote.c mi_remote_push mi_atomic_load_relaxed thread_free
         let mut word = page.thread_free.load(Relaxed);
         loop {
             if word & OWNED == 0 {
                 let desired = word | OWNED;
-                //@ src/core/remote.c mi_remote_free_chain mi_atomic_cas_weak_acquire thread_free
+                //@ src/core/pages/remote.c mi_remote_push mi_atomic_cas_weak_acquire thread_free
                 if page.thread_free.cas(&mut word, desired, claim) {
                     return self.remote_free_claimed(i, chain, thread, reclaim);
                 }
@@ -185,7 +185,7 @@ impl World {
                     list = block;
                 }
                 let desired = list | word & BITS;
-                //@ src/core/remote.c mi_remote_free_chain mi_atomic_cas_weak_release thread_free
+                //@ src/core/pages/remote.c mi_remote_push mi_atomic_cas_weak_release thread_free
                 if page.thread_free.cas(&mut word, desired, push) {
                     return false;
                 }
@@ -196,7 +196,7 @@ impl World {
     /// Of free.c: the owner word says whose page it is. True: the page was claimed, and is the caller's now.
     fn free(&self, i: usize, chain: &[usize], thread: usize, reclaim: Reclaim) -> bool {
         let page = &self.pages[i];
-        //@ src/core/free.c mi_free_other mi_atomic_load_relaxed owner
+        //@ src/core/front/free.c mi_free_other mi_atomic_load_relaxed owner
         if page.owner.load(Relaxed) == thread {
             for &block in chain {
                 page.push_local(block);

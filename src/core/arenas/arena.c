@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: MIT
+// arena.c - reserved ranges of address space, cut into slices; which slices are free; growth.
+//
+//   arena  [ slice | slice | ... ]- - - - mapped in steps, committed and touched slice by slice
+//   free, dirty, committed, moved, ...    bitmaps, out of line
+//   purge_young, purge_old
+//
+// A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
+//     is working on it. Those that are lost (move.c) belong to none of them for good.
+// A2  `dirty` clear means that the slice reads as zero.
+// A3  the list of arenas of a sub-process only grows; an arena is unmapped with the library only
+//     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
+//     that grows.
+// A4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it, all
+//     others to all heaps of the sub-process. A heap that prefers a node gets memory there, grown
+//     if need be, and memory elsewhere when there is no more.
+// A5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it may
+//     be a file, or shared.
+// A6  explicit huge OS pages stay: arenas of them are pinned.
+// A7  addresses are mapped only as they are needed: a step is an eighth of what is there. The rest
+//     of what an arena may grow to belongs to nobody; whoever maps something there ends its growth
+//     (nothing of others is ever replaced). So what is locked (mlockall), or charged to a limit
+//     (ulimit -v), is little more than what the program uses.
+//
+// Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
+// searches again before growing. Bits of slices that are not mapped are clear in all bitmaps: they
+// are not free, and nothing else. Runs are taken at the lowest address that fits, so that memory in
+// use stays together and whole chunks at the upper end become free. There is no ceiling: what an
+// arena may grow to doubles every eight arenas, and steps shrink when the system refuses. The first
+// arena is small, with descriptors in the library itself (M4 in pagemap.h): a process with little
+// address space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is
+// no growth in place, and an arena is mapped as a whole. Not here: what is done with claimed slices
+// (slices.c), when memory goes back (retain.c), blocks that are larger than an arena wants to hold
+// (large.c).
+#include "arena.h"
+
+#include "bitmap.h"
+#include "numa.h"
+
+#define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
+#define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
+#define MI_ARENA_STEP_PART 8 // of what is reserved comes with each growth
+
+MI_INTERNAL size_t mi_arena_object_max(void) {
+  const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  const size_t largest = (size_t)mi_option_value(arena_max_object_size) * MI_KIB;
+  return mi_bits_min(largest, reserve / 2);
+}
+
+MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    const uint8_t* const end = arena->start + mi_arena_size(arena);
+    if ((const uint8_t*)p >= arena->start && (const uint8_t*)p < end) return arena;
+  }
+  return NULL;
+}
+
+MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size) {
+  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
+  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2);
+}
+
+// Make a range usable that is not. Returns whether it reads as zero in `*is_zero`.
+static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
+  uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
+  const size_t size = count * MI_SLICE_SIZE;
+  mi_count_add(&arena->subproc->count.commit_calls, 1);
+  *is_zero = arena->commit_fun == NULL;
+  if (arena->commit_fun != NULL) {
+    mi_tool_open(start, size); // it may write there
+    if (!arena->commit_fun(true, start, size, is_zero, arena->commit_arg)) return false;
+  } else {
+    if (mi_os_commit(start, size) != 0) return false;
+    if (arena->numa_node >= 0 && !arena->is_foreign) {
+      mi_os_prefer_node(start, size, (size_t)arena->numa_node); // may be mapped afresh: decommit
+    }
+  }
+  mi_bitmap_set(arena->committed, index, count);
+  return true;
+}
+
+// Make claimed slices usable that are not. What is usable already is not committed again: a
+// function of the program may count.
+static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
+  const size_t end = index + count;
+  for (size_t i = index; i < end;) {
+    size_t next = i + 1;
+    if (mi_bitmap_is_all_clear(arena->committed, i, 1)) {
+      while (next < end && mi_bitmap_is_all_clear(arena->committed, next, 1)) next++;
+      bool is_range_zero;
+      if (!mi_arena_commit_range(arena, i, next - i, &is_range_zero)) return false;
+      *is_zero = *is_zero && is_range_zero;
+    }
+    i = next;
+  }
+  return true;
+}
+
+// Slices were claimed: make them usable. False: the system refuses, and they are free again.
+static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
+  mi_count_add(&arena->free_count, -(int64_t)count);
+  bool is_zero = !mi_atomic_load_relaxed(&arena->is_unsure);
+  if (!arena->is_committed && !mi_arena_commit(arena, index, count, &is_zero)) {
+    mi_count_add(&arena->subproc->count.rollbacks, 1);
+    mi_count_add(&arena->free_count, (int64_t)count);
+    mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
+    return false;
+  }
+  *run = (mi_run_t){
+      .arena = arena,
+      .start = arena->start + index * MI_SLICE_SIZE,
+      .slice_index = index,
+      .slice_count = count,
+      .is_zero = is_zero,
+  };
+  return true;
+}
+
+static size_t mi_arena_run_kind(size_t count) {
+  return count == 1 ? 0 : mi_bits_log2(count - 1) + 1;
+}
+
+// Lowest run inside one word: the common case, pages and middling blocks.
+static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
+  // Words below were too full when a run of the smallest length of this kind was looked for.
+  mi_atomic(size_t)* const hint = &arena->low_word[mi_arena_run_kind(count)];
+  const bool is_smallest = count == 1 || mi_arena_run_kind(count) != mi_arena_run_kind(count - 1);
+  const size_t low = mi_atomic_load_relaxed(hint);
+  for (size_t w = low; w < arena->word_count; w++) {
+    uint64_t x = mi_atomic_load_relaxed(&arena->free[w]);
+    size_t bit;
+    while (x != 0 && (bit = mi_bitmap_find_in_word(x, count)) != MI_BITMAP_NONE) {
+      // A racing release below lowers the hint again, or is missed until the next full search.
+      if (is_smallest && w > low) mi_atomic_store_relaxed(hint, w);
+      const size_t index = w * MI_WORD_BITS + bit;
+      if (mi_bitmap_try_claim(arena->free, index, count)) return index;
+      x = mi_atomic_load_relaxed(&arena->free[w]);
+    }
+  }
+  return MI_BITMAP_NONE;
+}
+
+// Lowest run anywhere, across words, with alignment.
+static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alignment) {
+  const size_t slices = alignment / MI_SLICE_SIZE;
+  const size_t bias = ((uintptr_t)arena->start / MI_SLICE_SIZE) & (slices - 1);
+  size_t from = 0;
+  while (true) {
+    const size_t index =
+        mi_bitmap_find_run(arena->free, from, mi_arena_slices(arena), count, slices, bias);
+    if (index == MI_BITMAP_NONE || mi_bitmap_try_claim(arena->free, index, count)) return index;
+    from = index + 1; // somebody was faster
+  }
+}
+
+typedef enum mi_claim_e {
+  MI_CLAIM_DONE,
+  MI_CLAIM_NONE, // no arena has such a run: growing helps
+  MI_CLAIM_REFUSED, // the system does not commit it: growing does not help
+} mi_claim_t;
+
+static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alignment,
+                                    mi_run_t* run) {
+  if (mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) return MI_CLAIM_NONE;
+  size_t index = MI_BITMAP_NONE;
+  if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
+    index = mi_arena_claim_in_word(arena, count);
+  }
+  // Also when a stale `low_word` hid the slices: `free_count` says that there are some.
+  if (index == MI_BITMAP_NONE) index = mi_arena_claim_across(arena, count, alignment);
+  if (index == MI_BITMAP_NONE) return MI_CLAIM_NONE;
+  if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
+  // What the program refuses for its own memory says nothing of other memory.
+  return arena->is_foreign ? MI_CLAIM_NONE : MI_CLAIM_REFUSED;
+}
+
+// Which arenas a heap takes memory from.
+typedef enum mi_claim_where_e {
+  MI_CLAIM_NEAR, // on the node that it prefers; any if it prefers none
+  MI_CLAIM_FAR, // all others
+} mi_claim_where_t;
+
+// Of the arenas that are for the heap (A4), whose node is `node`.
+static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_where_t where,
+                                          size_t count, size_t alignment, mi_run_t* run) {
+  if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, count, alignment, run);
+  MI_FOR_EACH_ARENA(heap->subproc, arena) {
+    const bool is_near = node < 0 || arena->numa_node == node;
+    if (arena->is_exclusive || is_near != (where == MI_CLAIM_NEAR)) continue;
+    const mi_claim_t claim = mi_arena_claim_in(arena, count, alignment, run);
+    if (claim != MI_CLAIM_NONE) return claim;
+  }
+  return MI_CLAIM_NONE;
+}
+
+// Arenas next to each other share one mapping, once they are as large as they may be. The window of
+// the near one has no room for others.
+static void mi_arena_note_end(const mi_arena_t* arena) {
+  uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
+  const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
+  mi_state.arena_hint = (uint8_t*)mi_bits_align_up((uintptr_t)end, unit);
+}
+
+static uint8_t* mi_arena_hint_locked(void) {
+  if (mi_state.arena_hint != NULL) return mi_state.arena_hint;
+  const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
+  const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
+  return (uint8_t*)mi_bits_align_down(base + offset, MI_WINDOW_SIZE);
+}
+
+MI_INTERNAL uint8_t* mi_arena_hint(void) {
+  mi_lock_enter(&mi_state.arena_lock);
+  uint8_t* const hint = mi_arena_hint_locked();
+  mi_lock_leave(&mi_state.arena_lock);
+  return hint;
+}
+
+static void mi_arena_count_reserved(mi_arena_t* arena, size_t slice_count) {
+  mi_counters_t* const count = &arena->subproc->count;
+  mi_count_add_peak(&count->reserved, &count->reserved_peak,
+                    (int64_t)(slice_count * MI_SLICE_SIZE));
+  arena->subproc->growth_count++;
+}
+
+// Append to the list of a sub-process. Under the arena lock.
+static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
+  arena->subproc = subproc;
+  mi_arena_count_reserved(arena, mi_arena_slices(arena));
+  mi_count_add(&subproc->count.arenas, 1);
+  arena->before = subproc->arena_last;
+  // Publishes the arena; pairs with the acquire in MI_FOR_EACH_ARENA.
+  if (subproc->arena_last == NULL) {
+    mi_atomic_store_release(&subproc->arenas, arena); // publishes
+  } else {
+    mi_atomic_store_release(&subproc->arena_last->next, arena); // publishes
+  }
+  subproc->arena_last = arena;
+  subproc->arena_count++;
+}
+
+// What of an arena that comes counts as committed. A fresh one has nothing.
+static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
+  const size_t dirty = mi_bitmap_count(arena->dirty, arena->word_count);
+  mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
+                    (int64_t)(dirty * MI_SLICE_SIZE));
+}
+
+static bool mi_arena_cover(const mi_arena_plan_t* plan, bool is_near) {
+  if (is_near) mi_pagemap_cover_near(plan->start);
+  return is_near || mi_pagemap_cover(plan->start, plan->size);
+}
+
+// The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
+static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
+  const size_t slice_count = plan->size / MI_SLICE_SIZE;
+  const bool is_near = plan->room > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
+  const size_t room = is_near ? mi_bits_min(plan->room, MI_NEAR_SIZE) : plan->room;
+  const size_t slice_max = mi_bits_max(room, plan->size) / MI_SLICE_SIZE;
+  const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
+  enum { MAP_COUNT = 7 };
+  const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
+  mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
+  mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
+  if (arena == NULL || maps == NULL || !mi_arena_cover(plan, is_near)) {
+    if (arena != NULL) mi_meta_free(arena, sizeof(mi_arena_t));
+    if (maps != NULL) mi_meta_free(maps, maps_size);
+    return NULL;
+  }
+  mi_tool_add_root(plan->start, plan->size);
+  arena->start = plan->start;
+  arena->slice_max = slice_max;
+  mi_atomic_store_relaxed(&arena->slice_count, slice_count); // nobody looks yet
+  arena->word_count = word_count;
+  // With a function of the user all is remembered slice by slice.
+  arena->is_committed = plan->is_committed && plan->commit_fun == NULL;
+  arena->is_pinned = plan->is_pinned;
+  arena->is_exclusive = plan->is_exclusive;
+  arena->is_foreign = plan->is_foreign;
+  arena->numa_node = plan->numa_node;
+  arena->commit_fun = plan->commit_fun;
+  arena->commit_arg = plan->commit_arg;
+  arena->free = maps;
+  arena->dirty = maps + word_count;
+  arena->committed = maps + 2 * word_count;
+  arena->moved = maps + 3 * word_count;
+  arena->moved_first = maps + 4 * word_count;
+  arena->purge_young = maps + 5 * word_count;
+  arena->purge_old = maps + 6 * word_count;
+  mi_bitmap_set(arena->free, 0, slice_count);
+  if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
+  mi_atomic_store_relaxed(&arena->free_count, (int64_t)slice_count);
+  if (plan->is_dirty && plan->is_committed) mi_bitmap_set(arena->dirty, 0, slice_count);
+  mi_atomic_store_relaxed(&arena->is_unsure, plan->is_dirty && !plan->is_committed);
+  return arena;
+}
+
+static bool mi_arena_overlaps(const mi_arena_t* arena, const mi_arena_plan_t* plan) {
+  return plan->start < arena->start + mi_arena_size(arena) &&
+         arena->start < plan->start + plan->size;
+}
+
+// Whether some of it is in an arena already, or in a page. Under the thread and the arena lock.
+static bool mi_arena_is_known(const mi_arena_plan_t* plan) {
+  for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
+    MI_FOR_EACH_ARENA(subproc, arena) {
+      if (mi_arena_overlaps(arena, plan)) return true;
+    }
+  }
+  for (size_t i = 0; i < plan->size / MI_SLICE_SIZE; i++) {
+    const mi_page_t* const page = mi_pagemap_slice(plan->start + i * MI_SLICE_SIZE);
+    if (mi_atomic_load_relaxed(&page->owner) != MI_OWNER_NONE) return true;
+  }
+  return false;
+}
+
+MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_plan_t* plan) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_arena_t* const arena = mi_arena_is_known(plan) ? NULL : mi_arena_make(plan);
+  if (arena != NULL) {
+    mi_arena_publish(subproc, arena);
+    mi_arena_count_dirty(subproc, arena);
+  }
+  mi_lock_leave(&mi_state.arena_lock);
+  mi_lock_leave(&mi_state.thread_lock);
+  return arena;
+}
+
+static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
+  return mi_arena_size(arena) >= needed && (node < 0 || arena->numa_node == node);
+}
+
+// Use an arena of an ended sub-process. Under the arena lock. False: none is large enough.
+static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
+  mi_arena_t* before = NULL;
+  mi_arena_t* arena = mi_state.arenas_free;
+  while (arena != NULL && !mi_arena_serves(arena, needed, node)) {
+    before = arena;
+    arena = mi_atomic_load_relaxed(&arena->next);
+  }
+  if (arena == NULL) return false;
+  mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
+  if (before == NULL) {
+    mi_state.arenas_free = next;
+  } else {
+    mi_atomic_store_relaxed(&before->next, next);
+  }
+  mi_atomic_store_relaxed(&arena->next, NULL);
+  mi_arena_publish(subproc, arena);
+  mi_arena_count_dirty(subproc, arena); // what is pinned was not purged
+  return true;
+}
+
+MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_arena_t* arena = mi_atomic_load_relaxed(&subproc->arenas);
+  mi_atomic_store_relaxed(&subproc->arenas, NULL);
+  subproc->arena_last = NULL;
+  subproc->arena_count = 0;
+  while (arena != NULL) {
+    mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
+    // What the program brought was for that sub-process alone.
+    if (!arena->is_foreign) {
+      arena->is_exclusive = false;
+      mi_atomic_store_relaxed(&arena->next, mi_state.arenas_free);
+      mi_state.arenas_free = arena;
+    }
+    arena = next;
+  }
+  mi_lock_leave(&mi_state.arena_lock);
+}
+
+// Map a planned arena and publish it. Under the arena lock.
+static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
+                                           mi_arena_kind_t kind) {
+  const size_t alignment = mi_bits_max(MI_CHUNK_SIZE, mi_state.os.page_size);
+  uint8_t* const hint = mi_arena_hint_locked();
+  const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
+  plan->is_committed = kind != MI_ARENA_RESERVED;
+  plan->is_pinned = kind == MI_ARENA_LARGE;
+  mi_count_add(&subproc->count.mmap_calls, 1);
+  plan->start = (uint8_t*)(kind == MI_ARENA_LARGE
+                               ? mi_os_map_large(hint, plan->size, mi_state.os.huge_page_size)
+                               : mi_os_map(hint, plan->size, alignment, access));
+  if (plan->start == NULL) return NULL;
+  if (kind == MI_ARENA_COMMITTED) mi_arena_advise(plan->start, plan->size);
+  if (plan->numa_node >= 0) {
+    mi_os_prefer_node(plan->start, plan->size, (size_t)plan->numa_node);
+  }
+  mi_arena_t* const arena = mi_arena_make(plan);
+  if (arena == NULL) {
+    mi_os_unmap(plan->start, plan->size);
+  } else {
+    mi_arena_note_end(arena);
+    mi_arena_publish(subproc, arena);
+  }
+  return arena;
+}
+
+MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t* plan,
+                                         mi_arena_kind_t kind) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_arena_t* const arena = mi_arena_reserve_locked(subproc, plan, kind);
+  mi_lock_leave(&mi_state.arena_lock);
+  return arena;
+}
+
+// By how much the arenas of a sub-process grow.
+static size_t mi_arena_step(const mi_subproc_t* subproc) {
+  const int64_t reserved = mi_atomic_load_relaxed(&subproc->count.reserved);
+  return mi_bits_max(MI_ARENA_STEP_MIN, (size_t)reserved / MI_ARENA_STEP_PART);
+}
+
+// What to ask for when the system refuses `size`: a useful step at least, unless that fails too.
+static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
+  const size_t half = mi_bits_align_down(size / 2, unit);
+  return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
+}
+
+// Arenas end at a multiple of this.
+static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
+
+// Map `size` bytes more at the end of an arena, and hand them out. Under the arena lock.
+static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
+  const size_t first = mi_arena_slices(arena);
+  const size_t count = size / MI_SLICE_SIZE;
+  uint8_t* const start = arena->start + first * MI_SLICE_SIZE;
+  const mi_os_access_t access = arena->is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
+  mi_count_add(&arena->subproc->count.mmap_calls, 1);
+  if (!mi_os_map_at(start, size, access)) return false;
+  if (!mi_pagemap_cover(start, size)) {
+    mi_os_unmap(start, size);
+    return false;
+  }
+  if (arena->is_committed) mi_arena_advise(start, size);
+  if (arena->numa_node >= 0) mi_os_prefer_node(start, size, (size_t)arena->numa_node);
+  mi_tool_remove_root(arena->start, first * MI_SLICE_SIZE);
+  mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
+  mi_arena_count_reserved(arena, count);
+  mi_count_add(&arena->free_count, (int64_t)count);
+  mi_atomic_store_release(&arena->slice_count, first + count); // publishes their windows
+  mi_bitmap_set_release(arena->free, first, count); // publishes that; pairs with a claim
+  return true;
+}
+
+// Free slices at the end of an arena, counted up to `most`.
+static size_t mi_arena_tail(mi_arena_t* arena, size_t most) {
+  const size_t end = mi_arena_slices(arena);
+  size_t count = 0;
+  while (count < most && count < end && mi_bitmap_is_all_set(arena->free, end - count - 1, 1)) {
+    count++;
+  }
+  return count;
+}
+
+// Grow an arena in place by a step, or by less, down to what is needed. Under the arena lock.
+// False: it has no room for that, or the system refuses.
+static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
+  const size_t unit = mi_arena_unit();
+  const size_t size_now = mi_arena_size(arena);
+  const size_t room = arena->slice_max * MI_SLICE_SIZE - size_now;
+  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
+  if (minimum > room) return false;
+  const size_t step = mi_arena_step(arena->subproc);
+  // Whole chunks, for huge pages, as soon as that is not much.
+  const size_t ends_at = step >= MI_CHUNK_SIZE ? MI_CHUNK_SIZE : unit;
+  const size_t wanted = mi_bits_align_down(size_now + step, ends_at) - size_now;
+  size_t size = mi_bits_min(mi_bits_max(wanted, minimum), room);
+  while (!mi_arena_extend(arena, size)) {
+    if (size == minimum) return false;
+    size = mi_arena_less(size, minimum, unit);
+  }
+  return true;
+}
+
+// One more arena that may grow to `room` bytes; `wanted` bytes of it now, or less in steps, down to
+// what is needed. Under the arena lock.
+static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t room, size_t wanted, size_t needed,
+                             int node, mi_arena_kind_t kind) {
+  const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : mi_arena_unit();
+  const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
+  size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
+  mi_arena_plan_t plan = {
+      .size = size, .room = mi_bits_align_down(room, mi_arena_unit()), .numa_node = node};
+  while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
+    if (size == minimum || plan.start != NULL) return false;
+    plan.size = size = mi_arena_less(size, minimum, unit);
+  }
+  return true;
+}
+
+// Grow the last arena in place, if it may serve whoever prefers `node`. Under the arena lock.
+static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
+  if (last == NULL || mi_arena_slices(last) == last->slice_max || last->numa_node != node) {
+    return false;
+  }
+  const size_t tail = mi_arena_tail(last, needed / MI_SLICE_SIZE);
+  return mi_arena_extend_by(last, needed - tail * MI_SLICE_SIZE);
+}
+
+// At least `needed` bytes more: behind the last arena, or as one more. Under the arena lock.
+static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
+  if (mi_arena_adopt(subproc, needed, node)) return true;
+  size_t room = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  room <<= mi_bits_min(subproc->arena_count / 8, 16);
+  if (mi_option_value(allow_large_os_pages) != 0 &&
+      mi_arena_grow_by(subproc, 0, room, needed, node, MI_ARENA_LARGE)) {
+    return true;
+  }
+  if (mi_arena_grow_last(subproc->arena_last, needed, node)) return true;
+  const long eager = mi_option_value(arena_eager_commit);
+  const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
+  const size_t wanted = mi_os_hints() ? mi_bits_min(mi_arena_step(subproc), room) : room;
+  return mi_arena_grow_by(subproc, room, wanted, needed, node,
+                          is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
+}
+
+// The arenas grew after the caller looked at them the last time, when they had grown `*seen` times;
+// or they grow now.
+static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t* seen) {
+  if (mi_option_value(disallow_os_alloc) != 0) return false;
+  mi_lock_enter(&mi_state.arena_lock);
+  const bool is_grown =
+      subproc->growth_count != *seen || mi_arena_grow_locked(subproc, needed, node);
+  *seen = subproc->growth_count;
+  mi_lock_leave(&mi_state.arena_lock);
+  return is_grown;
+}
+
+// Grow an arena in place until it has the slices from `index` to `end`, if those that it has are
+// free.
+static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
+  if (end > arena->slice_max || mi_option_value(disallow_os_alloc) != 0) return false;
+  mi_lock_enter(&mi_state.arena_lock);
+  const size_t have = mi_arena_slices(arena);
+  const bool is_there = have >= end || (mi_bitmap_is_all_set(arena->free, index, have - index) &&
+                                        mi_arena_extend_by(arena, (end - have) * MI_SLICE_SIZE));
+  mi_lock_leave(&mi_state.arena_lock);
+  return is_there;
+}
+
+MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                mi_run_t* run) {
+  mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
+  // Room for the alignment; an arena starts at a chunk.
+  const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
+  const int node = mi_numa_node_for(heap);
+  size_t seen = 0;
+  mi_claim_t claim;
+  do {
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+  } while (claim == MI_CLAIM_NONE && heap->arena == NULL &&
+           mi_arena_grow(heap->subproc, needed, node, &seen));
+  if (claim == MI_CLAIM_NONE && node >= 0 && heap->arena == NULL) {
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_FAR, slice_count, alignment, run);
+  }
+  return claim == MI_CLAIM_DONE;
+}
+
+MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                   mi_run_t* run) {
+  const size_t end = slice_index + slice_count;
+  if (end > mi_arena_slices(arena) && !mi_arena_grow_at_end(arena, slice_index, end)) return false;
+  if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
+  return mi_arena_take(arena, slice_index, slice_count, run);
+}
+
+MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_assert(slice_index + slice_count <= mi_arena_slices(arena));
+  mi_count_add(&arena->free_count, (int64_t)slice_count);
+  // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next
+  // claim.
+  mi_bitmap_set_release(arena->free, slice_index, slice_count);
+  const size_t word = slice_index / MI_WORD_BITS;
+  for (size_t k = 0; k < MI_RUN_KINDS; k++) {
+    if (word < mi_atomic_load_relaxed(&arena->low_word[k])) {
+      mi_atomic_store_relaxed(&arena->low_word[k], word);
+    }
+  }
+}

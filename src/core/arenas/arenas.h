@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// arenas.h - the layer of slices: which are free, whose they are, and when their memory goes back.
+//
+//   bitmap.h           bits that many threads claim
+//   arena.h numa.h     ranges of slices, which of them are free, growth; nodes of the machine
+//   move.h             memory that changes its addresses
+//   purge.h retain.h   how free memory goes back; when, and how much
+//   huge.h             memory that is faulted in ahead
+//   slices.h           claim and release, with all of the above
+//   reserve.h          arenas that the program asks for
+//   book.h run.h       which pages there are; slices for a page
+//
+// The layers above include this file and no other of this folder. It knows only the layer below:
+// common.
+#ifndef MI_CORE_ARENAS_H
+#define MI_CORE_ARENAS_H
+
+#include "../common/common.h"
+#include "bitmap.h"
+#include "numa.h"
+#include "arena.h"
+#include "move.h"
+#include "purge.h"
+#include "retain.h"
+#include "huge.h"
+#include "slices.h"
+#include "reserve.h"
+#include "book.h"
+#include "run.h"
+
+#endif

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// book.c - an array of pages that can be walked at any time, and that a free can leave without
+// waiting.
+//
+//   first     [ page | vacant -> 6 | page | page ]          an entry is a page, or, odd, the next
+//   piece 0   [ page | page | vacant | page | ... ]         vacant one
+//
+// O1  entries never move, and pieces are not given back: an index stays right, and a walk that
+//     overlaps with changes reads valid memory.
+// O2  vacant entries are a stack. Anyone pushes (mi_book_remove); only who holds the arena lock
+//     pops (mi_book_add), so an entry that a popper saw on top cannot have been taken and put back.
+// O3  a page knows its index (`book_index`); only one book has it.
+//
+// Deliberately absent: order, search, shrinking. A book that is cleared keeps its pieces.
+#include "book.h"
+
+#define MI_BOOK_IN_FIRST SIZE_MAX
+#define MI_BOOK_LENGTH_MAX (UINT32_MAX >> 1)
+
+// The piece of an index, and the index in it.
+static size_t mi_book_piece(size_t index, size_t* at) {
+  size_t k = MI_BOOK_IN_FIRST;
+  for (size_t count = MI_BOOK_FIRST; index >= count; count *= 4) {
+    index -= count;
+    k++; // from MI_BOOK_IN_FIRST to 0
+  }
+  *at = index;
+  return k;
+}
+
+static mi_book_entry_t* mi_book_entry(mi_book_t* book, uint32_t index) {
+  size_t at;
+  const size_t k = mi_book_piece(index, &at);
+  return k == MI_BOOK_IN_FIRST ? &book->first[at] : &book->piece[k][at];
+}
+
+// There is memory for the entry. Under the arena lock.
+static bool mi_book_make_room(mi_book_t* book, uint32_t index) {
+  size_t at;
+  const size_t k = mi_book_piece(index, &at);
+  if (k == MI_BOOK_IN_FIRST || book->piece[k] != NULL) return true;
+  const size_t size = (4 * MI_BOOK_FIRST << 2 * k) * sizeof(mi_book_entry_t);
+  book->piece[k] = (mi_book_entry_t*)mi_meta_alloc(size);
+  return book->piece[k] != NULL;
+}
+
+static uintptr_t mi_book_link(uint32_t vacant) { return (uintptr_t)vacant << 1 | 1; }
+
+// Under the arena lock. False: no memory for another piece.
+static bool mi_book_take_vacant(mi_book_t* book, uint32_t* index) {
+  // Sees the link in the entry; pairs with the release in `mi_book_remove`.
+  uint32_t vacant = mi_atomic_load_acquire(&book->vacant);
+  while (vacant != 0) {
+    const uintptr_t link = mi_atomic_load_relaxed(mi_book_entry(book, vacant - 1));
+    // Sees the link of a newer entry on failure, by the next round.
+    if (mi_atomic_cas_weak_acq_rel(&book->vacant, &vacant, (uint32_t)(link >> 1))) {
+      *index = vacant - 1;
+      return true;
+    }
+  }
+  const uint32_t used = mi_atomic_load_relaxed(&book->used);
+  if (used == MI_BOOK_LENGTH_MAX || !mi_book_make_room(book, used)) return false;
+  *index = used;
+  return true;
+}
+
+MI_INTERNAL bool mi_book_add(mi_book_t* book, mi_page_t* page) {
+  mi_lock_enter(&mi_state.arena_lock);
+  uint32_t index = 0;
+  const bool is_added = mi_book_take_vacant(book, &index);
+  if (is_added) {
+    page->book_index = index;
+    // Publishes the descriptor; pairs with the acquire in `mi_book_next`.
+    mi_atomic_store_release(mi_book_entry(book, index), (uintptr_t)page);
+    if (index == mi_atomic_load_relaxed(&book->used)) {
+      mi_atomic_store_release(&book->used, index + 1); // publishes the entry and its piece
+    }
+  }
+  mi_lock_leave(&mi_state.arena_lock);
+  return is_added;
+}
+
+MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page) {
+  const uint32_t index = page->book_index;
+  mi_book_entry_t* const entry = mi_book_entry(book, index);
+  mi_assert_page(page, mi_atomic_load_relaxed(entry) == (uintptr_t)page);
+  uint32_t vacant = mi_atomic_load_relaxed(&book->vacant);
+  do {
+    // Publishes that the caller is inside the heap; pairs with the acquire in `mi_book_next` (W2 of
+    // subproc.c).
+    mi_atomic_store_release(entry, mi_book_link(vacant));
+    // Publishes the link; pairs with the acquire in `mi_book_take_vacant`.
+  } while (!mi_atomic_cas_weak_release(&book->vacant, &vacant, index + 1));
+}
+
+MI_INTERNAL void mi_book_clear(mi_book_t* book) {
+  mi_atomic_store_relaxed(&book->used, 0);
+  mi_atomic_store_relaxed(&book->vacant, 0);
+}
+
+MI_INTERNAL mi_page_t* mi_book_next(mi_book_t* book, uint32_t* index) {
+  const uint32_t used = mi_atomic_load_acquire(&book->used); // sees entries and pieces
+  while (*index < used) {
+    // Sees the descriptor as it was when the page was added.
+    const uintptr_t entry = mi_atomic_load_acquire(mi_book_entry(book, (*index)++));
+    if ((entry & 1) == 0) return (mi_page_t*)entry;
+  }
+  return NULL;
+}

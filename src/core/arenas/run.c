@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// run.c - where the slices of a page come from, and in which book the page stands.
+//
+//   in an arena          the common case
+//   mapping of its own   what no arena holds: blocks over half an arena, everything with the
+//                        options arena_reserve=0 or disallow_arena_alloc
+//
+// U1  a page outside arenas stands in the book of the sub-process; any other in the book of its
+//     heap, unless that is the main one, whose pages are found by a walk over the arenas.
+// U2  a heap that is bound to an arena has all its pages there.
+#include "run.h"
+
+#include "book.h"
+#include "slices.h"
+
+static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
+  if (heap->arena != NULL || mi_option_value(disallow_os_alloc) != 0) return false;
+  mi_subproc_t* const subproc = heap->subproc;
+  const size_t size = wish->slice_count * MI_SLICE_SIZE;
+  mi_count_add(&subproc->count.mmap_calls, 1);
+  uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
+  if (p == NULL) return false;
+  mi_lock_enter(&mi_state.arena_lock);
+  const bool is_covered = mi_pagemap_cover(p, wish->described_count * MI_SLICE_SIZE);
+  mi_lock_leave(&mi_state.arena_lock);
+  if (!is_covered) {
+    mi_os_unmap(p, size);
+    return false;
+  }
+  mi_tool_add_root(p, size);
+  mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak, (int64_t)size);
+  *run = (mi_run_t){.start = p, .slice_count = wish->slice_count, .is_zero = true};
+  return true;
+}
+
+// An arena has it, or could have it.
+static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish) {
+  if (heap->arena != NULL) return true;
+  if (mi_option_value(disallow_arena_alloc) != 0) return false;
+  const size_t object_max = mi_arena_object_max();
+  return wish->slice_count * MI_SLICE_SIZE <= object_max && wish->alignment <= object_max;
+}
+
+MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
+  *run = (mi_run_t){0};
+  const bool is_claimed =
+      (mi_run_is_for_arena(heap, wish) &&
+       mi_slices_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
+      mi_run_map(heap, wish, run);
+  if (is_claimed) mi_tool_close(run->start, run->slice_count * MI_SLICE_SIZE);
+  return is_claimed;
+}
+
+MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
+                                size_t slice_count) {
+  mi_subproc_t* const subproc = heap->subproc;
+  const size_t size = slice_count * MI_SLICE_SIZE;
+  if (backing == MI_BACKING_DIRECT) {
+    mi_tool_remove_root(start, size);
+    mi_tool_open(start, size); // for whatever is mapped there next
+    // A hole in a larger mapping makes one more, of which there is a limit: then the addresses are
+    // lost, but not the memory.
+    if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
+    mi_count_add(&subproc->count.committed, -(int64_t)size);
+    return;
+  }
+  mi_tool_close(start, size);
+  mi_arena_t* const arena = mi_arena_of(subproc, start);
+  mi_assert(arena != NULL);
+  mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count);
+}
+
+// U1
+static mi_book_t* mi_run_book(mi_heap_t* heap, const mi_page_t* page) {
+  if (page->backing == MI_BACKING_DIRECT) return &heap->subproc->direct;
+  return heap->is_main ? NULL : &heap->book;
+}
+
+MI_INTERNAL bool mi_run_enlist(mi_heap_t* heap, mi_page_t* page) {
+  mi_book_t* const book = mi_run_book(heap, page);
+  return book == NULL || mi_book_add(book, page);
+}
+
+MI_INTERNAL void mi_run_delist(mi_heap_t* heap, mi_page_t* page) {
+  mi_book_t* const book = mi_run_book(heap, page);
+  if (book != NULL) mi_book_remove(book, page);
+}

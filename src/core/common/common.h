@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// common.h - the layer of what all layers share.
+//
+//   types.h state.h    every structure, and the one of the whole process
+//   self.h             what the calling thread knows of itself
+//   pagemap.h          from an address to the descriptor of its slice
+//   sizeclass.h        from a size to its class
+//   meta.h             memory for our own structures
+//   hooks.h            the only calls upwards: options, messages, callbacks
+//   describe.h report.h  what an address is, in words; reports of misuse
+//
+// The layers above include this file and no other of this folder. It is the lowest of the core.
+#ifndef MI_CORE_COMMON_H
+#define MI_CORE_COMMON_H
+
+#include "types.h"
+#include "state.h"
+#include "self.h"
+#include "pagemap.h"
+#include "sizeclass.h"
+#include "meta.h"
+#include "describe.h"
+#include "hooks.h"
+#include "report.h"
+
+#endif

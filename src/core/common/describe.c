@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// describe.c - block, page and heap of an address, in words: every report of misuse and damage, and
+// every failed assertion that has a page at hand, says it.
+//
+//   address -> descriptor (pagemap.h) -> is it sound? -> page, block -> heap
+//
+// A program is about to end, or its memory is damaged, when this runs: perhaps in a signal handler,
+// with a lock held by this very thread.
+// D1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
+// D2  a pointer is followed only if it leads into a table of descriptors or into memory of our own
+//     structures (both stay mapped, T2); a number is used only if it is in its range.
+// D3  others change what is read: the facts are copied once and may not fit each other.
+#include "describe.h"
+
+#include "../../base/text.h"
+#include "meta.h"
+#include "pagemap.h"
+#include "sizeclass.h"
+
+// How many windows, and slices, below that of an address are looked at for the start of its page.
+#define MI_DESCRIBE_WINDOWS 16
+#define MI_DESCRIBE_SLICES 1024
+
+// Whether `page` is a descriptor: in the table of the window of `p`, or of one below it.
+static bool mi_describe_is_descriptor(const mi_page_t* page, const void* p) {
+  const size_t last = (uintptr_t)p >> MI_WINDOW_SHIFT;
+  for (size_t w = last - mi_bits_min(last, MI_DESCRIBE_WINDOWS); w <= last; w++) {
+    const uintptr_t window = mi_atomic_load_relaxed(&mi_pagemap.window[w]);
+    if (window == 0) continue;
+    const uintptr_t offset = (uintptr_t)page - ((uintptr_t)mi_pagemap.none + window);
+    if (offset < sizeof(mi_pagemap.none)) return offset % sizeof(mi_page_t) == 0;
+  }
+  return false;
+}
+
+static bool mi_describe_is_address(const void* p) { return ((uintptr_t)p >> MI_ADDRESS_BITS) == 0; }
+
+static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* about) {
+  mi_page_t* const from = (mi_page_t*)(uintptr_t)page;
+  about->page = page;
+  about->start = mi_atomic_peek(&page->start);
+  about->slice_count = mi_atomic_peek(&page->slice_count);
+  about->block_size = mi_atomic_peek(&page->block_size);
+  about->reserved = mi_atomic_peek(&page->reserved);
+  about->capacity = mi_bits_max(mi_atomic_peek(&page->refilled.used), 1) - 1;
+  about->used = mi_atomic_peek(&page->count.used);
+  about->owner = mi_atomic_load_relaxed(&from->owner);
+  about->remote = mi_atomic_load_relaxed(&from->thread_free);
+  about->place = (mi_page_place_t)mi_atomic_peek(&page->place);
+  about->is_single = mi_atomic_peek(&page->size_class) == MI_CLASS_COUNT;
+  about->shift = about->is_single ? mi_atomic_peek(&page->shift) : 0;
+  about->heap = mi_atomic_load_acquire(&from->heap); // sees the const fields of the heap
+  // The one for being current (P1 of page.c).
+  if (about->place == MI_PLACE_CURRENT && about->used > 0) about->used--;
+}
+
+// `page` and what is copied of it fit each other and the page map.
+static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
+  const size_t size_class = mi_atomic_peek(&about->page->size_class);
+  if (about->start == NULL || !mi_describe_is_address(about->start)) return false;
+  if ((uintptr_t)about->start % MI_SLICE_SIZE != 0) return false;
+  if (mi_pagemap_slice(about->start) != about->page || about->slice_count == 0) return false;
+  if (about->place > MI_PLACE_GUEST || size_class > MI_CLASS_COUNT) return false;
+  const size_t bytes = about->slice_count * MI_SLICE_SIZE;
+  if (about->is_single) return about->block_size <= bytes && about->shift < about->block_size;
+  return about->block_size == mi_class_size(size_class) &&
+         mi_class_has_slices(size_class, about->slice_count) &&
+         about->capacity <= about->reserved && about->reserved * about->block_size <= bytes;
+}
+
+// D2: a heap of the first sub-process, or memory that only heaps and their like are made of.
+static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
+  const mi_heap_t* const heap = about->heap;
+  const bool is_first = heap == &mi_state.main.heap_main;
+  about->heap_kind = MI_ABOUT_HEAP_UNKNOWN;
+  if (!is_first && !mi_meta_contains(heap, sizeof(mi_heap_t))) return;
+  const mi_subproc_t* const subproc = mi_atomic_peek(&heap->subproc);
+  if (subproc != &mi_state.main && !mi_meta_contains(subproc, sizeof(mi_subproc_t))) return;
+  about->subproc_sequence = mi_atomic_peek(&subproc->sequence);
+  about->heap_sequence = mi_atomic_peek(&heap->sequence);
+  if (mi_atomic_peek(&heap->is_main)) {
+    about->heap_kind = MI_ABOUT_HEAP_MAIN;
+  } else {
+    about->heap_kind =
+        mi_atomic_peek(&heap->link) != NULL ? MI_ABOUT_HEAP_NUMBERED : MI_ABOUT_HEAP_ENDED;
+  }
+}
+
+static bool mi_describe_has_address(const mi_about_t* about) {
+  return (size_t)(about->p - about->start) < about->slice_count * MI_SLICE_SIZE;
+}
+
+MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void* p,
+                                               mi_about_t* about) {
+  if (p == NULL) p = mi_atomic_peek(&page->start);
+  *about = (mi_about_t){.p = (const uint8_t*)p, .kind = MI_ABOUT_DAMAGED};
+  if (!mi_describe_is_address(p) || !mi_describe_is_descriptor(page, p)) {
+    about->page = page;
+    return;
+  }
+  mi_describe_copy(page, about);
+  if (!mi_describe_is_sound(about) || !mi_describe_has_address(about)) return;
+  about->kind = MI_ABOUT_PAGE;
+  mi_describe_heap(about);
+}
+
+// No page starts or goes on in the slice of `p`: a large block may, which has descriptors for its
+// first slices only; or a page was there before, whose descriptor stays but for the owner.
+static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
+  mi_about_t past = *about;
+  const uint8_t* slice = about->p - ((uintptr_t)about->p & (MI_SLICE_SIZE - 1));
+  for (size_t k = 0; k < MI_DESCRIBE_SLICES && slice != NULL; k++, slice -= MI_SLICE_SIZE) {
+    mi_about_t found = {.p = about->p};
+    mi_describe_copy(mi_pagemap_slice(slice), &found);
+    if (found.owner == MI_OWNER_INTERIOR) break;
+    const bool is_there =
+        found.start == slice && mi_describe_is_sound(&found) && mi_describe_has_address(&found);
+    if (found.owner != MI_OWNER_NONE) {
+      if (is_there) mi_describe_page(found.page, about->p, about);
+      if (is_there) return;
+      break;
+    }
+    if (is_there && past.kind == MI_ABOUT_NOTHING) {
+      past = found;
+      past.kind = MI_ABOUT_PAST;
+    }
+  }
+  *about = past;
+}
+
+MI_INTERNAL mi_attr_racy void mi_describe_address(const void* p, mi_about_t* about) {
+  *about = (mi_about_t){.p = (const uint8_t*)p};
+  if (p == NULL || !mi_describe_is_address(p)) return;
+  if (mi_atomic_load_relaxed(&mi_pagemap.window[(uintptr_t)p >> MI_WINDOW_SHIFT]) == 0) return;
+  mi_page_t* const page = mi_pagemap_slice(p);
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if (owner == MI_OWNER_NONE) {
+    mi_describe_gap(about);
+  } else {
+    mi_describe_page(owner == MI_OWNER_INTERIOR ? mi_atomic_peek(&page->first) : page, p, about);
+  }
+}
+
+// -- Words --
+
+typedef struct mi_describe_s {
+  char* buffer;
+  size_t capacity;
+  size_t used;
+} mi_describe_t;
+
+mi_attr_printf(2, 3) static void mi_describe_add(mi_describe_t* to, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  to->used += mi_text_vformat(to->buffer + to->used, to->capacity - to->used, format, args);
+  va_end(args);
+}
+
+static void mi_describe_add_block(mi_describe_t* to, const mi_about_t* about) {
+  const size_t offset = (size_t)(about->p - about->start);
+  const size_t index = about->is_single ? 0 : offset / about->block_size;
+  const size_t block_at = about->is_single ? about->shift : index * about->block_size;
+  const size_t size = about->block_size - about->shift;
+  if (index >= about->reserved && !about->is_single) {
+    mi_describe_add(to, "behind the last block, ");
+    return;
+  }
+  mi_describe_add(to, "block %zu of %zu at %p of %zu bytes", index,
+                  about->is_single ? (size_t)1 : about->reserved,
+                  (const void*)(about->start + block_at), size);
+  if (offset < block_at) {
+    mi_describe_add(to, ", %zu bytes before it", block_at - offset);
+  } else if (offset > block_at) {
+    mi_describe_add(to, ", %zu bytes into it", offset - block_at);
+  }
+  if (index >= about->capacity && !about->is_single) mi_describe_add(to, ", never handed out");
+  mi_describe_add(to, "; ");
+}
+
+static void mi_describe_add_state(mi_describe_t* to, const mi_about_t* about) {
+  static const char* const places[] = {
+      [MI_PLACE_NONE] = "in none of its lists",
+      [MI_PLACE_CURRENT] = "which allocates from it",
+      [MI_PLACE_QUEUE] = "in its queue",
+      [MI_PLACE_GUEST] = "which frees into it",
+  };
+  const bool is_owned = (about->remote & MI_REMOTE_OWNED) != 0;
+  const bool is_pooled = (about->remote & MI_REMOTE_POOLED) != 0;
+  const size_t thread = (size_t)(about->owner & ~MI_OWNER_FLAGS);
+  if (about->is_single) return;
+  mi_describe_add(to, ", %zu of %zu blocks in use, ", about->used, about->capacity);
+  if (about->owner <= MI_OWNER_MAX_SPECIAL) {
+    mi_describe_add(to, is_owned ? "left by a thread that ended" : "of no thread");
+  } else if (is_owned && (about->owner & MI_OWNER_PARKED) == 0) {
+    mi_describe_add(to, "of thread 0x%zx, %s", thread, places[about->place]);
+  } else {
+    mi_describe_add(to, "parked by thread 0x%zx", thread);
+  }
+  if (is_pooled) mi_describe_add(to, ", pooled");
+}
+
+static void mi_describe_add_heap(mi_describe_t* to, const mi_about_t* about) {
+  const void* const at = about->heap;
+  switch (about->heap_kind) {
+    case MI_ABOUT_HEAP_MAIN:
+      mi_describe_add(to, "; main heap");
+      break;
+    case MI_ABOUT_HEAP_NUMBERED:
+      mi_describe_add(to, "; heap %zu at %p", about->heap_sequence, at);
+      break;
+    case MI_ABOUT_HEAP_ENDED:
+      mi_describe_add(to, "; heap %zu at %p, which has ended", about->heap_sequence, at);
+      break;
+    default:
+      mi_describe_add(to, "; heap not known, at %p", at);
+      return;
+  }
+  if (about->subproc_sequence != 0) {
+    mi_describe_add(to, " of sub-process %zu", about->subproc_sequence);
+  }
+}
+
+MI_INTERNAL size_t mi_describe_text(const mi_about_t* about, char* buffer, size_t capacity) {
+  mi_describe_t to = {buffer, capacity, 0};
+  buffer[0] = 0;
+  switch (about->kind) {
+    case MI_ABOUT_NOTHING:
+      mi_describe_add(&to, "the address is not ours");
+      break;
+    case MI_ABOUT_PAST:
+      mi_describe_add(&to, "nothing is in use there; last was a page at %p, blocks of %zu bytes",
+                      (const void*)about->start, about->block_size - about->shift);
+      break;
+    case MI_ABOUT_DAMAGED:
+      mi_describe_add(
+          &to, "the page is damaged: descriptor %p, start %p, %zu slices, blocks of size %zu",
+          (const void*)about->page, (const void*)about->start, about->slice_count,
+          about->block_size);
+      break;
+    default:
+      mi_describe_add_block(&to, about);
+      mi_describe_add(&to, "page%s at %p of %zu KiB", about->is_single ? " of its own" : "",
+                      (const void*)about->start, about->slice_count * MI_SLICE_SIZE / MI_KIB);
+      mi_describe_add_state(&to, about);
+      mi_describe_add_heap(&to, about);
+      break;
+  }
+  return to.used;
+}

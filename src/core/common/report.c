@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// report.c - reports of misuse and damage, on their way to the user.
+//
+//   found --> may the user's functions run now?  yes --> mi_hook_error
+//                |  no                                       ^
+//                v                                           |
+//             a slot, until the thread has left its last lock and `mi_report_leave`
+//
+// The functions that a user registers for output and errors may call anything: malloc, mi_heap_new,
+// fork. So they are never called with a lock held (they would wait for themselves), nor in the
+// middle of a change.
+// J1  a report waits while its thread holds a lock (os/lock.h knows) or is between
+//     `mi_report_enter` and `mi_report_leave`. It is delivered on the same thread, before the
+//     public function returns: when the thread lock is left (`on_left`; under the other locks
+//     nothing is looked at that a program can damage), or by `mi_report_leave`.
+// J2  what is said is copied when it is found: the page may be gone when it is delivered.
+// J3  slots are few, taken without waiting. What finds none is counted, and told by one report.
+// J4  what a request was refused for is found at the surface only, and never waits: an error
+//     function may free memory.
+#include "report.h"
+
+#include "../../base/text.h"
+#include "state.h"
+
+#define MI_REPORT_SLOTS 16
+
+typedef struct mi_report_slot_s {
+  // thread - whose the slot is, 0 nobody's. Only that thread reads or writes `report`.
+  //   write  any    CAS acquire    claim
+  //   write  owner  store release  release   publishes that it has read the report
+  mi_atomic(uintptr_t) thread;
+  mi_report_t report;
+} mi_report_slot_t;
+
+static mi_report_slot_t mi_report_slots[MI_REPORT_SLOTS] mi_attr_sparse;
+
+mi_static_assert(MI_ERROR_COUNT <= 16, "a kind fits into its field");
+mi_static_assert(MI_REPORT_SLOTS <= UINT8_MAX, "and what waits");
+
+static const char* const mi_report_places[MI_REPORT_PLACES] = {
+    [MI_REPORT_IN_FREE] = "free",          [MI_REPORT_IN_MALLOC] = "malloc",
+    [MI_REPORT_IN_COLLECT] = "mi_collect", [MI_REPORT_IN_HEAP_DELETE] = "mi_heap_delete",
+    [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",
+};
+
+static bool mi_report_may_call(void) { return mi_self.quiet == 0 && mi_locks_held == 0; }
+
+static mi_report_slot_t* mi_report_claim(void) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS; i++) {
+    uintptr_t nobody = 0;
+    // Pairs with the release in `mi_report_take`.
+    if (mi_atomic_cas_strong_acquire(&mi_report_slots[i].thread, &nobody, mi_tls_thread_id())) {
+      return &mi_report_slots[i];
+    }
+  }
+  return NULL;
+}
+
+static void mi_report_keep(const mi_report_t* report) {
+  mi_report_slot_t* const slot = mi_report_claim();
+  if (slot != NULL) {
+    slot->report = *report;
+    mi_self.waiting++;
+  } else {
+    if (mi_self.missed < MI_SELF_MISSED_MAX) mi_self.missed++;
+    mi_self.missed_kind = (unsigned)report->kind & 15;
+  }
+}
+
+// The first report of this thread that waits. False: none.
+static bool mi_report_take(mi_report_t* report) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self.waiting > 0; i++) {
+    mi_report_slot_t* const slot = &mi_report_slots[i];
+    if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
+    *report = slot->report;
+    mi_self.waiting--;
+    mi_atomic_store_release(&slot->thread, 0); // publishes that it was read
+    return true;
+  }
+  return false;
+}
+
+MI_INTERNAL mi_attr_cold void mi_report_deliver(void) {
+  mi_self_t* const self = &mi_self;
+  if (mi_likely((self->waiting | self->missed) == 0)) return;
+  if (self->is_delivering || !mi_report_may_call()) return;
+  self->is_delivering = true;
+  // No more than there are: an error function may cause one report after the other.
+  mi_report_t report;
+  for (uint32_t left = self->waiting; left > 0 && mi_report_take(&report); left--) {
+    mi_hook_error(&report);
+  }
+  if (self->missed > 0) {
+    report = (mi_report_t){.kind = (mi_error_kind_t)self->missed_kind, .missed = self->missed};
+    self->missed = 0;
+    mi_hook_error(&report);
+  }
+  self->is_delivering = false;
+}
+
+MI_INTERNAL void mi_report_keep_own(void) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS; i++) {
+    if (mi_atomic_load_relaxed(&mi_report_slots[i].thread) == mi_tls_thread_id()) continue;
+    mi_atomic_store_relaxed(&mi_report_slots[i].thread, 0);
+  }
+}
+
+static void mi_report_make(const mi_report_t* report) {
+  if (report->p == NULL || mi_report_may_call()) { // J4
+    mi_hook_error(report);
+  } else {
+    mi_report_keep(report);
+  }
+}
+
+MI_INTERNAL mi_attr_cold void mi_report(mi_error_kind_t kind, const char* where, const void* p,
+                                        size_t size) {
+  mi_report_t report = {.kind = kind, .where = where, .p = p, .size = size};
+  if (p != NULL) mi_describe_address(p, &report.about);
+  mi_report_make(&report);
+}
+
+MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* page,
+                                              const void* block, const void* found) {
+  mi_report_t report = {.kind = kind, .p = block, .found = found};
+  report.where = mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
+  mi_describe_page(page, block, &report.about);
+  report.size = page->block_size;
+  mi_report_make(&report);
+}
+
+#if MI_DEBUG >= 1
+MI_INTERNAL void mi_report_assertion(const mi_page_t* page, const char* text, const char* file,
+                                     int line, const char* function) {
+  char buffer[MI_DESCRIBE_TEXT_MAX];
+  mi_about_t about;
+  mi_describe_page(page, NULL, &about);
+  mi_describe_text(&about, buffer, sizeof(buffer));
+  mi_assert_failed_about(text, file, line, function, buffer);
+}
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// sizeclass.h - request size -> class -> block size -> slices of a page. Pure arithmetic and one
+// table.
+//
+//   class 0        8 (where the library replaces malloc: unused)
+//   class 1..8     16, 32, ... 128
+//   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
+//
+// S1  a block is at most 12.5 % larger than the smallest request it serves, from 129 bytes on.
+// S2  a block size is a multiple of 16 from 16 bytes on.
+// S3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
+#ifndef MI_CORE_SIZECLASS_H
+#define MI_CORE_SIZECLASS_H
+
+#include "types.h"
+
+// The class of the smallest requests. Where we are the malloc of the process, each block may hold
+// any type, as blocks of libc do: also one of 16 bytes and alignment that a program cuts short.
+// Nobody has blocks of 8 bytes then. (Resident memory of python 1.001 of what it was, php 1.003.)
+#define MI_CLASS_FIRST ((size_t)MI_IS_OVERRIDE)
+
+// The class of a request of 129 bytes up to MI_CLASS_MAX: position of the highest bit, and the
+// three bits below it, of size - 1.
+static mi_attr_inline size_t mi_class_of_medium(size_t size) {
+  mi_assert(size > 128 && size <= MI_CLASS_MAX);
+  // 32 bits are enough and save a sign extension.
+  const uint32_t s = (uint32_t)size - 1;
+  const uint32_t top = 31 ^ (uint32_t)__builtin_clz(s);
+  return (top << 3) + (s >> (top - 3)) - (7 * 8 + 8 - 9);
+}
+
+static mi_attr_inline size_t mi_class_of(size_t size) {
+  if (size <= 8) return MI_CLASS_FIRST;
+  if (size <= 128) return (size + 15) / 16;
+  return mi_class_of_medium(size);
+}
+
+static mi_attr_inline size_t mi_class_size(size_t size_class) {
+  mi_assert(size_class < MI_CLASS_COUNT);
+  if (size_class == 0) return 8;
+  if (size_class <= 8) return size_class * 16;
+  const size_t k = size_class - 9;
+  return (9 + k % 8) << (k / 8 + 4);
+}
+
+// 2^42 / size of a block of the class, rounded up: page.h divides by it.
+#define MI_RECIPROCAL_SHIFT 42
+MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
+
+// How many slices a page of the class has: the fewest that keep S3 and hold enough blocks.
+MI_INTERNAL size_t mi_class_slices(size_t size_class);
+
+// The same for a page that is made in a crowd of threads (crowd.h): at least as many.
+MI_INTERNAL size_t mi_class_slices_shared(size_t size_class);
+
+// Whether a page of the class may have so many.
+static inline bool mi_class_has_slices(size_t size_class, size_t count) {
+  return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
+}
+
+// The smallest class whose blocks hold `size` bytes and are a multiple of `alignment`; blocks of
+// such a class are all aligned, because pages start at a slice. MI_CLASS_COUNT when there is none.
+MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment);
+
+// The block size that a request of `size` bytes gets.
+MI_INTERNAL size_t mi_class_good_size(size_t size);
+
+#endif

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+// types.h - every structure that more than one file of the core touches.
+//
+//   address --pagemap--> page descriptor (128 bytes, out of line, one per slice)
+//   sub-process > heap > theap (one per thread and heap) > page > block
+//   arena: slices, and bitmaps of what is free, dirty, waiting for purge
+//
+// Rules that hold for all of them:
+// T1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
+// T2  descriptors, heaps, sub-processes and arenas are unmapped with the library only (unload.c),
+//     and their memory is only used again for the same kind: a stale pointer reads a valid one.
+// T3  a field that more than one thread touches is atomic and lists who, which order, and why.
+// T4  a block in use holds nothing of ours; a free block holds one link in its first word.
+#ifndef MI_CORE_TYPES_H
+#define MI_CORE_TYPES_H
+
+#include "../../base/atomic.h"
+#include "../../base/random.h"
+#include "../../base/tool.h"
+#include "../../os/lock.h"
+#include "../../os/os.h"
+#include "../../os/tls.h"
+
+// Size classes: 8; 16 to 128 in steps of 16; then eight per doubling up to MI_CLASS_MAX.
+#define MI_CLASS_COUNT (9 + 8 * ((size_t)MI_CLASS_MAX_LOG2 - 7))
+
+// A free block. Blocks in use have no header.
+typedef struct mi_block_s {
+  struct mi_block_s* next;
+} mi_block_t;
+
+// Whether memory must read as zero up to its usable size.
+typedef enum mi_fill_e { MI_UNINITIALIZED, MI_ZERO } mi_fill_t;
+typedef enum mi_effort_e { MI_GENTLE, MI_FORCE } mi_effort_t;
+
+typedef struct mi_page_s mi_page_t;
+typedef struct mi_theap_s mi_theap_t;
+typedef struct mi_heap_s mi_heap_t;
+typedef struct mi_arena_s mi_arena_t;
+typedef struct mi_subproc_s mi_subproc_t;
+
+// Values of the owner word that are no thread. Thread ids are multiples of 16 (os/tls.h).
+#define MI_OWNER_NONE ((uintptr_t)0) // no page here: NULL, foreign and stale addresses
+#define MI_OWNER_INTERIOR ((uintptr_t)2) // a later slice of a page: go to `first`
+#define MI_OWNER_SHARED ((uintptr_t)4) // a page without a thread: abandoned
+#define MI_OWNER_SINGLE ((uintptr_t)6) // a page of one large block, never owned
+#define MI_OWNER_MAX_SPECIAL ((uintptr_t)15)
+// Flags on a thread id, so that the comparison in `free` fails.
+#define MI_OWNER_PARKED ((uintptr_t)1) // was full when the thread last used it; see remote.c
+#define MI_OWNER_SLOW                                                                              \
+  ((uintptr_t)8) // has blocks whose address is not the block's start, or samples
+#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW)
+
+// Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
+#define MI_REMOTE_OWNED ((uintptr_t)1) // somebody owns the page
+#define MI_REMOTE_POOLED ((uintptr_t)2) // the page is linked into a pool of abandoned pages
+#define MI_REMOTE_BITS ((uintptr_t)7)
+
+// In which collection of its owner a page is; owner only.
+typedef enum mi_page_place_e {
+  MI_PLACE_NONE = 0, // in none: full, or on its way
+  MI_PLACE_CURRENT, // the page its class allocates from
+  MI_PLACE_QUEUE, // waits in the queue of its class: it has free blocks
+  MI_PLACE_GUEST, // of another theap; kept a while because this thread frees into it
+} mi_page_place_t;
+
+// One 8-byte word, copied at once by a refill.
+typedef struct mi_page_count_s {
+  uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT
+  uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero but for the links
+} mi_page_count_t;
+
+// Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
+// the page lives, so whoever holds a live block may read them.
+struct mi_page_s {
+  // -- line 0: what a free by the owner touches --
+  // owner - whose page this is: a thread id with MI_OWNER_ flags, or one of the special values.
+  //   write  owner        relaxed  when it takes, parks or gives up the page
+  //   read   any thread   relaxed  "is it mine?": only this thread writes its own id, so equality
+  //                                is never wrong; anything else is decided by `thread_free`.
+  //   Lifetime: a live block keeps the page; a stale value costs a detour through remote.c.
+  mi_atomic(uintptr_t) owner;
+  union {
+    mi_block_t* local_free; // blocks freed by the owner since the last refill
+    mi_page_t* first; // of a later slice: the descriptor of the page (const)
+    size_t shift; // of a single block: bytes from its start to the address handed out (const)
+  };
+  mi_page_count_t count;
+  mi_page_count_t refilled; // what `count` becomes when a list is handed out: {capacity + 1, false}
+  uint32_t reserved; // blocks that fit (const)
+  uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
+  uint8_t place; // mi_page_place_t
+  bool is_zero; // blocks past `capacity` read as zero
+  // has_interior - some block was handed out at an address inside it. Written by the owner, read by
+  // any thread that frees such an address: it got the address after the write (relaxed).
+  mi_atomic(bool) has_interior;
+  uint32_t book_index; // where the page stands in its book, if it does: book.h (const)
+  size_t block_size; // bytes (const, but for a single block resized in place by its holder)
+  uint8_t* start; // first block (const)
+  // -- line 1: what other threads and the slow path touch --
+  // thread_free - blocks freed by others, and who may touch the page (MI_REMOTE_ bits): remote.c.
+  //   write  any    CAS release   push blocks          mi_remote_push     (publishes the links)
+  //   write  any    CAS acquire   set OWNED, by a free mi_remote_push     (sees all page fields)
+  //   write  any    CAS acq_rel   set OWNED, by a pop  mi_remote_claim_popped  (the same)
+  //   write  owner  CAS acquire   take the whole list  mi_remote_take     (sees every link)
+  //   write  owner  CAS release   clear OWNED          mi_remote_release  (publishes all fields)
+  //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
+  //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
+  mi_atomic(uintptr_t) thread_free;
+  mi_theap_t* theap; // of the owner, when owned by a theap
+  // heap - whose page this is. Written release by who makes the page, and CAS release by
+  // `mi_heap_delete`, to the main heap; read acquire. Whoever acts on it enters the heap: inside.h.
+  mi_atomic(mi_heap_t*) heap;
+  mi_page_t* next; // queue links, owner only
+  mi_page_t* prev;
+  // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
+  // by whoever set POOLED, before the push publishes it; read by poppers that may lose (relaxed:
+  // the tag of the head tells).
+  mi_atomic(uint64_t) pool_next;
+  mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
+  uint32_t slice_count; // slices of the page (const, as `block_size`)
+  uint8_t backing; // (const) mi_page_backing_t
+  bool is_idle; // empty, kept in its queue within the theap's budget
+  bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
+  bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, as above)
+};
+mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
+mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
+#define MI_PAGE_SHIFT 7
+
+typedef enum mi_page_backing_e {
+  MI_BACKING_ARENA = 0, // slices of an arena
+  MI_BACKING_DIRECT, // a mapping of its own
+} mi_page_backing_t;
+
+typedef struct mi_page_queue_s {
+  mi_page_t* first;
+  mi_page_t* last;
+} mi_page_queue_t;
+
+// The heap of a theap whose heap was destroyed: none that anyone asks for.
+#define MI_HEAP_GONE ((mi_heap_t*)16)
+
+#define MI_GUEST_COUNT 4
+#define MI_QUICK_REFILLS 640
+#define MI_QUICK_WAITING 32 // while much waits to go back: V7 of retain.c
+
+// The part of a heap that one thread owns. Only that thread touches it, except where marked. A
+// thread has a home, its theap of the main heap, and others: thread.c.
+struct mi_theap_s {
+  // -- read by every malloc: the list being allocated from lives here, one head per class --
+  mi_block_t* free[MI_CLASS_COUNT];
+  uint8_t class_of[MI_SMALL_MAX / 8 + 8]; // (size + 7) / 8 -> class, for sizes up to MI_SMALL_MAX
+  // -- read at refill --
+  mi_page_t* current[MI_CLASS_COUNT]; // whose blocks `free` holds; MI_PAGE_NONE when none
+  mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
+  mi_page_t* guest[MI_GUEST_COUNT]; // pages of others this thread frees into
+  uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion before it is counted: portion.c
+  uint32_t guest_turn;
+  uint32_t quick_left; // refills that alloc.c may do itself before the slow path is due; never 0
+  uint32_t quick_given; // what `quick_left` began with
+  uint32_t poll_count; // refills since somebody looked whether memory is to go back
+  uint32_t generic_count; // refills since the last collect
+  uint32_t cadence_count; // refills since the last deferred frees and purge
+  uint64_t heartbeat; // refills over all time
+  uint64_t tick_ms; // when idle pages were last given up
+  uintptr_t thread_id; // 0 while nobody has the theap
+  // heap - write under the thread lock by who makes the theap, and by who ends the heap (heap.c: it
+  // belongs to the main heap then); read by its thread, relaxed: the lock orders what counts.
+  mi_atomic(mi_heap_t*) heap;
+  // named - the heap that leads to this theap: as `heap`, until that has ended. Same rules.
+  mi_atomic(mi_heap_t*) named;
+  mi_theap_t* home; // of the same thread; itself for a home
+  size_t idle_bytes; // in pages of the queues that are kept although they are empty
+  uint32_t trim_turn;
+  size_t page_count; // pages in `current` and `queue`
+  bool is_in_deferred_free;
+  bool is_in_threadpool;
+  bool is_unwatched; // of a home: nobody tells us when its thread ends
+  // -- of a home, in a crowd: portion.c --
+  bool is_busy; // the thread did not wait of late
+  uint32_t wait_count; // times it was away since that was decided
+  uint64_t seen; // when it last refilled, for `mi_os_was_away`
+  mi_random_t random;
+  size_t sample_interval; // mean bytes between samples; 0 is off
+  uint64_t sample_count; // samples taken
+  mi_theap_t* bucket_next; // homes in use, by thread id, under the thread lock
+  mi_theap_t* orphan_next; // list of theaps without a thread, under the thread lock
+  uint64_t orphan_since_ms;
+  // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
+  mi_theap_t** others;
+  size_t others_count; // entries there are
+  // ended_count - of them, those whose heap has ended. Written under the thread lock, relaxed; read
+  // by its thread as a hint.
+  mi_atomic(size_t) ended_count;
+  // -- of any other, under the thread lock --
+  mi_theap_t* heap_next; // theaps of the heap
+  mi_theap_t** heap_link; // what points to this one; NULL when its heap was destroyed
+  bool is_ended; // the heap that it was made for has ended
+  bool is_destroyed; // and its pages are gone
+};
+
+// pool head - the index of a page's first slice, and a tag in the bits from MI_POOL_TAG_ONE on that
+// grows with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
+//   write  any  CAS release    push  mi_pool_push     (publishes `pool_next`)
+//   write  any  CAS acq_rel    pop   mi_pool_pop_any  (sees `pool_next` of the new top page)
+//   write  any  CAS acq_rel    all   mi_pool_take_all (sees every link)
+#define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
+typedef struct mi_pool_s {
+  mi_atomic(uint64_t) head;
+} mi_pool_t;
+
+// Pages of a heap, or of a sub-process, in no order: who they are, for those that look for all of
+// them. Entries never move: the array is in pieces, each four times the last. See book.c.
+#define MI_BOOK_FIRST ((size_t)4)
+#define MI_BOOK_PIECES 15 // enough for 2^31 pages
+
+typedef mi_atomic(uintptr_t) mi_book_entry_t;
+
+typedef struct mi_book_s {
+  mi_book_entry_t first[MI_BOOK_FIRST];
+  mi_book_entry_t* piece[MI_BOOK_PIECES]; // behind it, made under the arena lock
+  // used - entries that were ever written: write under the arena lock, release (publishes the entry
+  // and its piece); read acquire by who walks the book.
+  mi_atomic(uint32_t) used;
+  // vacant - index + 1 of the newest vacant entry, 0 none; they are linked through themselves.
+  //   write  any          CAS release  push  mi_book_remove  (publishes the link)
+  //   write  arena lock   CAS acq_rel  pop   mi_book_take_vacant  (sees the link of the entry)
+  //   ABA    none: pops are one at a time, so that what a popper read stays the entry below.
+  mi_atomic(uint32_t) vacant;
+} mi_book_t;
+
+// What a heap holds and what happened to it, for statistics: counted by the slow paths, relaxed, by
+// whoever allocates from the heap or is inside it (inside.h).
+typedef enum mi_tally_index_e {
+  MI_TALLY_PAGES = 0, // pages there are, of blocks that have a class
+  MI_TALLY_LARGE, // bytes in single-block pages
+  MI_TALLY_PEAKS, // those above have a peak, of the heap; their sum is in `mi_counters_t`
+  MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
+  MI_TALLY_LARGE_TOTAL, // bytes
+  MI_TALLY_LARGE_COUNT, // blocks ever made
+  MI_TALLY_POOLED, // pages put into pools
+  MI_TALLY_ADOPTED, // pages taken over by an allocation
+  MI_TALLY_GUESTS, // pages taken over by a free
+  MI_TALLY_FULL, // pages that became full while in a pool
+  MI_TALLY_COUNT
+} mi_tally_index_t;
+
+typedef struct mi_tally_s {
+  mi_atomic(int64_t) amount[MI_TALLY_COUNT];
+  mi_atomic(int64_t) peak[MI_TALLY_PEAKS];
+} mi_tally_t;
+
+#define MI_HEAP_POOL_WORDS ((MI_CLASS_COUNT + 63) / 64)
+
+// A set of pages that can be destroyed at once.
+struct mi_heap_s {
+  mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
+  // has_empty - bit c: some page in pool[c] became empty there, worth a drain (relaxed hint).
+  mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
+  mi_subproc_t* subproc; // (const)
+  size_t slot; // index in `mi_theap_t.others` (const)
+  size_t sequence; // number in the sub-process, for reports; 0 the main one (thread lock)
+  bool is_main; // of its sub-process (const)
+  // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
+  mi_atomic(int) numa_wish;
+  mi_arena_t* arena; // all pages come from here; NULL any that is not exclusive (const)
+  // -- of heaps that can end, all but the main one of the main sub-process --
+  // inside - threads that are in the middle of giving up a page of this heap: inside.h.
+  //   write  any  add acq_rel, sub release;  read  acquire  who recycles the structure, or that of
+  //   its sub-process
+  mi_atomic(size_t) inside;
+  // -- of heaps that are not main --
+  mi_book_t book; // its pages in arenas
+  mi_theap_t* theaps; // under the thread lock
+  mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock
+  mi_heap_t** link; // what points to this one; NULL when it has ended
+  // -- of all --
+  mi_tally_t tally; // at the end: written often, what is above is not
+};
+
+// As the public mi_commit_fun_t.
+typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool* is_zero,
+                                    void* arg);
+
+// Kinds of runs inside a word: 1, 2, 3 to 4, 5 to 8, ... 33 to 64 slices.
+#define MI_RUN_KINDS 7
+
+// Bitmaps have one bit per slice, in 64-bit words.
+typedef mi_atomic(uint64_t) mi_bitmap_word_t;
+
+// A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
+struct mi_arena_s {
+  uint8_t* start; // slice aligned
+  size_t slice_max; // how far it may grow; the bitmaps have room for that
+  size_t word_count; // of each bitmap
+  // slice_count - those that are mapped: `mi_arena_slices`.
+  //   write  growth       release, under the arena lock  mi_arena_extend  (publishes their windows)
+  //   read   any thread   acquire                        (sees the windows)
+  mi_atomic(size_t) slice_count;
+  bool is_committed; // usable without mprotect
+  bool is_pinned; // never purged
+  bool is_exclusive; // only for heaps that ask for it
+  bool is_foreign; // memory of the user: never mapped by us
+  int numa_node; // where the memory is, -1 unknown or anywhere: numa.h
+  mi_subproc_t* subproc; // whose it is; changes under the arena lock, when nobody uses it
+  mi_arena_commit_fun_t* commit_fun; // instead of mprotect, with its argument; NULL none
+  void* commit_arg;
+  // is_unsure - foreign memory that nobody knows to be zero, where `dirty` does not say so: it was
+  // given back once, or is made usable by mprotect. Written by a purger, read by who claims its
+  // slices later (relaxed: the claim orders it).
+  mi_atomic(bool) is_unsure;
+  // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
+  mi_atomic(int64_t) free_count;
+  // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.
+  // Relaxed hints: a stale value costs a longer search, or a missed run that the next full search
+  // finds.
+  mi_atomic(size_t) low_word[MI_RUN_KINDS];
+  // free - 1: nobody uses the slice.
+  //   write  any thread  CAS acquire  claim    mi_bitmap_try_claim    (sees what was written there)
+  //   write  any thread  or release   release  mi_bitmap_set_release  (publishes that)
+  mi_bitmap_word_t* free;
+  // dirty - 1: the slice may be non-zero. Changed only by whoever has claimed the slice (relaxed).
+  mi_bitmap_word_t* dirty;
+  // committed - 1: usable without mprotect. Changed only by whoever has claimed the slice
+  // (relaxed).
+  mi_bitmap_word_t* committed;
+  // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back (relaxed,
+  // claimed).
+  mi_bitmap_word_t* moved;
+  // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
+  // their number. As `moved`, but for `mi_move_note_cut`.
+  mi_bitmap_word_t* moved_first;
+  // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
+  // (relaxed).
+  mi_bitmap_word_t* purge_young;
+  mi_bitmap_word_t* purge_old;
+  // next - the list of arenas only grows: append with release under the arena lock, read with
+  // acquire.
+  mi_atomic(mi_arena_t*) next;
+  mi_arena_t* before; // in that list (const while it is there)
+};
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// aligned.c - allocation with an alignment, and with an aligned offset.
+//
+// E1  up to a slice, alignment costs no interior pointer: pages start at a slice, so all blocks of
+//     a class whose size is a multiple of the alignment are aligned, and there is such a class
+//     within the next doubling.
+// E2  beyond, the block has a page of its own at an aligned address.
+// E3  only an offset that is no multiple of the alignment makes an interior pointer: the page is
+//     marked, and frees into it look for the start of the block. Who marks it owns it: the next
+//     owner must see the mark. In a crowd, where pages are owned for a moment only, such a block
+//     has a page of its own.
+//
+// Deliberately absent: over-allocation by size + alignment.
+#include <errno.h>
+
+#include "front.h"
+#include "mimalloc.h"
+#include "slow.h"
+
+static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
+  mi_report(kind, "aligned allocation", NULL, size);
+  errno = err;
+  return NULL;
+}
+
+// Note that an address inside a block of the page is handed out. False: the page is nobody's again
+// (mi_refill_portion), and its next owner may have looked already.
+static bool mi_aligned_mark(void* block) {
+  mi_page_t* const page = mi_pagemap_find(block);
+  const uintptr_t self = mi_tls_thread_id();
+  // Only this thread writes its own id: else it does not own the page.
+  if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
+  mi_atomic_store_relaxed(&page->has_interior, true);
+  mi_atomic_store_relaxed(&page->owner, self | MI_OWNER_SLOW);
+  return true;
+}
+
+static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, size_t offset,
+                              mi_fill_t fill) {
+  if (!mi_bits_is_power_of_two(alignment)) {
+    return mi_aligned_fail(MI_ERROR_ALIGNMENT, alignment, EINVAL);
+  }
+  if (size > MI_REQUEST_MAX || alignment > MI_REQUEST_MAX / 4) {
+    return mi_aligned_fail(MI_ERROR_TOO_LARGE, size, ENOMEM);
+  }
+  // The result is `shift` bytes behind an aligned address.
+  const size_t shift = (0 - offset) & (alignment - 1);
+  if (size <= MI_REQUEST_MAX - shift) {
+    const size_t size_class = mi_class_of_aligned(size + shift, alignment);
+    if (size_class < MI_CLASS_COUNT) {
+      uint8_t* const block = (uint8_t*)mi_slow_class(theap, size_class, fill);
+      if (block == NULL || shift == 0) return block;
+      if (mi_aligned_mark(block)) return block + shift;
+      mi_free(block);
+    }
+    const size_t large_alignment = mi_bits_max(alignment, MI_SLICE_SIZE);
+    theap = mi_slow_theap(theap);
+    if (theap != NULL) {
+      // A size of 0 still needs an address of its own.
+      if (size == 0) size = 1;
+      void* const p =
+          mi_large_alloc_shifted(mi_theap_heap(theap), size, large_alignment, shift, fill);
+      if (p != NULL) return p;
+    }
+  }
+  return mi_aligned_fail(MI_ERROR_OUT_OF_MEMORY, size, ENOMEM);
+}
+
+MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill) {
+  const size_t room = mi_track_room(size, alignment);
+  void* const p = mi_aligned_block(theap, room, alignment, offset, fill);
+  return mi_track_give(p, size, alignment, fill);
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// alloc.c - FAST: malloc and its zeroing form, when the list of the class has a block.
+//
+//   mi_malloc            size <= 1 KiB: class from a byte table, pop   13 instructions, 2 branches
+//    |- mi_alloc_medium  up to MI_CLASS_MAX: class by arithmetic, pop
+//    |- mi_alloc_quick   the list is empty, but the current page has blocks: swap them in
+//    '- mi_slow_malloc   everything else                                 slow.c
+//
+// Nothing of a page is touched by a pop: the list being allocated from lives in the theap. The rare
+// conditions are folded into "the list is empty":
+//   condition                          how it looks here            set by
+//   no theap yet, or no longer         mi_theap_empty: all NULL      self.c, thread.c
+//   no free block                      NULL                          the pop before
+//   next allocation is a sample        list cut short                sample.c
+//   deferred frees are due             list ran dry, bounded by a page
+//
+// Arguments: size first, as in the public function, so that every exit is a tail call without a
+// spill.
+#include <errno.h>
+#include <string.h>
+
+#include "front.h"
+#include "mimalloc.h"
+#include "slow.h"
+
+// The list ran dry but the current page has blocks that this thread freed: swap them in. What
+// refill.c does first, kept here because lists of larger blocks are short. Every so often, and
+// always while sampling is on, the slow path must run instead: `quick_left` counts down to it.
+static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = theap->current[c];
+  mi_block_t* const block = page->local_free;
+  if (mi_unlikely(block == NULL)) return mi_slow_malloc(size, theap);
+  mi_block_t* const next = mi_block_next(block);
+  if (mi_unlikely(--theap->quick_left == 0)) return mi_slow_malloc(size, theap);
+  if (mi_unlikely(next == block)) return mi_slow_malloc(size, theap); // freed twice
+  page->local_free = NULL;
+  page->count = page->refilled;
+  theap->free[c] = next;
+  return block;
+}
+
+static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* theap, size_t c) {
+  return mi_alloc_quick(size, theap, c);
+}
+
+static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
+  if (mi_unlikely(size > MI_CLASS_MAX)) return mi_slow_malloc(size, theap);
+  const size_t c = mi_class_of_medium(size);
+  mi_block_t* const block = theap->free[c];
+  if (mi_unlikely(block == NULL)) return mi_alloc_quick(size, theap, c);
+  theap->free[c] = mi_block_next(block);
+  return block;
+}
+
+static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {
+  if (mi_unlikely(size > MI_SMALL_MAX)) return mi_alloc_medium(size, theap);
+  const size_t c = theap->class_of[(size + 7) / 8];
+  mi_block_t* const block = theap->free[c];
+  if (mi_unlikely(block == NULL)) return mi_alloc_small_refill(size, theap, c);
+  theap->free[c] = mi_block_next(block);
+  return block;
+}
+
+static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+  void* const p = mi_alloc_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
+  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_UNINITIALIZED);
+}
+
+MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
+  return mi_alloc_from(mi_self_theap(), size);
+}
+
+static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) {
+  if (mi_unlikely(size > MI_SMALL_MAX)) return mi_slow_zalloc(size, theap);
+  const size_t c = theap->class_of[(size + 7) / 8];
+  mi_block_t* const block = theap->free[c];
+  if (mi_unlikely(block == NULL)) return mi_slow_zalloc(size, theap);
+  theap->free[c] = mi_block_next(block);
+  return mi_slow_zero(theap, c, block);
+}
+
+static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
+  void* const p = mi_alloc_zero_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
+  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_ZERO);
+}
+
+static mi_attr_cold void* mi_alloc_overflow(void) {
+  mi_report(MI_ERROR_TOO_LARGE, "calloc", NULL, SIZE_MAX);
+  errno = ENOMEM;
+  return NULL;
+}
+
+mi_decl_export mi_decl_restrict void* mi_zalloc(size_t size) mi_attr_noexcept {
+  return mi_alloc_zeroed(mi_self_theap(), size);
+}
+
+mi_decl_export mi_decl_restrict void* mi_calloc(size_t count, size_t size) mi_attr_noexcept {
+  size_t total;
+  if (mi_unlikely(mi_bits_mul_overflows(count, size, &total))) return mi_alloc_overflow();
+  return mi_alloc_zeroed(mi_self_theap(), total);
+}
+
+mi_decl_export mi_decl_restrict void* mi_malloc_small(size_t size) mi_attr_noexcept {
+  return mi_malloc(size);
+}
+
+mi_decl_export mi_decl_restrict void* mi_zalloc_small(size_t size) mi_attr_noexcept {
+  return mi_zalloc(size);
+}
+
+// -- With a heap or a theap --
+
+static mi_attr_cold void* mi_alloc_no_theap(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+mi_decl_export mi_decl_restrict void* mi_theap_malloc(mi_theap_t* theap,
+                                                      size_t size) mi_attr_noexcept {
+  return mi_likely(theap != NULL) ? mi_alloc_from(theap, size) : mi_alloc_no_theap();
+}
+
+mi_decl_export mi_decl_restrict void* mi_theap_zalloc(mi_theap_t* theap,
+                                                      size_t size) mi_attr_noexcept {
+  return mi_likely(theap != NULL) ? mi_alloc_zeroed(theap, size) : mi_alloc_no_theap();
+}
+
+mi_decl_export mi_decl_restrict void* mi_heap_malloc(mi_heap_t* heap,
+                                                     size_t size) mi_attr_noexcept {
+  return mi_theap_malloc(mi_enter_theap_in(heap), size);
+}
+
+mi_decl_export mi_decl_restrict void* mi_heap_zalloc(mi_heap_t* heap,
+                                                     size_t size) mi_attr_noexcept {
+  return mi_theap_zalloc(mi_enter_theap_in(heap), size);
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// free.c - FAST: free of a block whose page belongs to the calling thread.
+//
+//   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
+//    |- mi_free_emptied   that was the last block in use of a page that is not current
+//    '- mi_free_other     everything else, by the value of the owner word:
+//
+//   owner word               what it is                                     where it goes
+//   none                     NULL, or not ours                              nothing, or a report
+//   interior                 a later slice of a page                        its first slice, again
+//   single                   a large block                                  large.c
+//   this thread and flags    parked: full before; slow: interior pointers   parcel.c, or here
+//   another thread, shared   remote free                                    parcel.c
+//
+// No lock, no wait and no thread state is ever made here. errno is preserved: every system call
+// below saves it.
+#include "front.h"
+#include "mimalloc.h"
+
+// `p` is passed on so that it keeps its register.
+static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
+  (void)p;
+  mi_flush_emptied(page->theap, page);
+}
+
+// Push a block onto the list of a page this thread owns.
+static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
+  mi_block_set_next(block, page->local_free);
+  page->local_free = block;
+  if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) mi_free_emptied(block, page);
+}
+
+// The start of the block that `p` is in, or NULL (reported) when nothing was ever handed out there.
+static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
+  const size_t index = mi_page_index_of(page, p);
+  mi_block_t* const block = (mi_block_t*)(page->start + index * page->block_size);
+  if (mi_likely(index < page->reserved && (block == p || mi_page_has_interior(page)))) return block;
+  mi_report(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
+  return NULL;
+}
+
+static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
+  uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if (owner == MI_OWNER_INTERIOR) {
+    page = page->first;
+    owner = mi_atomic_load_relaxed(&page->owner);
+  }
+  const uintptr_t self = mi_tls_thread_id();
+  if (mi_likely(owner == self && !mi_page_has_interior(page))) {
+    mi_free_local(page, (mi_block_t*)p);
+    return;
+  }
+  if (owner == MI_OWNER_NONE) {
+    // Of what went with all memory nobody needs to hear (U2 of unload.c).
+    if (p != NULL && !mi_state.is_unloaded) mi_report(MI_ERROR_INVALID_POINTER, "free", p, 0);
+    return;
+  }
+  if (owner == MI_OWNER_SINGLE) {
+    mi_large_free(page, p);
+    return;
+  }
+  mi_block_t* const block = mi_free_block_of(page, p);
+  if (block == NULL) return;
+  if ((owner & ~MI_OWNER_SLOW) == self) {
+    mi_free_local(page, block);
+  } else {
+    mi_parcel_free(page, block);
+  }
+}
+
+// The descriptor at a distance from `none`; each use is an operand of its own (base + index), not a
+// sum.
+static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* distance) {
+  mi_hide(*map);
+  mi_hide(*distance);
+  return (mi_page_t*)((uintptr_t)(*map)->none + *distance);
+}
+
+MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
+  if (!mi_track_take(&p)) return;
+  mi_pagemap_t* map = &mi_pagemap;
+  mi_hide(map);
+  uintptr_t at = mi_pagemap_distance(map, p);
+  const uintptr_t owner = mi_atomic_load_relaxed(&mi_free_page(&map, &at)->owner);
+  if (mi_unlikely(owner != mi_tls_thread_id())) {
+    mi_free_other(p, mi_free_page(&map, &at));
+    return;
+  }
+  mi_block_t* const block = (mi_block_t*)p;
+  mi_block_set_next(block, mi_free_page(&map, &at)->local_free);
+  mi_free_page(&map, &at)->local_free = block;
+  if (mi_unlikely(mi_bits_decrement_is_zero(&mi_free_page(&map, &at)->count.used))) {
+    mi_free_emptied(p, mi_free_page(&map, &at));
+  }
+}
+
+mi_decl_export void mi_free_small(void* p) mi_attr_noexcept { mi_free(p); }
+
+// Bytes from `p` to the end of its slot.
+mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  if (mi_unlikely(page == NULL)) return 0;
+  const uint8_t* const start =
+      mi_page_is_single(page) ? page->start : (const uint8_t*)mi_page_block_of(page, p);
+  return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
+}
+
+MI_INTERNAL size_t mi_slot_size(const void* p) {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  return page == NULL ? 0 : mi_track_usable(p, page->block_size);
+}
+
+MI_INTERNAL bool mi_is_known_address(const void* p) { return mi_pagemap_find(p) != NULL; }

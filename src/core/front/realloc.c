@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// realloc.c - change the size of a block: in place, by growing over free slices, by moving the
+// mapping, and only then by copying.
+//
+// Q1  NULL means failure, and the old block is untouched.
+// Q2  a block stays where it is when the new size fits and uses at least half of it.
+// Q3  with MI_ZERO everything from the old usable size to the new one is zero.
+// Q4  the result is in the heap of the theap given: a block of another heap moves.
+#include <errno.h>
+#include <string.h>
+
+#include "front.h"
+#include "mimalloc.h"
+#include "slow.h"
+
+// A block that grew beyond this gets a page of its own: it will grow again, in place or by moving
+// its mapping, and leaves no blocks of ever larger classes behind (5 % of the peak memory of a
+// Python program that builds lists).
+#define MI_REALLOC_OWN_PAGE MI_SLICE_SIZE
+
+static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK_ALIGNMENT); }
+
+static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
+  if (fill == MI_ZERO) {
+    const size_t to = mi_usable_size(p);
+    if (to > from) mi_large_clear(mi_pagemap_find(p), p + from, to - from);
+  }
+}
+
+// A single block that stays one: no copying. NULL: not possible. (Away from what each process runs
+// through: cmake/layout.ld.)
+static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p,
+                                               size_t size, mi_fill_t fill) {
+  const size_t usable = mi_usable_size(p);
+  const size_t shift = (size_t)(p - page->start);
+  if (size > MI_REQUEST_MAX - shift) return NULL;
+  uint8_t* q = p;
+  if (!mi_large_resize(page, mi_realloc_room(size) + shift)) {
+    theap = mi_slow_theap(theap);
+    if (shift != 0 || theap == NULL) return NULL;
+    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), size);
+    if (q == NULL) return NULL;
+  }
+  mi_track_resize(q, usable, size);
+  mi_realloc_zero_tail(q, usable, fill);
+  return q;
+}
+
+// Old contents into a new block, then free the old one.
+static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
+  if (q == NULL) return NULL;
+  memcpy(q, p, mi_bits_min(usable, size));
+  mi_free(p);
+  return q;
+}
+
+static mi_page_t* mi_realloc_page_of(void* p) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (mi_unlikely(page == NULL)) {
+    mi_report(MI_ERROR_INVALID_POINTER, "realloc", p, 0);
+    errno = EINVAL;
+  }
+  return page;
+}
+
+static void* mi_realloc_fresh(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  return fill == MI_ZERO ? mi_theap_zalloc(theap, size) : mi_theap_malloc(theap, size);
+}
+
+// Whether the block is in the right heap (Q4). A thread without a theap takes what there is.
+static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
+  return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
+}
+
+MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
+  if (p == NULL) return mi_realloc_fresh(theap, size, fill);
+  mi_page_t* const page = mi_realloc_page_of(p);
+  if (page == NULL) return NULL;
+  const size_t usable = mi_usable_size(p);
+  if (mi_unlikely(size == 0)) {
+    uint8_t* const q = (uint8_t*)mi_theap_zalloc(theap, 1); // programs read that byte
+    if (q != NULL) mi_free(p);
+    return q;
+  }
+  if (!mi_realloc_may_stay(theap, page)) {
+    // Into the other heap.
+  } else if (mi_page_is_single(page)) {
+    const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
+    if (is_same) return mi_track_resize(p, usable, size);
+    if (size > MI_REALLOC_OWN_PAGE) {
+      void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
+      if (q != NULL) return q;
+    }
+  } else if (size <= usable && size >= usable / 2) {
+    return mi_track_resize(p, usable, size);
+  }
+  void* q = NULL;
+  if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0) {
+    q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
+    q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
+  }
+  if (q == NULL) q = mi_realloc_fresh(theap, size, fill);
+  return mi_realloc_copy(p, usable, q, size);
+}
+
+MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
+                                      size_t offset, mi_fill_t fill) {
+  if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
+    return mi_aligned_alloc_at(theap, size, alignment, offset, fill); // reports a bad alignment
+  }
+  mi_page_t* const page = mi_realloc_page_of(p);
+  if (page == NULL) return NULL;
+  const size_t usable = mi_usable_size(p);
+  if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
+    if (size <= usable && size >= usable / 2) return mi_track_resize(p, usable, size);
+    const size_t shift = (size_t)((uint8_t*)p - page->start);
+    if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
+        mi_large_resize(page, mi_realloc_room(size) + shift)) {
+      mi_track_resize(p, usable, size);
+      mi_realloc_zero_tail((uint8_t*)p, usable, fill);
+      return p;
+    }
+  }
+  return mi_realloc_copy(p, usable, mi_aligned_alloc_at(theap, size, alignment, offset, fill),
+                         size);
+}
+
+MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (page == NULL) return false;
+  const size_t usable = mi_usable_size(p);
+  if (size <= usable) return true;
+  const size_t shift = (size_t)((uint8_t*)p - page->start);
+  if (!mi_page_is_single(page) || size > MI_REQUEST_MAX - shift ||
+      !mi_large_resize(page, mi_realloc_room(size) + shift)) {
+    return false;
+  }
+  mi_track_resize(p, usable, size);
+  return true;
+}

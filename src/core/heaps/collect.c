@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// collect.c - everything that is unused goes back: mi_collect, and the last try before malloc
+// fails.
+//
+// In this order, because each feeds the next: what the thread holds back of frees, its pages, those
+// of threads that ended, the pools of heaps, memory for our own structures, free slices.
+#include "collect.h"
+
+#include "heap.h"
+
+// Nothing of a sub-process is kept but what is in use.
+static size_t mi_collect_subproc(mi_subproc_t* subproc) {
+  mi_thread_flush_orphans();
+  mi_heap_drain_ended(subproc);
+  mi_pool_drain_all(&subproc->heap_main);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_meta_purge();
+  mi_lock_leave(&mi_state.arena_lock);
+  return mi_purge_everything(subproc);
+}
+
+MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
+  mi_parcel_flush();
+  if (effort == MI_GENTLE) {
+    mi_flush_idle(theap);
+    mi_retain_poll(mi_theap_subproc(theap));
+    return 0;
+  }
+  mi_flush_theap(theap);
+  mi_pool_drain_all(mi_theap_heap(theap));
+  return mi_collect_subproc(mi_theap_subproc(theap));
+}
+
+MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
+  mi_theap_t* const theap = mi_self_theap();
+  if (theap->thread_id != 0) {
+    if (effort == MI_FORCE) mi_thread_flush_all(theap->home);
+    return mi_collect_theap(theap, effort);
+  }
+  mi_parcel_flush();
+  if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
+  return 0;
+}

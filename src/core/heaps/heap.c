@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// heap.c - the life of a heap that is not the main one: made, deleted or destroyed by any thread.
+//
+//   made --> in use by any thread --> deleted: its pages belong to the main heap, blocks stay
+//     ^                           '-> destroyed: its pages go, blocks and all
+//     '------- structure is used again (T2) --- ended <--'
+//
+// Who may do what at the end is the caller's duty (mimalloc.h): no thread allocates from the heap
+// any more; blocks of a deleted heap may be freed all the time, those of a destroyed one are not
+// touched. So what can meet a delete is a free, which may end in giving up a page to the pool of
+// the heap, or in releasing it. It looks up the heap of the page, and works on the pool and the
+// book there.
+//
+// E1  a thread acts on pool and book of a heap only while it is counted in `inside`, and was
+//     counted when the page still belonged to the heap (mi_inside_enter).
+// E2  delete first moves all pages to the main heap, then adds 0 to `inside`. Both that and the
+//     count of a free are read-modify-writes of one word: either the free comes first, then delete
+//     (and all that look later) sees it inside; or it sees that the page has moved, and goes to the
+//     main heap. Nobody waits.
+// E3  the structure is used again only when nobody is inside. A page that a free put into the pool
+//     after delete had emptied it is found then, or by a forced collect (mi_heap_drain_ended).
+// E4  pages of these heaps are in no parcel and are nobody's guests (reclaim.c): what a destroyed
+//     heap had is known to its theaps and its pools alone.
+// E5  theaps are told under the thread lock, and touched by their own thread only (H5 of theap.c).
+// E6  what an ended heap counted belongs to the main heap. It is moved at the end, and what a free
+//     inside counts after that when the structure is used again; until then the sum of the main
+//     heap includes it.
+//
+// A page that moves changes its `heap` by a CAS from the old one: it may be released and described
+// anew by a free at the same time.
+#include "heap.h"
+
+#include "walk.h"
+
+// -- figures --
+
+MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to) {
+  for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
+    const int64_t amount = mi_atomic_swap_relaxed(&from->tally.amount[i], 0);
+    if (amount != 0) mi_tally_add(&to->tally, (mi_tally_index_t)i, amount);
+  }
+  for (size_t i = 0; i < MI_TALLY_PEAKS; i++) mi_atomic_store_relaxed(&from->tally.peak[i], 0);
+}
+
+static void mi_heap_add_tally(mi_tally_t* sum, mi_heap_t* heap) {
+  for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
+    mi_count_add(&sum->amount[i], mi_atomic_load_relaxed(&heap->tally.amount[i]));
+  }
+}
+
+MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_tally_t* sum) {
+  *sum = (mi_tally_t){0};
+  const bool is_all = heap == NULL;
+  if (is_all) heap = &subproc->heap_main;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_add_tally(sum, heap);
+  mi_heap_t* const ended = heap->is_main ? subproc->ended : NULL; // E6
+  for (mi_heap_t* h = ended; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
+  mi_heap_t* const others = is_all ? subproc->heaps : NULL;
+  for (mi_heap_t* h = others; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
+  mi_lock_leave(&mi_state.thread_lock);
+  for (size_t i = 0; i < MI_TALLY_PEAKS; i++) {
+    mi_atomic_store_relaxed(&sum->peak[i], mi_atomic_load_relaxed(&heap->tally.peak[i]));
+  }
+}
+
+MI_INTERNAL bool mi_heap_next(mi_subproc_t* subproc, mi_heap_cursor_t* cursor) {
+  if (cursor->heap == NULL) {
+    *cursor = (mi_heap_cursor_t){&subproc->heap_main, 0};
+    return true;
+  }
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_t* heap = subproc->heaps;
+  if (!cursor->heap->is_main) {
+    const bool is_there = cursor->heap->link != NULL && cursor->heap->sequence == cursor->sequence;
+    if (is_there) heap = cursor->heap->next;
+    // The list is in the order of the numbers, highest first.
+    while (heap != NULL && heap->sequence >= cursor->sequence) heap = heap->next;
+  }
+  if (heap != NULL) *cursor = (mi_heap_cursor_t){heap, heap->sequence};
+  mi_lock_leave(&mi_state.thread_lock);
+  return heap != NULL;
+}
+
+// -- make --
+
+static void mi_heap_count(mi_heap_t* heap) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add_peak(&count->heaps, &count->heaps_peak, 1);
+  heap->sequence = (size_t)mi_count_add(&count->heaps_total, 1) - 1;
+}
+
+MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
+  mi_heap_t* const heap = &subproc->heap_main;
+  if (!heap->is_main) {
+    heap->subproc = subproc;
+    heap->is_main = true;
+    heap->slot = mi_state.slot_count++;
+  }
+  mi_heap_count(heap);
+}
+
+// A structure that nobody is inside any more, or a fresh one. Under the thread lock.
+static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
+  for (mi_heap_t** link = &subproc->ended; *link != NULL; link = &(*link)->next) {
+    mi_heap_t* const heap = *link;
+    if (mi_atomic_load_acquire(&heap->inside) != 0) continue; // else sees what was done inside
+    *link = heap->next;
+    return heap;
+  }
+  mi_heap_t* const heap = (mi_heap_t*)mi_meta_lock_and_alloc(sizeof(mi_heap_t));
+  if (heap == NULL) return NULL;
+  heap->subproc = subproc;
+  heap->slot = mi_state.slot_count++;
+  return heap;
+}
+
+MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_t* const heap = mi_heap_take(subproc);
+  if (heap == NULL) {
+    mi_lock_leave(&mi_state.thread_lock);
+    return NULL;
+  }
+  mi_pool_drain_all(heap); // E3
+  mi_heap_move_tally(heap, &subproc->heap_main);
+  mi_book_clear(&heap->book);
+  heap->arena = arena;
+  mi_atomic_store_relaxed(&heap->numa_wish, 0);
+  heap->next = subproc->heaps;
+  if (heap->next != NULL) heap->next->link = &heap->next;
+  subproc->heaps = heap;
+  heap->link = &subproc->heaps;
+  mi_heap_count(heap);
+  mi_lock_leave(&mi_state.thread_lock);
+  return heap;
+}
+
+// -- end --
+
+MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
+  mi_theap_t* theap;
+  while ((theap = heap->theaps) != NULL) {
+    mi_theap_unlink(theap);
+    if (!theap->is_ended) mi_atomic_add_relaxed(&theap->home->ended_count, 1);
+    theap->is_ended = true;
+    theap->is_destroyed = is_destroyed;
+    mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
+    if (is_destroyed) {
+      mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
+    } else {
+      mi_theap_link(theap, &heap->subproc->heap_main);
+    }
+  }
+}
+
+// No list knows the heap any more, and its theaps know that. False: it has ended already.
+static bool mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_there = heap->link != NULL;
+  if (is_there) {
+    *heap->link = heap->next;
+    if (heap->next != NULL) heap->next->link = heap->link;
+    heap->link = NULL;
+    mi_heap_end_theaps(heap, is_destroyed);
+    mi_count_add(&heap->subproc->count.heaps, -1);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  return is_there;
+}
+
+static void mi_heap_recycle(mi_heap_t* heap) {
+  mi_heap_move_tally(heap, &heap->subproc->heap_main);
+  mi_lock_enter(&mi_state.thread_lock);
+  heap->next = heap->subproc->ended;
+  heap->subproc->ended = heap;
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+static bool mi_heap_move_page(mi_page_t* page, void* heap) {
+  mi_heap_t* expected = (mi_heap_t*)heap;
+  mi_heap_t* const main = &expected->subproc->heap_main;
+  // Publishes nothing but itself; release so that it comes before the addition of E2.
+  mi_atomic_cas_strong_release(&page->heap, &expected, main);
+  return true;
+}
+
+MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
+  if (!mi_heap_unlink(heap, false)) return false;
+  mi_walk_pages(heap->subproc, heap, &mi_heap_move_page, heap);
+  // Releases the moves to a free that enters later, and sees one that entered before (E2).
+  mi_atomic_add_acq_rel(&heap->inside, 0);
+  mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
+  mi_pool_drain_all(heap);
+  mi_thread_release_ended(heap->slot);
+  mi_heap_recycle(heap);
+  mi_report_leave();
+  return true;
+}
+
+static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
+  if (mi_page_is_single(page)) {
+    mi_large_free(page, page->start + page->shift);
+  } else {
+    mi_page_destroy((mi_heap_t*)heap, page);
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
+  if (!mi_heap_unlink(heap, true)) return false;
+  mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
+  mi_walk_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
+  mi_pool_clear_all(heap);
+  mi_heap_recycle(heap);
+  return true;
+}
+
+MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc) {
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
+}
+
+MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_heap_drain_ended_locked(subproc);
+  mi_lock_leave(&mi_state.thread_lock);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// subproc.c - the life of a sub-process: heaps, arenas and figures of its own.
+//
+// The main one is part of `mi_state` and lives as long as the process. Others are made and ended by
+// the program; a thread joins one for the rest of its life. What they share: addresses that are
+// reserved (an arena of an ended one serves the next), and the locks.
+//
+// W1  whoever destroys a sub-process is the only one who knows anything of it: its threads have
+//     ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
+//     heaps are told (E5 of heap.c).
+// W2  a deleted one takes no new threads or heaps; it ends when all its slices are free and nobody
+//     is inside its heaps (E1 of heap.c). A free by another thread may be the last: nobody waits
+//     for it, others look when they make, end or collect.
+// W3  structures are used again for sub-processes only, and so are their heaps (T2).
+#include "subproc.h"
+
+#include "heap.h"
+#include "walk.h"
+
+MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
+  mi_subproc_sweep();
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_subproc_t* subproc = mi_state.ended;
+  if (subproc != NULL) {
+    mi_state.ended = subproc->next;
+  } else {
+    subproc = (mi_subproc_t*)mi_meta_lock_and_alloc(sizeof(mi_subproc_t));
+  }
+  if (subproc != NULL) {
+    mi_init_main_heap(subproc);
+    subproc->sequence = ++mi_state.subproc_count;
+    mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+    mi_atomic_store_relaxed(&subproc->heap_main.numa_wish, 0);
+    subproc->next = mi_state.main.next;
+    mi_state.main.next = subproc;
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  return subproc;
+}
+
+// Totals of what was: the process had it. Nobody is inside a heap of the sub-process any more.
+static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
+  mi_counters_t* const from = &subproc->count;
+  mi_counters_t* const to = &mi_state.main.count;
+#define MI_MERGE(field) mi_count_add(&to->field, mi_atomic_load_relaxed(&from->field))
+  MI_MERGE(threads_total);
+  MI_MERGE(heaps_total);
+  MI_MERGE(theaps_total);
+  MI_MERGE(purged);
+  MI_MERGE(purge_calls);
+  MI_MERGE(mmap_calls);
+  MI_MERGE(commit_calls);
+  MI_MERGE(reset);
+  MI_MERGE(reset_calls);
+  MI_MERGE(rollbacks);
+#undef MI_MERGE
+  *from = (mi_counters_t){0};
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    mi_heap_move_tally(heap, &subproc->heap_main);
+  }
+  mi_heap_move_tally(&subproc->heap_main, &mi_state.main.heap_main);
+}
+
+// No list knows it, no thread is in it, no slice is in use.
+static void mi_subproc_retire(mi_subproc_t* subproc) {
+  mi_purge_all_of(subproc);
+  mi_arena_retire_all(subproc);
+  mi_book_clear(&subproc->direct);
+  mi_subproc_merge_counts(subproc);
+  mi_atomic_store_relaxed(&subproc->purge_waiting, 0);
+  mi_lock_enter(&mi_state.thread_lock);
+  subproc->is_deleted = false;
+  subproc->next = mi_state.ended;
+  mi_state.ended = subproc;
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// The one before it in the list, NULL when it has ended already. Under the thread lock.
+static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
+  mi_subproc_t* before = &mi_state.main;
+  while (before != NULL && before->next != subproc) before = before->next;
+  return before;
+}
+
+// Take it out of the list, when it has no thread, and tell the theaps that others have in its
+// heaps. Under the thread lock. False: it has, or is in no list.
+static bool mi_subproc_unlink(mi_subproc_t* subproc) {
+  mi_subproc_t* const before = mi_subproc_find(subproc);
+  if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  before->next = subproc->next;
+  mi_heap_end_theaps(&subproc->heap_main, true);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_heap_end_theaps(heap, true);
+  }
+  if (subproc->is_deleted) mi_atomic_sub_relaxed(&mi_state.deleted_count, 1);
+  return true;
+}
+
+static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
+  (void)arg;
+  if (mi_page_is_single(page)) {
+    mi_large_free(page, page->start + page->shift);
+  } else {
+    // Sees the const fields of the heap.
+    mi_page_destroy(mi_atomic_load_acquire(&page->heap), page);
+  }
+  return true;
+}
+
+// The calling thread's theaps in its heaps: they may be what malloc uses.
+static void mi_subproc_release_theaps(mi_subproc_t* subproc) {
+  mi_thread_release_ended(subproc->heap_main.slot);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_thread_release_ended(heap->slot);
+  }
+}
+
+MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_unlinked = mi_subproc_unlink(subproc);
+  mi_lock_leave(&mi_state.thread_lock);
+  if (!is_unlinked) return false;
+  mi_subproc_release_theaps(subproc);
+  mi_walk_pages(subproc, NULL, &mi_subproc_destroy_page, NULL);
+  mi_pool_clear_all(&subproc->heap_main);
+  mi_heap_t* heap;
+  while ((heap = subproc->heaps) != NULL) {
+    subproc->heaps = heap->next;
+    heap->link = NULL;
+    mi_pool_clear_all(heap);
+    mi_book_clear(&heap->book);
+    heap->next = subproc->ended;
+    subproc->ended = heap;
+  }
+  mi_subproc_retire(subproc);
+  return true;
+}
+
+// -- deleted ones --
+
+// Sees what was done inside. Under the thread lock.
+static bool mi_subproc_is_left(mi_subproc_t* subproc) {
+  bool is_left = mi_atomic_load_acquire(&subproc->heap_main.inside) == 0; // sees, as above
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    is_left = is_left && mi_atomic_load_acquire(&heap->inside) == 0; // sees, as above
+  }
+  return is_left;
+}
+
+// No slice is in use, and whoever gave back the last ones is done with that. Under the thread lock.
+static bool mi_subproc_is_free(mi_subproc_t* subproc) {
+  mi_heap_drain_ended_locked(subproc);
+  mi_pool_drain_all(&subproc->heap_main);
+  uint32_t at = 0;
+  if (mi_book_next(&subproc->direct, &at) != NULL) return false;
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    // Each word sees what those did who set its bits: they are done with the slices, and inside.
+    for (size_t i = 0; i < mi_arena_slices(arena); i++) {
+      if (!mi_bitmap_is_set_acquire(arena->free, i)) return false;
+    }
+  }
+  return mi_subproc_is_left(subproc);
+}
+
+MI_INTERNAL void mi_subproc_sweep(void) {
+  if (mi_likely(mi_atomic_load_relaxed(&mi_state.deleted_count) == 0)) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_subproc_t* ready = NULL;
+  for (mi_subproc_t* s = mi_state.main.next; s != NULL && ready == NULL; s = s->next) {
+    if (s->is_deleted && mi_subproc_is_free(s) && mi_subproc_unlink(s)) ready = s;
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  if (ready == NULL) return;
+  mi_subproc_retire(ready);
+  mi_subproc_sweep();
+}
+
+MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_first = mi_subproc_find(subproc) != NULL && !subproc->is_deleted;
+  mi_lock_leave(&mi_state.thread_lock);
+  if (!is_first) return false;
+  while (subproc->heaps != NULL) mi_heap_end_by_delete(subproc->heaps);
+  mi_subproc_release_theaps(subproc);
+  mi_lock_enter(&mi_state.thread_lock);
+  subproc->is_deleted = true;
+  mi_atomic_add_relaxed(&mi_state.deleted_count, 1);
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_subproc_sweep();
+  return true;
+}
+
+// -- all of them --
+
+MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence) {
+  if (*sequence == 0) return NULL;
+  mi_lock_enter(&mi_state.thread_lock);
+  // Behind the main one the list is in the order of the numbers, highest first.
+  mi_subproc_t* subproc = mi_state.main.next;
+  while (subproc != NULL && subproc->sequence >= *sequence) subproc = subproc->next;
+  if (subproc == NULL) subproc = &mi_state.main;
+  *sequence = subproc->sequence;
+  mi_lock_leave(&mi_state.thread_lock);
+  return subproc;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// usage.c - what is in use: a walk over the pages of a heap or a sub-process, for statistics and
+// the information calls of C libraries.
+//
+//   pages -> blocks that their owners count as used - those in lists from which malloc will take
+//
+// Y1  a page counts as used what its owner has not seen come back: also the blocks of the list that
+//     a theap allocates from, and what others freed into the page. Both are found for the theaps of
+//     the calling thread, and for those without a thread (orphans, under the thread lock). So the
+//     result is exact when no other thread has a theap, and otherwise too high by what others hold
+//     ready: at most a page for each size and thread.
+// Y2  pages change while they are looked at, and are made anew: their plain fields are read by
+//     `mi_atomic_peek`, and what they say is held within what a page of the class can have.
+// Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
+#include "usage.h"
+
+#include "walk.h"
+
+static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
+  mi_usage_t* const usage = (mi_usage_t*)arg;
+  const size_t c = mi_atomic_peek(&page->size_class);
+  if (c == MI_CLASS_COUNT) {
+    usage->large += mi_atomic_peek(&page->block_size);
+    usage->large_blocks++;
+    return true;
+  }
+  const size_t size = mi_class_size(c);
+  const size_t fit = mi_class_slices_shared(c) * MI_SLICE_SIZE / size;
+  const size_t carved = mi_bits_min((size_t)mi_atomic_peek(&page->refilled.used) - 1, fit);
+  const size_t bias = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0; // P1 of page.c
+  const size_t used = mi_bits_max(mi_atomic_peek(&page->count.used), bias) - bias;
+  usage->class_blocks[c] += mi_bits_min(used, carved);
+  usage->class_pages[c]++;
+  usage->in_pages += carved * size;
+  if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0) {
+    usage->pooled_pages++;
+  }
+  return true;
+}
+
+// -- blocks that are counted and free --
+
+// Blocks of one page; after a mistake of the user the list may have a loop, or lead anywhere.
+static size_t mi_usage_list_length(const mi_page_t* page, const mi_block_t* block) {
+  size_t count = 0;
+  while (count < page->reserved && mi_page_has_block(page, block)) {
+    block = mi_block_next(block);
+    count++;
+  }
+  return count;
+}
+
+// What others freed into a page that nobody else takes it from.
+static size_t mi_usage_returned(mi_page_t* page) {
+  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free); // sees the links
+  return mi_usage_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
+}
+
+static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
+  usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // Y2
+}
+
+static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_length(c));
+    mi_page_t* const current = mi_theap_current(theap, c);
+    if (current != NULL) {
+      count = mi_usage_list_length(current, theap->free[c]) +
+              mi_usage_list_length(current, current->sample_rest) + mi_usage_returned(current);
+    }
+    for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
+      count += mi_usage_returned(page);
+    }
+    mi_usage_subtract(usage, c, count);
+  }
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page != NULL) mi_usage_subtract(usage, page->size_class, mi_usage_returned(page));
+  }
+}
+
+// That theap, if its pages are among those that were walked over.
+static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
+                                 const mi_subproc_t* subproc, const mi_heap_t* heap) {
+  const mi_heap_t* const of = mi_theap_heap(theap);
+  if (of == MI_HEAP_GONE) return;
+  if (heap != NULL ? of == heap : of->subproc == subproc) mi_usage_subtract_theap(usage, theap);
+}
+
+// Y1. Under the lock, because another thread may end a heap: it tells the theaps first.
+static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi_heap_t* heap) {
+  mi_lock_enter(&mi_state.thread_lock);
+  for (const mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
+    if (theap->page_count > 0) mi_usage_subtract_if(usage, theap, subproc, heap);
+  }
+  const mi_theap_t* const home = mi_self_home();
+  if (home->thread_id != 0) mi_usage_subtract_if(usage, home, subproc, heap);
+  for (size_t i = 0; i < home->others_count; i++) {
+    if (home->others[i] != NULL) mi_usage_subtract_if(usage, home->others[i], subproc, heap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage) {
+  *usage = (mi_usage_t){0};
+  mi_parcel_flush();
+  mi_walk_pages(subproc, heap, &mi_usage_visit, usage);
+  mi_usage_subtract_lists(usage, subproc, heap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    usage->in_use_blocks += usage->class_blocks[c];
+    usage->in_use += usage->class_blocks[c] * mi_class_size(c);
+  }
+}

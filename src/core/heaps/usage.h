@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// usage.h - how much is in use.
+#ifndef MI_CORE_USAGE_H
+#define MI_CORE_USAGE_H
+
+#include "../threads/threads.h"
+
+// What is in use now, of a heap, or with NULL of all heaps of a sub-process. See usage.c for how
+// exact it is.
+typedef struct mi_usage_s {
+  size_t in_use, in_use_blocks; // bytes and blocks that share pages
+  size_t in_pages; // bytes of those pages that were handed out at least once
+  size_t large, large_blocks; // the same for blocks with a page of their own
+  size_t pooled_pages;
+  size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
+} mi_usage_t;
+MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// inside.h - how a free finds the heap of a page while that heap may be ending: it is counted in
+// `inside` of the heap. The protocol is in heap.c (E1 to E3).
+#ifndef MI_CORE_INSIDE_H
+#define MI_CORE_INSIDE_H
+
+#include "../arenas/arenas.h"
+
+// The one heap that never ends.
+#define MI_HEAP_FIRST (&mi_state.main.heap_main)
+
+// The heap of a page that the caller owns, or whose only block it holds. Until `mi_inside_leave`
+// the structure stays that heap's, also when the heap is deleted meanwhile, and its sub-process
+// stays.
+static inline mi_heap_t* mi_inside_enter(mi_page_t* page) {
+  while (true) {
+    mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+    if (mi_likely(heap == MI_HEAP_FIRST)) return heap;
+    // Is seen by the ending thread, or sees what that one wrote (E2 in heap.c).
+    mi_atomic_add_acq_rel(&heap->inside, 1);
+    if (mi_likely(mi_atomic_load_relaxed(&page->heap) == heap)) return heap;
+    mi_atomic_sub_release(&heap->inside, 1); // nothing was done
+  }
+}
+
+static inline void mi_inside_leave(mi_heap_t* heap) {
+  // Publishes what was done to pools and books to who recycles the structure.
+  if (mi_unlikely(heap != MI_HEAP_FIRST)) mi_atomic_sub_release(&heap->inside, 1);
+}
+
+#endif

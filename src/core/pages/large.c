@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// large.c - one block, one page: larger than any class, or aligned beyond a slice.
+//
+//   | block_size (whole OS pages)              | slack up to slice_count * MI_SLICE_SIZE, untouched
+//   |
+//
+// G1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, whoever frees the
+//     block returns the slices.
+// G2  only the first slice has a descriptor, and those up to the one that a shifted result lies in
+//     (`reserved` of them).
+//     `shift` is the distance of the result from the start of the block: nothing else was handed
+//     out.
+// G3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread that
+//     holds the block.
+// G4  where much must be zero, memory that was used before is given back instead of cleared: what
+//     the system then gives reads as zero, and a program pays for what it touches. Only memory that
+//     we mapped, and if the system takes it.
+//
+// Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
+// which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
+// memory along (V5 of retain.c). Larger ones, and all when no arena can be
+// had, are mappings of their own. Growth in place takes the slices that follow; else the memory is
+// moved to other addresses, so that nothing is copied (move.c).
+#include "large.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "inside.h"
+#include "track.h"
+
+// Less is cleared by hand, which is cheaper when all of it is then used: 0.1 us for 4 KiB, a fault
+// 0.5 and more.
+#define MI_LARGE_GIVE_BACK_MIN ((size_t)(128 * MI_SLICE_SIZE))
+
+static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
+
+static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add_peak(&count->large, &count->large_peak, bytes);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
+}
+
+// A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped
+// and whose first `touched` bytes will be written to.
+static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_t alignment,
+                                size_t shift, size_t touched) {
+  const mi_run_wish_t wish = {
+      .slice_count = mi_bits_divide_up(mi_bits_max(size, room), MI_SLICE_SIZE),
+      .alignment = alignment,
+      .touched_count = touched / MI_SLICE_SIZE,
+      .described_count = shift / MI_SLICE_SIZE + 1,
+  };
+  mi_run_t run;
+  if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  mi_page_t* const page = mi_page_describe(run.start, wish.slice_count, wish.described_count);
+  page->count = (mi_page_count_t){.used = 1};
+  page->refilled.used = 2;
+  page->reserved = (uint32_t)wish.described_count;
+  page->shift = shift;
+  page->block_size = mi_large_round(size);
+  page->size_class = (uint8_t)MI_CLASS_COUNT;
+  page->is_zero = run.is_zero;
+  page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  if (!mi_run_enlist(heap, page)) {
+    mi_page_undescribe(page, page->reserved);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
+    return NULL;
+  }
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_SINGLE);
+  mi_large_count(heap, (int64_t)page->block_size);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
+  mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
+  return page;
+}
+
+// Give back the contents of whole OS pages of the block: G4. False: they are what they were.
+static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
+  if (page->backing == MI_BACKING_DIRECT) return mi_os_purge(start, size) == 0;
+  mi_heap_t* const heap = mi_inside_enter(page);
+  const bool is_done = mi_purge_contents(mi_arena_of(heap->subproc, page->start), start, size);
+  mi_inside_leave(heap);
+  return is_done;
+}
+
+MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
+  mi_tool_open(start, size);
+  if (size >= MI_LARGE_GIVE_BACK_MIN && !MI_IS_TRACKED) { // tools must see what is written
+    const size_t page_size = mi_state.os.page_size;
+    uint8_t* const end = start + size;
+    uint8_t* const first = (uint8_t*)mi_bits_align_up((uintptr_t)start, page_size);
+    uint8_t* const last = (uint8_t*)mi_bits_align_down((uintptr_t)end, page_size);
+    if (mi_large_give_back(page, first, (size_t)(last - first))) {
+      memset(start, 0, (size_t)(first - start));
+      memset(last, 0, (size_t)(end - last));
+      return;
+    }
+  }
+  memset(start, 0, size);
+}
+
+static void mi_large_zero(mi_page_t* page) {
+  if (!page->is_zero) mi_large_clear(page, page->start, page->block_size);
+}
+
+MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
+                                         size_t shift, mi_fill_t fill) {
+  if (size > MI_REQUEST_MAX - shift) return NULL;
+  // What must be zero may never be touched at all: better clean.
+  const size_t touched = fill == MI_ZERO ? 0 : size + shift;
+  mi_page_t* const page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
+  if (page == NULL) return NULL;
+  if (fill == MI_ZERO) mi_large_zero(page);
+  return page->start + shift;
+}
+
+MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment, mi_fill_t fill) {
+  return mi_large_alloc_shifted(heap, size, alignment, 0, fill);
+}
+
+MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill) {
+  if (size > MI_REQUEST_MAX - size / 8) return NULL;
+  const size_t touched = fill == MI_ZERO ? 0 : size;
+  mi_page_t* const page = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, touched);
+  if (page == NULL) return NULL;
+  if (fill == MI_ZERO) mi_large_zero(page);
+  return page->start;
+}
+
+// The block goes, and its slices, but for the first `lost_count`.
+static void mi_large_end(mi_page_t* page, size_t lost_count) {
+  mi_heap_t* const heap = mi_inside_enter(page);
+  const size_t left = page->slice_count - lost_count;
+  mi_page_undescribe(page, page->reserved);
+  mi_run_delist(heap, page);
+  mi_large_count(heap, -(int64_t)page->block_size);
+  if (left > 0) {
+    mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
+                   left);
+  }
+  mi_retain_bound(heap->subproc);
+  if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
+  mi_inside_leave(heap);
+}
+
+MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
+  if ((size_t)((uint8_t*)p - page->start) != page->shift) {
+    mi_report(MI_ERROR_INTERIOR_POINTER, "free", p, page->block_size);
+    return;
+  }
+  mi_track_drop(page);
+  mi_large_end(page, 0);
+}
+
+// Take the slices behind the block. False: somebody else has them.
+static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count) {
+  if (page->backing == MI_BACKING_DIRECT) return false;
+  mi_arena_t* const arena = mi_arena_of(heap->subproc, page->start);
+  const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
+  bool is_zero;
+  const size_t more = slice_count - page->slice_count;
+  if (!mi_slices_claim_at(arena, next, more, &is_zero)) return false;
+  mi_tool_close(arena->start + next * MI_SLICE_SIZE, more * MI_SLICE_SIZE);
+  page->slice_count = (uint32_t)slice_count;
+  return true;
+}
+
+static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
+  const size_t slice_count = mi_bits_divide_up(size, MI_SLICE_SIZE);
+  const size_t old_count = page->slice_count;
+  if (slice_count > old_count) {
+    if (!mi_large_extend(heap, page, slice_count)) return false;
+  } else if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
+             slice_count >= page->reserved) {
+    // A block that shrinks gives back at once what it does not need. (Of tracked blocks tools must
+    // hear first.)
+    page->slice_count = (uint32_t)slice_count;
+    mi_run_release(heap, (mi_page_backing_t)page->backing,
+                   page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count);
+  }
+  const size_t new_size = mi_large_round(size);
+  mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);
+  page->block_size = new_size;
+  return true;
+}
+
+MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
+  if (size > MI_REQUEST_MAX) return false;
+  mi_heap_t* const heap = mi_inside_enter(page);
+  const bool is_done = mi_large_resize_in(heap, page, size);
+  mi_inside_leave(heap);
+  return is_done;
+}
+
+// Whether memory of the page may be taken away or replaced by mremap. The caller holds its block.
+static bool mi_large_is_ours(mi_page_t* page) {
+  if (page->backing == MI_BACKING_DIRECT) return true;
+  mi_heap_t* const heap = mi_inside_enter(page);
+  const bool is_ours = mi_arena_is_movable(mi_arena_of(heap->subproc, page->start));
+  mi_inside_leave(heap);
+  return is_ours;
+}
+
+// A mapping of its own stays one; in an arena the moved range is one more until it is renewed, or
+// several: from 6.17 on the kernel moves what consists of several mappings, and they stay apart.
+static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
+                                size_t slice_count) {
+  if (to->backing != MI_BACKING_ARENA) return;
+  mi_arena_t* const arena = mi_arena_of(heap->subproc, to->start);
+  const size_t index = mi_arena_slice_of(arena, to->start);
+  mi_move_note(arena, index, slice_count);
+  if (from->backing != MI_BACKING_ARENA) return;
+  mi_heap_t* const old_heap = mi_inside_enter(from);
+  mi_arena_t* const source = mi_arena_of(old_heap->subproc, from->start);
+  const size_t first = mi_arena_slice_of(source, from->start);
+  for (size_t k = 1; k < slice_count; k++) {
+    if (mi_move_is_cut(source, first + k)) mi_move_note_cut(arena, index + k);
+  }
+  mi_inside_leave(old_heap);
+}
+
+MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
+  if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
+  if (!mi_move_is_allowed() || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
+  if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
+  if (!mi_large_is_ours(page)) return NULL;
+  // What grew once will grow again: room for an eighth more costs addresses only.
+  mi_page_t* const moved = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, 0);
+  if (moved == NULL) return NULL;
+  // Whole slices: what grows inside the last one later must be of the same mapping.
+  const size_t slice_count = mi_bits_divide_up(page->block_size, MI_SLICE_SIZE);
+  const size_t bytes = slice_count * MI_SLICE_SIZE;
+  if (!mi_large_is_ours(moved)) {
+    mi_large_free(moved, moved->start);
+    return NULL;
+  }
+  mi_arena_t* const arena =
+      moved->backing == MI_BACKING_ARENA ? mi_arena_of(heap->subproc, moved->start) : NULL;
+  const mi_move_t move = mi_move_memory(heap->subproc, arena, page->start, moved->start, bytes);
+  if (move != MI_MOVE_DONE) {
+    mi_large_end(moved, move == MI_MOVE_LOST ? slice_count : 0);
+    return NULL;
+  }
+  mi_large_note_moved(page, heap, moved, slice_count);
+  mi_large_free(page, page->start);
+  return moved->start;
+}

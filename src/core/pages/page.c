@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// page.c - the life of a page: a run of slices cut into blocks of one size.
+//
+//   made --> current <--> queue             current: its blocks are in the theap's list
+//              |            ^               queue:   has free blocks, waits its turn
+//      no more |            | first own     parked:  no thread uses it, full when last seen
+//       blocks v            | free
+//            parked --------+               A parked page belongs to nobody: whoever frees into it
+//            first
+//              | first free by another       claims it (remote.c), keeps it as a guest for a while,
+//              and
+//              v                             then passes it on through the pool (pool.c).
+//            guest --> pooled --> adopted: current of any thread
+//
+// P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
+//     `thread_free` count as used. Broken only inside the functions of the owner.
+// P2  a page is in exactly the place that `place` says; a parked or pooled page is in
+//     MI_PLACE_NONE.
+// P3  blocks past `capacity` have not been touched since the page was made; zero when `is_zero`.
+// P4  every slice of the page has a descriptor: the first one's is the page, the others forward to
+//     it.
+//
+// Only the owner calls into this file. Not here: what others do to a page (remote.c), which page to
+// pick (refill.c), when slices go back (retain.c).
+#include "page.h"
+
+#include "track.h"
+
+MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
+  mi_page_t* const page = mi_pagemap_slice(start);
+  mi_assert(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
+  page->start = start;
+  page->slice_count = (uint32_t)slice_count;
+  page->local_free = NULL;
+  page->sample_rest = NULL;
+  mi_atomic_store_relaxed(&page->has_interior, false);
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->is_lean = false;
+  page->next = page->prev = NULL;
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
+    interior->first = page;
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_INTERIOR);
+  }
+  return page;
+}
+
+MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count) {
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
+  }
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
+}
+
+// What others left in the run goes back where it counts, unless it is the first OS page at most.
+static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
+  uint8_t* const start = run->start;
+  if (!run->is_zero && run->slice_count == 1 && mi_pagemap_slice(start)->is_lean) {
+    run->is_resident = false;
+  } else if (run->is_resident && plan->is_sparse && run->arena != NULL &&
+             mi_arena_is_ours(run->arena) &&
+             mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) == 0) {
+    run->is_resident = false;
+    run->is_zero = true;
+  }
+}
+
+static void mi_page_count(mi_heap_t* heap, int64_t pages) {
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add_peak(&count->pages, &count->pages_peak, pages);
+  mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
+}
+
+// The descriptors of the page are nobody's. Before it leaves the book, and while it is not in one:
+// the child of a fork takes the pages of vanished threads, and those must be in their book (N2 of
+// fork.c).
+static void mi_page_clear(mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE && page->count.used == 0);
+  mi_assert_page(page, (mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
+  const size_t slice_count = page->slice_count;
+  page->is_lean = slice_count == 1 && !page->is_resident &&
+                  mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
+  mi_atomic_store_relaxed(&page->thread_free, 0);
+  mi_page_undescribe(page, mi_page_described(slice_count, page->reserved));
+}
+
+MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan) {
+  const size_t size_class = plan->size_class;
+  const size_t slice_count = plan->slice_count;
+  const size_t block_size = mi_class_size(size_class);
+  const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
+  const size_t described = mi_page_described(slice_count, block_count);
+  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, described};
+  mi_run_t run;
+  if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  mi_page_clean_run(plan, &run);
+  mi_page_t* const page = mi_page_describe(run.start, slice_count, described);
+  page->count = (mi_page_count_t){0};
+  page->refilled.used = 1;
+  page->reserved = (uint32_t)block_count;
+  page->block_size = block_size;
+  page->size_class = (uint8_t)size_class;
+  page->is_zero = run.is_zero;
+  page->is_resident = run.is_resident;
+  page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  if (!mi_run_enlist(heap, page)) {
+    mi_page_clear(page);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count);
+    return NULL;
+  }
+  mi_page_count(heap, 1);
+  mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
+  return page;
+}
+
+MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
+  if (mi_unlikely(!mi_page_is_sound(page))) {
+    mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
+    return; // its slices stay where they are: nobody knows which they are
+  }
+  mi_page_clear(page);
+  mi_run_delist(heap, page);
+  mi_page_count(heap, -1);
+  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
+  mi_retain_bound(heap->subproc);
+  if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
+}
+
+MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
+  mi_track_drop(page);
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->count = (mi_page_count_t){0};
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_page_release(heap, page);
+}
+
+MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
+  const size_t left = page->reserved - mi_page_capacity(page);
+  if (left == 0) return NULL;
+  // Double what the page has, between the rest of the first OS page and a bound: a class that is
+  // hardly used touches little, a busy one comes here seldom.
+  const size_t block_size = page->block_size;
+  const size_t carved_bytes = mi_page_capacity(page) * block_size;
+  const size_t step = mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
+                                  MI_CARVE_MAX_BYTES);
+  const size_t count = mi_bits_min(mi_bits_max(step / block_size, 1), left);
+  uint8_t* const first = page->start + carved_bytes;
+  uint8_t* p = first;
+  // The links below write to every OS page.
+  if (!page->is_resident && block_size <= mi_state.os.page_size) {
+    mi_huge_touch(first, count * block_size);
+  }
+  for (size_t i = 1; i < count; i++) {
+    mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
+    mi_track_carve(p, block_size);
+    p += block_size;
+  }
+  mi_block_set_next((mi_block_t*)p, NULL);
+  mi_track_carve(p, block_size);
+  page->refilled.used += (uint32_t)count;
+  page->count.used += (uint32_t)count;
+  page->count.is_fresh_list = page->is_zero;
+  return (mi_block_t*)first;
+}
+
+MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
+  uint32_t count = 0;
+  mi_block_t* end = NULL;
+  mi_block_t* next = *list;
+  // The list can hold every block of the page once; a longer one has a loop.
+  while (next != NULL && count < mi_page_capacity(page) && mi_page_has_block(page, next)) {
+    count++;
+    end = next;
+    next = mi_block_next(end);
+  }
+  *last = end;
+  if (mi_likely(next == NULL)) return count;
+  mi_report_block(MI_ERROR_CORRUPT_LIST, page, end == NULL ? page->start : (void*)end, next);
+  mi_block_join(list, end, NULL);
+  // In a loop some blocks were counted more than once.
+  count = 0;
+  for (const mi_block_t* b = *list; b != NULL; b = mi_block_next(b)) count++;
+  return count;
+}
+
+MI_INTERNAL mi_attr_cold void mi_page_cut_head(mi_page_t* page, mi_block_t** list) {
+  mi_block_t* const head = *list;
+  if (!mi_page_has_block(page, head)) {
+    mi_report_block(MI_ERROR_CORRUPT_LIST, page, page->start, head);
+    *list = NULL;
+    return;
+  }
+  mi_block_t* const next = mi_block_next(head);
+  // The newest block was freed twice in a row, or written to.
+  const mi_error_kind_t kind = next == head ? MI_ERROR_DOUBLE_FREE : MI_ERROR_CORRUPT_LIST;
+  mi_block_set_next(head, NULL);
+  mi_report_block(kind, page, head, next);
+}
+
+MI_INTERNAL bool mi_page_check(mi_page_t* page) {
+  const bool is_cut = page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free);
+  if (is_cut) mi_page_cut_head(page, &page->local_free);
+  mi_block_t* last;
+  const uint32_t local = mi_page_measure(page, &page->local_free, &last);
+  const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  const uint32_t used = mi_page_capacity(page) - local + bias; // P1
+  if (page->count.used == used) return true;
+  // More frees were counted than there are blocks. Which was one too many is not known.
+  page->count.used = used;
+  if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
+  return false;
+}
+
+MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
+  size_t local = 0;
+  for (mi_block_t* b = page->local_free; b != NULL; b = mi_block_next(b)) {
+    if (mi_page_block_of(page, b) != b || ++local > mi_page_capacity(page)) return false;
+  }
+  const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  if (page->count.used + local != mi_page_capacity(page) + bias) return false; // P1
+  if (mi_page_capacity(page) > page->reserved) return false;
+  const size_t described = mi_page_described(page->slice_count, page->reserved);
+  for (size_t i = 1; i < described; i++) { // P4
+    const mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    if (interior->first != page) return false;
+  }
+  return true;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// page.h - small questions about a page, its queue, and the functions of page.c.
+#ifndef MI_CORE_PAGE_H
+#define MI_CORE_PAGE_H
+
+#include "block.h"
+
+// Blocks carved so far.
+static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
+
+// True when the page has a block to give without asking anyone.
+static inline bool mi_page_has_free(mi_page_t* page) {
+  return page->local_free != NULL || mi_page_capacity(page) < page->reserved ||
+         mi_atomic_load_relaxed(&page->thread_free) > MI_REMOTE_BITS;
+}
+
+// The number of the block that `p` lies in: offset / block_size by multiply and shift, exact for
+// offsets inside a page of at most a chunk (offset < 2^21, block_size < 2^20; Granlund, Montgomery:
+// "Division by invariant integers using multiplication", 1994).
+static inline size_t mi_page_index_of(const mi_page_t* page, const void* p) {
+  const uint64_t offset = (uint64_t)((const uint8_t*)p - page->start);
+  return (offset * mi_class_reciprocal[page->size_class]) >> MI_RECIPROCAL_SHIFT;
+}
+
+static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p) {
+  return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
+}
+
+// The descriptor is where the page map has it, and says what its class says.
+static inline bool mi_page_is_sound(const mi_page_t* page) {
+  return page == mi_pagemap_slice(page->start) && page->size_class < MI_CLASS_COUNT &&
+         page->block_size == mi_class_size(page->size_class) &&
+         mi_class_has_slices(page->size_class, page->slice_count);
+}
+
+// Whether a block that was carved starts at `p`, which may be any address.
+static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
+  const size_t offset = (size_t)((const uint8_t*)p - page->start);
+  return offset < mi_page_capacity(page) * page->block_size && mi_page_block_of(page, p) == p;
+}
+
+// What can be said of a list at hardly any cost: it starts in the page, and what comes next lies
+// there, too, somewhere else.
+static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {
+  const size_t size = (size_t)page->slice_count * MI_SLICE_SIZE;
+  if ((size_t)((const uint8_t*)head - page->start) >= size) return false;
+  const mi_block_t* const next = mi_block_next(head);
+  return next == NULL || (next != head && (size_t)((const uint8_t*)next - page->start) < size);
+}
+
+static inline bool mi_page_has_interior(mi_page_t* page) {
+  return mi_atomic_load_relaxed(&page->has_interior);
+}
+
+// What the owner word of a page says when this thread owns it.
+static inline uintptr_t mi_page_owner_word(mi_page_t* page, uintptr_t thread_id) {
+  return thread_id | (mi_page_has_interior(page) ? MI_OWNER_SLOW : 0);
+}
+
+static inline bool mi_page_is_single(const mi_page_t* page) {
+  return page->size_class == MI_CLASS_COUNT;
+}
+
+// -- queues: pages with free blocks, oldest first; owner only --
+
+static inline void mi_queue_append(mi_page_queue_t* queue, mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE);
+  page->place = MI_PLACE_QUEUE;
+  page->next = NULL;
+  page->prev = queue->last;
+  if (queue->last != NULL) {
+    queue->last->next = page;
+  } else {
+    queue->first = page;
+  }
+  queue->last = page;
+}
+
+static inline void mi_queue_remove(mi_page_queue_t* queue, mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_QUEUE);
+  page->place = MI_PLACE_NONE;
+  if (page->prev != NULL) {
+    page->prev->next = page->next;
+  } else {
+    queue->first = page->next;
+  }
+  if (page->next != NULL) {
+    page->next->prev = page->prev;
+  } else {
+    queue->last = page->prev;
+  }
+  page->next = page->prev = NULL;
+}
+
+// What a page of a class is going to be.
+typedef struct mi_page_plan_s {
+  size_t size_class;
+  size_t slice_count;
+  // May never use much of its slices: what others left in them is given back, because it counts.
+  bool is_sparse;
+} mi_page_plan_t;
+
+// A fresh page in slices from the arenas: it has an owner (OWNED is set), which the caller becomes
+// by writing the owner word. NULL: out of memory.
+MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan);
+
+// Slices that a block of the page can start in, and that therefore need a descriptor.
+static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
+  return block_count == 1 ? 1 : slice_count;
+}
+
+// Set up descriptors for a run; also used for single blocks.
+MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count);
+
+// The descriptors are nobody's again.
+MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count);
+
+// Give the slices of an empty page back. The caller owns the page and is inside its heap
+// (inside.h); it is in no queue and not pooled.
+MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page);
+
+// Give the slices back whatever is in use. Nobody else touches the page.
+MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page);
+
+// Carve the next blocks and return them as a list, NULL when all are carved. They count as used.
+MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page);
+
+// Blocks of a list of the page, and the last of them; 0 and NULL of an empty one. The program may
+// have damaged it: a link that leads to no block, or the second time to one, is reported and cut,
+// and what hangs behind it stays in use. Owner only.
+MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last);
+
+// The same for a list whose head is not sound: at most one block of it is left.
+MI_INTERNAL void mi_page_cut_head(mi_page_t* page, mi_block_t** list);
+
+// Look at what a program may have broken: what is in `local_free` are blocks, and those that do not
+// count as used. False: not so; reported and put right. Too slow but for debug builds.
+MI_INTERNAL bool mi_page_check(mi_page_t* page);
+
+// The numbered invariants of page.c; for assertions, owner only.
+MI_INTERNAL bool mi_page_is_valid(mi_page_t* page);
+
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// pages.h - the layer of blocks in pages, and the word that says who may touch a page.
+//
+//   block.h track.h    links of free blocks; what tools are told about blocks
+//   page.h             make, carve and release a page; lists of its blocks
+//   remote.h           the word of a page: who owns it, what others freed
+//   inside.h pool.h    the heap of a page that may be ending; pages that no thread owns
+//   large.h            blocks with a page of their own
+//
+// The layers above include this file and no other of this folder. It knows only the layers below:
+// common, arenas.
+#ifndef MI_CORE_PAGES_H
+#define MI_CORE_PAGES_H
+
+#include "../arenas/arenas.h"
+#include "block.h"
+#include "page.h"
+#include "track.h"
+#include "remote.h"
+#include "inside.h"
+#include "pool.h"
+#include "large.h"
+
+#endif

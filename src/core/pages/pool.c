@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// pool.c - the protocol by which abandoned pages find a new owner: a stack of descriptors.
+//
+// The stack (Treiber 1986) links pages through `pool_next`, by the index of their first slice: its
+// address without the bits that are the same for all. The head is one word: such an index and a tag
+// that grows with each pop, so that a pop that slept through others fails its CAS. An index takes
+// 31 bits (32 where addresses have 48), which leaves the tag 33 (32): for the CAS to succeed with a
+// stale `pool_next` its thread must stand still between the load and the CAS while others pop 2^33
+// pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and wake at
+// exactly that one with the same page on top. (A descriptor's address would leave 24 bits: 0.2 s.)
+// Reading `pool_next` of a page that somebody else just popped is harmless: descriptors are never
+// unmapped (T2), and the value is thrown away when the CAS fails.
+//
+// MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
+// L1  only the thread whose CAS set the bit pushes the page; only the thread that popped the page
+//     clears it.
+// L2  while the bit is set the page is not released to its arena and not pushed again.
+// L3  a page in the stack may be owned all the same: a free into it claims it (remote.c) and leaves
+//     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
+//     that and push it again when it lets go.
+//
+// L4  a page that became empty in the stack is noted; before fresh memory is taken from the arenas,
+//     all stacks of the heap with such pages are emptied and what is still in use is pushed again.
+//     (One that becomes empty, and is noted and looked for, between setting the bit and the push
+//     stays until the next note or pop of its class, or a forced collect: test/models/src/pool.rs.)
+//
+// A push never fails and a pop repeats only when another thread made progress. The stack is last
+// in, first out: the page given up last is the one most likely in a cache.
+#include "pool.h"
+
+#include "inside.h"
+#include "remote.h"
+
+static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
+
+// The page of an index that is not 0. Its window is known to whoever saw the push of the index.
+static inline mi_page_t* mi_pool_page(uint64_t word) {
+  return mi_pagemap_slice((void*)(uintptr_t)(mi_pool_index(word) << MI_SLICE_SHIFT));
+}
+
+static inline uint64_t mi_pool_word(uint64_t index, uint64_t tag) {
+  return index | (tag & ~(MI_POOL_TAG_ONE - 1));
+}
+
+MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
+  mi_tally_add(&heap->tally, MI_TALLY_POOLED, 1);
+  mi_pool_t* const pool = &heap->pool[c];
+  const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: L2
+  uint64_t head = mi_atomic_load_relaxed(&pool->head);
+  do {
+    mi_atomic_store_relaxed(&page->pool_next, mi_pool_index(head));
+    // Publishes `pool_next`; pairs with the acquire in `mi_pool_pop_any`.
+  } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(index, head)));
+}
+
+// Enough to be worth finding: an eighth of the page.
+static bool mi_pool_is_worth_it(const mi_page_t* page) {
+  const size_t used = page->count.used;
+  return page->reserved - used >= (page->reserved + 7) / 8;
+}
+
+MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE);
+  mi_report_enter(MI_REPORT_IN_FREE);
+  mi_heap_t* const heap = mi_inside_enter(page);
+  const size_t c = page->size_class;
+  while (true) {
+    mi_remote_collect(page);
+    const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
+    if (page->count.used == 0 && pooled == 0) {
+      mi_page_release(heap, page);
+      break;
+    }
+    // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
+    mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
+    page->theap = NULL;
+    const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
+    const bool is_empty = page->count.used == 0;
+    if (mi_remote_release(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
+      if (is_push) mi_pool_push(heap, c, page);
+      if (is_empty) mi_pool_note_empty(heap, c); // L4 of pool.c
+      break; // nothing of the page is touched here (R3)
+    }
+  }
+  mi_inside_leave(heap);
+  mi_report_leave();
+}
+
+static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
+  mi_pool_t* const pool = &heap->pool[c];
+  uint64_t head = mi_atomic_load_acquire(&pool->head); // sees `pool_next` of the top page
+  while (mi_pool_index(head) != 0) {
+    mi_page_t* const page = mi_pool_page(head);
+    const uint64_t next = mi_atomic_load_relaxed(&page->pool_next);
+    // Sees `pool_next` of the new top page on failure; pairs with the release in `mi_pool_push`.
+    if (mi_atomic_cas_weak_acq_rel(&pool->head, &head,
+                                   mi_pool_word(next, head + MI_POOL_TAG_ONE))) {
+      return page;
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
+  mi_page_t* page;
+  while ((page = mi_pool_pop_any(heap, c)) != NULL) {
+    if (!mi_remote_claim_popped(page)) continue; // L3: its owner keeps it
+    if (mi_page_has_free(page)) return page;
+    // Became full in the hands of a guest: back to being parked.
+    mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
+    mi_pool_give_up(page);
+  }
+  return NULL;
+}
+
+// Take the whole stack. Returns the index of its top, 0 if it is empty.
+static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
+  mi_pool_t* const pool = &heap->pool[c];
+  uint64_t head = mi_atomic_load_relaxed(&pool->head);
+  do {
+    if (mi_pool_index(head) == 0) return 0;
+    // Sees every link of the stack; pairs with the release in `mi_pool_push`.
+  } while (
+      !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(0, head + MI_POOL_TAG_ONE)));
+  return mi_pool_index(head);
+}
+
+MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
+  const uint64_t bit = (uint64_t)1 << c % 64;
+  if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
+    mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
+  }
+  uint64_t index = mi_pool_take_all(heap, c);
+  while (index != 0) {
+    mi_page_t* const page = mi_pool_page(index);
+    index = mi_atomic_load_relaxed(&page->pool_next);
+    if (mi_remote_claim_popped(page)) mi_pool_give_up(page);
+  }
+}
+
+MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap) {
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
+    uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
+    for (; mi_unlikely(has_empty != 0); has_empty &= has_empty - 1) {
+      mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty));
+    }
+  }
+}
+
+MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(heap, c);
+}
+
+MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);
+}

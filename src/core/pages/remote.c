@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// remote.c - the ownership protocol of a page, complete: who may touch it, and how others free into
+// it.
+//
+// One word per page, `thread_free`, decides: a list of blocks, and two bits.
+//
+//   OWNED clear: nobody touches the page. The list is empty (R1). Whoever sets OWNED owns the page.
+//   OWNED set:   one thread owns the page and its plain fields. Others push onto the list.
+//
+//        +--------------- park, give_up (owner; list empty) ---------------+
+//        v                                                                 |
+//   not owned -- a free, or a pop from the pool, sets OWNED (acquire) --> owned <--+ push (release)
+//                                                                          |  +----+
+//                                                                          +-- take (acquire)
+//
+// R1  not owned => the list is empty: the first free claims the page instead of pushing.
+// R2  plain fields of a page are written by its owner only. The CAS that clears OWNED publishes
+//     them (release), the CAS that sets it sees them (acquire).
+// R3  after the CAS that clears OWNED its thread touches nothing of the page (but `pool_next` if it
+//     set POOLED): the page may be released and its slices reused by then.
+// R4  the owner word is a hint: only a thread stores its own id there, while it owns the page or
+//     when it parks it. A thread that reads its own id without flags owns the page. With the flag
+//     PARKED it must win the CAS first.
+//
+// A block cannot be lost: it is pushed while the page is owned, and the owner looks at the list
+// before it lets go (its CAS expects an empty list), or it is freed by the thread that just claimed
+// the page. Nobody waits: each loop repeats only because another thread changed the word.
+// ABA: the word never holds a pointer that is followed without owning the whole list. Lifetime: the
+// freed block keeps the page until its free is counted.
+//
+// In a process with one thread nobody else can touch the word: plain stores do (os.h,
+// `mi_os_is_single_threaded`).
+#include "remote.h"
+
+MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  mi_assert_page(page, (word & MI_REMOTE_OWNED) != 0);
+  do {
+    if (word <= MI_REMOTE_BITS) return NULL;
+    // Sees every link on the list; pairs with the release in `mi_remote_push`.
+  } while (!mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS));
+  return (mi_block_t*)(word & ~MI_REMOTE_BITS);
+}
+
+MI_INTERNAL bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  mi_assert_page(page, (word & MI_REMOTE_OWNED) != 0);
+  if (mi_os_is_single_threaded() && word <= MI_REMOTE_BITS) {
+    mi_atomic_store_relaxed(&page->thread_free, (word | bits) & ~MI_REMOTE_OWNED);
+    return true;
+  }
+  do {
+    if (word > MI_REMOTE_BITS || (word & MI_REMOTE_POOLED) != pooled) return false;
+    // Publishes all fields of the page; pairs with the acquire of the next claim.
+  } while (
+      !mi_atomic_cas_weak_release(&page->thread_free, &word, (word | bits) & ~MI_REMOTE_OWNED));
+  return true;
+}
+
+MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE && page->local_free == NULL);
+  mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
+  uintptr_t word;
+  while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
+    if (mi_remote_release(page, word & MI_REMOTE_POOLED, 0)) return true;
+  }
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, thread_id));
+  return false;
+}
+
+MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  while (true) {
+    mi_assert_page(page, (word & MI_REMOTE_POOLED) != 0);
+    const uintptr_t desired = (word & ~MI_REMOTE_POOLED) | MI_REMOTE_OWNED;
+    // Sees all fields when this claims the page; pairs with the release in `mi_remote_release`.
+    if (mi_atomic_cas_weak_acq_rel(&page->thread_free, &word, desired)) {
+      return (word & MI_REMOTE_OWNED) == 0;
+    }
+  }
+}
+
+MI_INTERNAL void mi_remote_collect(mi_page_t* page) {
+  mi_block_t* list = mi_remote_take(page);
+  mi_block_t* last;
+  const uint32_t count = mi_page_measure(page, &list, &last);
+  if (count == 0) return;
+  mi_block_set_next(last, page->local_free);
+  page->local_free = list;
+  mi_assert_page(page, page->count.used >= count);
+  page->count.used -= count;
+}
+
+// The block is free already if it is the newest of a list.
+MI_INTERNAL bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block,
+                                   const mi_block_t* newest) {
+  if (mi_unlikely(block == newest)) {
+    mi_report_block(MI_ERROR_DOUBLE_FREE, (mi_page_t*)(uintptr_t)page, block, NULL);
+    return false;
+  }
+  return true;
+}
+
+MI_INTERNAL mi_remote_push_t mi_remote_push(mi_page_t* page, mi_block_t* first, mi_block_t* last) {
+  uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  if ((word & MI_REMOTE_OWNED) == 0 && mi_os_is_single_threaded()) {
+    mi_atomic_store_relaxed(&page->thread_free, word | MI_REMOTE_OWNED);
+    return MI_PUSH_CLAIMED;
+  }
+  while (true) {
+    if ((word & MI_REMOTE_OWNED) == 0) {
+      // Sees all fields of the page; pairs with the release in `mi_remote_release`.
+      if (mi_atomic_cas_weak_acquire(&page->thread_free, &word, word | MI_REMOTE_OWNED)) {
+        return MI_PUSH_CLAIMED;
+      }
+    } else {
+      mi_block_t* const newest = (mi_block_t*)(word & ~MI_REMOTE_BITS);
+      if (!mi_remote_is_sane(page, first, newest)) return MI_PUSH_REFUSED;
+      mi_block_set_next(last, newest);
+      const uintptr_t desired = (uintptr_t)first | (word & MI_REMOTE_BITS);
+      // Publishes all links of the chain; pairs with the acquire in `mi_remote_take`.
+      if (mi_atomic_cas_weak_release(&page->thread_free, &word, desired)) return MI_PUSH_DONE;
+    }
+  }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// track.h - what the tools of base/tool.h are told about blocks: the one place where a block leaves
+// to the program, and the one where it comes back. (The links of free blocks: block.h.)
+//
+// In a build without MI_TRACK_ASAN and MI_TRACK_VALGRIND all of this is empty: no instruction, no
+// byte. With one of them:
+//
+//   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
+//
+// T1  memory of arenas and pages is closed but for blocks in use.
+// T2  each carved slot has a note at its end, which tells whether its block is in use, where it
+//     starts, and its size. It is written by who gives the block, and by who takes it back.
+//     The margin is 16 bytes, or the alignment if that is larger and below a slice: nothing of ours
+//     points to a block, or nobody would find a leak.
+// T3  the usable size of a block is the size that was asked for.
+// T4  the library touches what is closed in functions with mi_attr_unwatched only, or opens it.
+//
+// track.c asks page.h small questions, and page.c tells it what it carves and drops: the only files
+// of the core that call each other (tidy: allow circle (questions are inline, and have no state)).
+#ifndef MI_CORE_TRACK_H
+#define MI_CORE_TRACK_H
+
+#include "../arenas/arenas.h"
+
+// What every block has.
+#define MI_TRACK_ALIGNMENT ((size_t)16)
+
+#if MI_IS_TRACKED
+
+// The size to ask the core for, so that margin and note fit in too.
+MI_INTERNAL size_t mi_track_room(size_t size, size_t alignment);
+
+// What the program gets of `p`, which came of such a request; NULL of NULL.
+MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill);
+
+// The program gives `*p` back: it becomes what came of the core. False: it is no block in use;
+// reported.
+MI_INTERNAL bool mi_track_take(void** p);
+
+// A block that the program has stays where it is, with `size` bytes now. Returns it.
+MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size);
+
+// Bytes that the program may use from `p` on, if a block lies there; without tracking `usable`.
+MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable);
+
+// The block in a slot in use.
+MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size);
+
+// A slot was carved.
+MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size);
+
+// The page is about to go, with what is in use of it.
+MI_INTERNAL void mi_track_drop(const mi_page_t* page);
+
+#else
+
+static mi_attr_inline size_t mi_track_room(size_t size, size_t alignment) {
+  (void)alignment;
+  return size;
+}
+
+static mi_attr_inline void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill) {
+  (void)size;
+  (void)alignment;
+  (void)fill;
+  return p;
+}
+
+static mi_attr_inline bool mi_track_take(void** p) {
+  (void)p;
+  return true;
+}
+
+static mi_attr_inline void* mi_track_resize(void* p, size_t old_size, size_t size) {
+  (void)old_size;
+  (void)size;
+  return p;
+}
+
+static mi_attr_inline size_t mi_track_usable(const void* p, size_t usable) {
+  (void)p;
+  return usable;
+}
+
+static mi_attr_inline void* mi_track_block(void* slot, size_t slot_size) {
+  (void)slot_size;
+  return slot;
+}
+
+static mi_attr_inline void mi_track_carve(void* slot, size_t slot_size) {
+  (void)slot;
+  (void)slot_size;
+}
+
+static mi_attr_inline void mi_track_drop(const mi_page_t* page) { (void)page; }
+
+#endif
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// enter.h - the calling thread's theaps, made when it needs them.
+#ifndef MI_CORE_ENTER_H
+#define MI_CORE_ENTER_H
+
+#include "../heaps/heaps.h"
+
+// The calling thread's home, made now if it has none: in the main sub-process, or in a given one.
+// NULL: out of memory.
+MI_INTERNAL mi_theap_t* mi_enter_home(void);
+MI_INTERNAL mi_theap_t* mi_enter_home_in(mi_subproc_t* subproc);
+
+// The calling thread's theap of `heap` (NULL: the main heap), made now if it has none. NULL: out of
+// memory.
+MI_INTERNAL mi_theap_t* mi_enter_theap(mi_heap_t* heap);
+
+// The same for callers in a hurry.
+static mi_attr_inline mi_theap_t* mi_enter_theap_in(mi_heap_t* heap) {
+  mi_theap_t* const theap = mi_theap_recent_tls;
+  if (mi_likely(mi_atomic_load_relaxed(&theap->named) == heap)) return theap;
+  return mi_enter_theap(heap);
+}
+
+// The sub-process of the calling thread; and make it another one. False: the thread left the main
+// one before, or there is no memory.
+MI_INTERNAL mi_subproc_t* mi_enter_current(void);
+MI_INTERNAL bool mi_enter_subproc(mi_subproc_t* subproc);
+
+#endif

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// fork.c - around fork(2): locks are held across it, and the child takes what other threads owned.
+//
+// In the child every other thread stopped between two instructions. What they may have left half
+// done, and why that is harmless:
+//   a free into an own page     the block is on the list or it is not; counts are taken anew from
+//   the lists
+//   a refill                    blocks in the list of a vanished theap stay counted as used: lost,
+//   at most a list per class claims of slices, pool pops slices or a page that nobody knows: lost
+//   a parcel of frees           its blocks stay counted as used: lost, at most one small parcel
+//   anything under a lock       cannot be: fork holds all locks (in their order, state.h)
+//   the end of a heap           what was not done yet stays undone: the pages that are left stay
+//   with a heap that no list knows, whose blocks can be freed as all others
+// Nothing is ever counted as free that may be in use.
+//
+// A signal handler may fork, whatever it interrupted, if the child only calls exec. When its thread
+// was inside a lock, to wait for locks would be to wait for itself, or for a thread that waits for
+// it: then the handlers do nothing, and the child must not allocate. Else they work as always. The
+// prepare handler touches nothing that belongs to the thread, because it may have interrupted what
+// does: the parcel of the thread is not delivered, it stays what it is in both processes.
+//
+// Fork handlers of others run while we hold all locks if they were registered before ours. They may
+// allocate: nobody else is inside a lock, and to this thread they are open (MI_LOCKS_OF_FORK). They
+// must not wait for a thread that allocates.
+//
+// N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
+//     may get that id.
+// N2  a page that has an owner stands in its book, at any moment: page.c and large.c clear the
+//     owner before it leaves, and write it after it was entered under a lock that fork holds.
+// N3  a page may be owned although its owner word does not say by whom: a thread that claims one,
+//     by a free or from the pool, first sets OWNED and then writes its id. What the word says
+//     meanwhile is who parked the page, this thread as well as any other, or nobody. Only the plain
+//     id of this thread says that the page is this thread's (R4 of remote.c). A thread without a
+//     theap claims pages too: all are looked at unless there never was another thread.
+#include "fork.h"
+
+static void mi_fork_prepare(void) {
+  mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
+  if (mi_locks_held != 0) {
+    mi_self.forks_inside++;
+    return;
+  }
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_lock_enter(&mi_state.purge_lock);
+  mi_locks_held |= MI_LOCKS_OF_FORK;
+}
+
+// Whether it was inside a lock.
+static bool mi_fork_end(void) {
+  if (mi_self.forks_inside > 0) {
+    mi_self.forks_inside--;
+    return true;
+  }
+  mi_locks_held &= ~MI_LOCKS_OF_FORK;
+  return false;
+}
+
+static void mi_fork_parent(void) {
+  if (mi_fork_end()) return;
+  mi_lock_leave(&mi_state.purge_lock);
+  mi_lock_leave(&mi_state.arena_lock);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// A page whose owner does not exist here: count again and let anyone have it.
+static void mi_fork_adopt(mi_page_t* page) {
+  mi_block_t* last;
+  page->count.used = mi_page_capacity(page) - mi_page_measure(page, &page->local_free, &last);
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->next = page->prev = NULL;
+  page->sample_rest = NULL;
+  mi_pool_give_up(page);
+}
+
+static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
+  // N3: while it says who parked it, it is owned by somebody else.
+  const bool is_own =
+      (owner & ~MI_OWNER_FLAGS) == *(uintptr_t*)self && (owner & MI_OWNER_PARKED) == 0;
+  if (is_paged && !is_own && (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
+    mi_fork_adopt(page);
+  }
+  return true;
+}
+
+// Of the theaps of a heap those of this thread stay.
+static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
+  mi_theap_t* theap = heap->theaps;
+  heap->theaps = NULL;
+  while (theap != NULL) {
+    mi_theap_t* const next = theap->heap_next;
+    theap->heap_next = NULL;
+    theap->heap_link = NULL;
+    mi_count_add(&heap->subproc->count.theaps, -1);
+    if (theap->home == own) mi_theap_link(theap, heap);
+    theap = next;
+  }
+  mi_atomic_store_relaxed(&heap->inside, 0);
+}
+
+static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
+  mi_fork_keep_theaps(&subproc->heap_main, own);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_fork_keep_theaps(heap, own);
+  }
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    mi_atomic_store_relaxed(&heap->inside, 0);
+  }
+  const bool is_here = own->thread_id != 0 && mi_theap_subproc(own) == subproc;
+  mi_atomic_store_relaxed(&subproc->count.threads, is_here ? 1 : 0);
+}
+
+// Returns whether there were homes of others.
+static bool mi_fork_keep_home(const mi_theap_t* own) {
+  bool has_others = mi_state.orphans != NULL;
+  for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
+    mi_theap_t* theap = mi_state.theap_bucket[i];
+    mi_state.theap_bucket[i] = NULL;
+    while (theap != NULL) {
+      mi_theap_t* const next = theap->bucket_next;
+      if (theap == own) {
+        theap->bucket_next = mi_state.theap_bucket[i];
+        mi_state.theap_bucket[i] = theap;
+      } else {
+        has_others = true;
+      }
+      theap = next;
+    }
+  }
+  // The structures of vanished threads stay unused: they may be in any state.
+  mi_state.orphans = NULL;
+  mi_atomic_store_relaxed(&mi_state.orphan_count, 0);
+  return has_others;
+}
+
+MI_INTERNAL void mi_fork_take_over(void) {
+  mi_lock_reset(&mi_state.purge_lock);
+  mi_lock_reset(&mi_state.arena_lock);
+  mi_lock_reset(&mi_state.thread_lock);
+  mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
+  mi_report_enter(MI_REPORT_IN_FORK);
+  mi_report_keep_own();
+  mi_theap_t* const own = mi_self_home();
+  const bool has_others = mi_fork_keep_home(own);
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    mi_fork_keep_own(s, own);
+    if (has_others || !mi_os_is_single_threaded())
+      mi_walk_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
+  }
+  mi_report_leave();
+}
+
+static void mi_fork_child(void) {
+  if (!mi_fork_end()) mi_fork_take_over();
+}
+
+MI_INTERNAL void mi_fork_register(void) {
+  if (mi_likely(mi_atomic_load_relaxed(&mi_state.is_fork_known))) return;
+  // Sees that another thread has done it, never twice: the second handler would wait for the locks
+  // of the first.
+  if (mi_atomic_swap_acquire(&mi_state.is_fork_asked, true)) return;
+  if (!mi_atomic_load_relaxed(&mi_state.is_fork_known) &&
+      mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child) == 0) {
+    mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
+  }
+  mi_atomic_store_release(&mi_state.is_fork_asked, false); // publishes that it is known
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// init.c - setting up the process, once, by whoever allocates first: often long before any
+// constructor.
+//
+// I1  until the stage is READY only the thread that set BUSY touches the state; others wait (they
+//     can only exist when a program starts threads before its first allocation).
+// I2  nothing here allocates through the library but the last step, registering for fork: that
+//     thread then finds all it needs. Others wait, so that nobody can fork without our handlers.
+// I3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever is
+//     busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
+//     which another namespace of numbers may have given to both; so who would wait asks the system
+//     whether it is alone with its memory. Each step may be repeated.
+// I4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox that a
+//     program enters later may end it for a file that is opened, or a limit that is asked for. From
+//     then on, set-up and all else ask for nothing but memory, and to sleep.
+#include "init.h"
+
+#include <string.h>
+
+#include "fork.h"
+
+// Only under the thread lock, or without any, is something found that must be reported.
+static void mi_init_locks(void) {
+  mi_state.thread_lock =
+      (mi_lock_t){.rank = MI_RANK_THREAD, .name = "thread", .on_left = &mi_report_deliver};
+  mi_state.arena_lock = (mi_lock_t){.rank = MI_RANK_ARENA, .name = "arena"};
+  mi_state.purge_lock = (mi_lock_t){.rank = MI_RANK_PURGE, .name = "purge"};
+}
+
+// True: the calling thread sets up. False: that was done meanwhile.
+static mi_attr_cold bool mi_init_begin(void) {
+  uint32_t seen = MI_STAGE_NONE;
+  // Pairs with nothing: the first one in sees the initial state.
+  if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, MI_STAGE_BUSY)) return true;
+  if (seen != MI_STAGE_READY && mi_os_is_alone()) { // I3
+    mi_atomic_store_relaxed(&mi_state.stage, MI_STAGE_BUSY);
+    return true;
+  }
+  // Sees what set-up wrote; pairs with the release in `mi_init_end`.
+  while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
+    uint32_t expected = MI_STAGE_BUSY;
+    mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
+                                 MI_STAGE_AWAITED); // order: none needed
+    mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
+  }
+  mi_os_wake(&mi_state.stage); // the next one that sleeps
+  return false;
+}
+
+static void mi_init_end(void) {
+  mi_atomic_store_relaxed(&mi_state.setup_thread, 0);
+  // Publishes the state; pairs with the acquires in `mi_process_setup` and `mi_init_begin`.
+  const uint32_t before = mi_atomic_swap_release(&mi_state.stage, MI_STAGE_READY);
+  if (before == MI_STAGE_AWAITED) mi_os_wake(&mi_state.stage);
+}
+
+MI_INTERNAL void mi_process_prepare(void) {
+  // Sees what the system is like, if somebody was here before the constructor.
+  if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) {
+    mi_pagemap_seal(mi_state.os.page_size);
+    return;
+  }
+  mi_os_init(&mi_state.prepared);
+  mi_pagemap_seal(mi_state.prepared.page_size);
+  mi_atomic_store_release(&mi_state.is_prepared, true); // publishes them
+}
+
+// Only what the constructor did not find out yet is asked for now: I4.
+static void mi_init_os(void) {
+  if (mi_atomic_load_acquire(&mi_state.is_prepared)) { // sees what it found
+    mi_state.os = mi_state.prepared;
+  } else {
+    mi_os_init(&mi_state.os);
+  }
+}
+
+MI_INTERNAL void mi_process_setup(void) {
+  // Sees everything that set-up wrote; pairs with the release in `mi_init_end`.
+  if (mi_likely(mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY)) return;
+  const uintptr_t self = mi_tls_thread_id();
+  if (mi_atomic_load_relaxed(&mi_state.setup_thread) == self) return; // I2
+  if (!mi_init_begin()) return;
+  mi_atomic_store_relaxed(&mi_state.setup_thread, self);
+  const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
+  if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: I3
+    mi_fork_take_over();
+  } else {
+    mi_init_locks();
+    mi_init_os();
+    if (is_first) mi_hook_load_options();
+    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: I3
+    mi_init_main_heap(&mi_state.main);
+    mi_atomic_store_release(&mi_state.is_usable, true); // publishes all that to a copy
+  }
+  if (is_first) mi_fork_register();
+  mi_init_end();
+  if (is_first) mi_reserve_at_start();
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// unload.h - the end of all memory.
+#ifndef MI_CORE_UNLOAD_H
+#define MI_CORE_UNLOAD_H
+
+#include "../heaps/heaps.h"
+
+// Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
+// The second: unless other threads have some; then it only ends the calling thread's part, and
+// returns false.
+MI_INTERNAL void mi_unload(void);
+MI_INTERNAL bool mi_unload_alone(void);
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// flush.c - a theap gives pages up: one that became empty, those that hold nothing, or all.
+//
+// Each page first leaves the place where the theap has it (current, queue, guests); then it belongs
+// to nobody else and pool.c decides where it goes: back to the arenas, to the pool of its class, or
+// to the next free into it.
+#include "flush.h"
+
+#include "portion.h"
+#include "sample.h"
+
+// An empty page in a queue is kept when it has no more slices than this.
+#define MI_RETAIN_SLICES_MAX 4
+
+MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->count.used == 0);
+  if (mi_unlikely(!mi_page_is_head_sound(page, page->local_free))) {
+    // As when freed twice in a row: some other block is still in use. Keep the page for good.
+    mi_report_enter(MI_REPORT_IN_FREE);
+    mi_page_cut_head(page, &page->local_free);
+    const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+    const uint32_t left = page->local_free != NULL ? 1 : 0;
+    page->count.used = mi_page_capacity(page) - left + bias; // P1
+    mi_report_leave();
+    return;
+  }
+  if (MI_DEBUG >= 3 && !mi_page_check(page)) return;
+  if (page->place == MI_PLACE_GUEST) {
+    mi_theap_remove_guest(theap, page);
+    mi_pool_give_up(page);
+  } else if (page->place == MI_PLACE_QUEUE) {
+    // Keep the only one of its class: a loop around the end of a page would otherwise make and
+    // release a page every round (test/unit/theap.c).
+    const mi_page_queue_t* const queue = &theap->queue[page->size_class];
+    if (queue->first == queue->last && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
+    if (mi_theap_keep_idle(theap, page)) return;
+    mi_theap_remove_queued(theap, page);
+    mi_pool_give_up(page);
+  }
+}
+
+MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = mi_theap_current(theap, size_class);
+  if (page == NULL) return NULL;
+  mi_sample_restore(theap, size_class);
+  mi_block_t* list = theap->free[size_class];
+  theap->free[size_class] = NULL;
+  theap->current[size_class] = MI_PAGE_NONE;
+  theap->page_count--;
+  mi_block_t* last;
+  const uint32_t count = mi_page_measure(page, &list, &last);
+  if (count > 0) {
+    mi_block_set_next(last, page->local_free);
+    page->local_free = list;
+  }
+  page->count.used -= count + 1; // the one for being current, P1
+  page->place = MI_PLACE_NONE;
+  page->count.is_fresh_list = false;
+  return page;
+}
+
+MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
+      mi_page_t* const next = page->next;
+      mi_remote_collect(page);
+      if (page->count.used == 0) {
+        mi_theap_remove_queued(theap, page);
+        mi_pool_give_up(page);
+      }
+      page = next;
+    }
+  }
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page == NULL) continue;
+    mi_theap_remove_guest(theap, page);
+    mi_pool_give_up(page);
+  }
+  mi_report_leave();
+}
+
+// Bytes of a current page that are carved but not in use: all of them, or 0 when a block is in use.
+static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
+  mi_block_t* last;
+  const uint32_t in_list = mi_page_measure(page, &theap->free[page->size_class], &last);
+  return page->count.used == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
+}
+
+MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
+  size_t kept = 0;
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const page = mi_theap_current(theap, c);
+    if (page == NULL || c == busy || theap->sample_interval != 0) continue;
+    const size_t bytes = mi_flush_idle_bytes(theap, page);
+    if (bytes == 0) continue;
+    if (kept + bytes <= limit) {
+      kept += bytes;
+    } else {
+      mi_pool_give_up(mi_flush_detach(theap, c));
+    }
+  }
+  mi_report_leave();
+}
+
+MI_INTERNAL void mi_flush_class(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* page = mi_flush_detach(theap, size_class);
+  if (page != NULL) mi_pool_give_up(page);
+  while ((page = theap->queue[size_class].first) != NULL) {
+    mi_theap_remove_queued(theap, page);
+    mi_pool_give_up(page);
+  }
+}
+
+MI_INTERNAL void mi_flush_theap(mi_theap_t* theap) {
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  mi_portion_return_all(theap);
+  mi_flush_idle(theap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_flush_class(theap, c);
+  mi_assert(theap->page_count == 0);
+  mi_report_leave();
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// parcel.h - free into a page that the calling thread does not own.
+#ifndef MI_CORE_PARCEL_H
+#define MI_CORE_PARCEL_H
+
+#include "../pages/pages.h"
+
+// Free a block of a page that the calling thread does not own (or owned when it was parked).
+MI_INTERNAL void mi_parcel_free(mi_page_t* page, mi_block_t* block);
+
+// Deliver what this thread has freed into a page of another and holds back.
+MI_INTERNAL void mi_parcel_flush(void);
+
+// The same, and hold back nothing from now on: the thread ends.
+MI_INTERNAL void mi_parcel_end(void);
+
+#endif

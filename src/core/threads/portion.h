@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// portion.h - the few small blocks that a thread in a crowd holds ready.
+#ifndef MI_CORE_PORTION_H
+#define MI_CORE_PORTION_H
+
+#include "theap.h"
+
+// A portion has at most so many bytes, but at least one block.
+#define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
+
+static inline size_t mi_portion_length(size_t size_class) {
+  const size_t count = MI_PORTION_BYTES / mi_class_size(size_class);
+  return mi_bits_max(count, 1);
+}
+
+// The blocks of the portion of a class: `free[size_class]`, NULL also when that is not one.
+static inline mi_block_t* mi_portion_of(const mi_theap_t* theap, size_t size_class) {
+  return mi_theap_current(theap, size_class) == NULL ? theap->free[size_class] : NULL;
+}
+
+// Blocks in a list that may have a loop after a mistake of the user, up to `most`.
+static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
+  size_t count = 0;
+  while (block != NULL && count < most) {
+    block = mi_block_next(block);
+    count++;
+  }
+  return count;
+}
+
+// Put a block that this thread frees into its portion. False: it has none of the class, or it is
+// full.
+MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
+
+// Give all portions back to their pages.
+MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap);
+
+#endif

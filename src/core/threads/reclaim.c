@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// reclaim.c - frees by a thread that does not own the page: the blocks are pushed, or the thread
+// has claimed the page. Then this becomes of it, the first that fits:
+//
+//   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
+//                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
+//   2. own           the thread has parked it, or that option wants it, and its class has not too
+//                    many pages: it waits in the queue again. Being last it ages, and more of it is
+//                    free when it serves. An empty page only if it was parked here, within a budget
+//   3. guest         of the home: the next frees into it are plain stores. Not when it is empty
+//   4. given up
+//
+// A page that is given up is released if it is empty, else it goes to the pool or is left to the
+// next free (pool.c).
+//
+// R8  guests are of main heaps only, of sub-processes that do not end before the thread: they are
+//     kept by its home. Nothing but its theaps and pools knows a page of a heap that can be
+//     destroyed at once (E4 of heap.c).
+#include "reclaim.h"
+
+#include "crowd.h"
+
+typedef enum mi_reclaim_e {
+  MI_RECLAIM_NONE, // 1, 4
+  MI_RECLAIM_OWN, // 2
+  MI_RECLAIM_GUEST, // 3
+} mi_reclaim_t;
+
+// Whether the queue has fewer pages than the option says; negative is no limit.
+static bool mi_reclaim_is_short(const mi_page_queue_t* queue, long limit) {
+  const mi_page_t* page = queue->first;
+  for (; limit > 0 && page != NULL; limit--) page = page->next;
+  return limit != 0;
+}
+
+static bool mi_reclaim_is_parked_by(mi_page_t* page, const mi_theap_t* theap) {
+  return (mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS) == theap->thread_id;
+}
+
+static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, mi_page_t* page) {
+  const long reclaim = mi_option_value(page_reclaim_on_free);
+  const size_t c = page->size_class;
+  if (theap == NULL || reclaim < 0 || mi_crowd_shares(theap, c)) return MI_RECLAIM_NONE;
+  const bool is_parked_here = mi_reclaim_is_parked_by(page, theap);
+  const bool is_home = theap->home == theap;
+  const bool is_crowd = is_home && mi_crowd_is_here(heap->subproc);
+  const bool is_empty = page->count.used == 0;
+  if ((is_parked_here || reclaim > 0) && !is_crowd) {
+    const bool is_of_pool = theap->home->is_in_threadpool;
+    const long limit = is_parked_here && !is_of_pool
+                           ? mi_option_value(page_max_reclaim)
+                           : mi_option_value(page_cross_thread_max_reclaim);
+    if (!mi_reclaim_is_short(&theap->queue[c], limit)) return MI_RECLAIM_NONE;
+    if (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page))) return MI_RECLAIM_NONE;
+    return MI_RECLAIM_OWN;
+  }
+  return is_home && !is_empty ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // R8
+}
+
+// The calling thread just claimed the page by freeing `block`.
+static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
+  mi_block_set_next(block, page->local_free);
+  page->local_free = block;
+  page->count.used--;
+  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  mi_theap_t* const theap = mi_theap_find(heap);
+  const mi_reclaim_t reclaim = mi_reclaim_decide(theap, heap, page);
+  if (reclaim == MI_RECLAIM_NONE) {
+    mi_pool_give_up(page);
+    return;
+  }
+  page->theap = theap;
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
+  if (reclaim == MI_RECLAIM_OWN) {
+    theap->page_count++;
+    mi_queue_append(&theap->queue[page->size_class], page);
+  } else {
+    mi_tally_add(&heap->tally, MI_TALLY_GUESTS, 1);
+    mi_theap_add_guest(theap, page);
+  }
+}
+
+// The calling thread just claimed the page by freeing a chain of `count` blocks.
+static void mi_reclaim_chain_claimed(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                                     uint32_t count) {
+  if (count > 1) {
+    mi_block_set_next(last, page->local_free);
+    page->local_free = mi_block_next(first);
+    page->count.used -= count - 1;
+  }
+  mi_reclaim_claimed(page, first);
+}
+
+MI_INTERNAL void mi_reclaim_chain(mi_page_t* page, mi_block_t* first, mi_block_t* last,
+                                  uint32_t count) {
+  if (mi_remote_push(page, first, last) == MI_PUSH_CLAIMED) {
+    mi_reclaim_chain_claimed(page, first, last, count);
+  }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// refill.c - the list of a class is empty: fill it. Steps, in this order:
+//
+//   1. the cadence: deferred frees, due purges             here
+//   2. behind a cut of the list: the block is a sample     sample.c
+//   3. the current page: what this thread freed since, then what others freed
+//   4. the oldest page in the queue of the class
+//   5. blocks of the current page that were never used     page.c (carve)
+//   6. a guest page of the class; then the pool            theap.c, pool.c
+//   7. a fresh page                                        page.c
+//
+// Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up what is
+// unused and tries 1 to 7 once more.
+//
+// In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
+//
+// F1  on success `free[c]` is not empty, its blocks belong to `current[c]`, or to nobody's pages,
+//     and all count as used there.
+// F2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not grow
+//     while it has room.
+//
+// Pages that were full come back to the end of the queue on their first free, so that they age
+// while others serve: each visit then finds many blocks, and no descriptor is touched to search
+// (measured by the design: 35 against 89 ns with 100,000 live blocks replaced at random).
+#include "refill.h"
+
+#include "crowd.h"
+#include "flush.h"
+#include "parcel.h"
+#include "portion.h"
+#include "sample.h"
+#include "thread.h"
+
+#define MI_CADENCE_CALLS 1024
+// How often a theap gives up idle pages, when it refills at all.
+#define MI_TICK_MS 500
+// What a theap may hold in idle pages of large classes while it makes another page.
+#define MI_TRIM_TURNS 32
+#define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
+
+// Put a list in place: all blocks of the page count as used from now on.
+static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
+  theap->free[c] = list;
+  mi_sample_window(theap, c);
+  return theap->free[c] != NULL || mi_sample_take(theap, c);
+}
+
+// Step 3: the lists of the current page.
+static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  mi_block_t* list = page->local_free;
+  if (list != NULL) {
+    if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
+    page->local_free = NULL;
+    page->count = page->refilled;
+    if (mi_likely(list != NULL)) return mi_refill_set(theap, c, list);
+  }
+  list = mi_remote_take(page);
+  if (list == NULL) return false;
+  if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
+  page->count.is_fresh_list = false; // these still count as used, and go on to
+  return list != NULL && mi_refill_set(theap, c, list);
+}
+
+// The current page has nothing to give but what was never carved: set it aside.
+static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_theap_current(theap, c);
+  if (page == NULL) return;
+  mi_assert(theap->free[c] == NULL && page->sample_rest == NULL);
+  theap->current[c] = MI_PAGE_NONE;
+  theap->page_count--;
+  page->count.used--; // P1
+  page->place = MI_PLACE_NONE;
+  if (!mi_page_has_free(page) && mi_remote_park(page, theap->thread_id)) return;
+  theap->page_count++;
+  mi_queue_append(&theap->queue[c], page);
+}
+
+// Allocate from `page`, which this thread owns and which is in no place.
+static void mi_refill_make_current(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE && mi_theap_current(theap, c) == NULL);
+  if (MI_DEBUG >= 3) mi_page_check(page);
+  mi_assert_page_full(page, mi_page_is_valid(page));
+  page->place = MI_PLACE_CURRENT;
+  page->count.used++; // P1: it cannot become empty under a malloc and free pair
+  page->theap = theap;
+  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
+  theap->current[c] = page;
+  theap->page_count++;
+}
+
+static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_theap_current(theap, c);
+  if (page == NULL) return false;
+  mi_block_t* const list = mi_page_carve(page);
+  return list != NULL && mi_refill_set(theap, c, list);
+}
+
+// Steps 3 to 5, in a loop over the pages the theap has.
+static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
+  mi_page_t* const current = mi_theap_current(theap, c);
+  if (current != NULL && mi_refill_from_lists(theap, c, current)) return true;
+  // Pages with nothing but untouched memory go to the end of the queue; the round is over when the
+  // first of them comes up again (F2).
+  const mi_page_t* untouched = NULL;
+  mi_page_t* page;
+  while ((page = theap->queue[c].first) != NULL && page != untouched) {
+    mi_queue_remove(&theap->queue[c], page);
+    mi_theap_forget_idle(theap, page);
+    theap->page_count--;
+    mi_refill_leave_current(theap, c);
+    mi_refill_make_current(theap, c, page);
+    if (mi_refill_from_lists(theap, c, page)) return true;
+    if (untouched == NULL) untouched = page;
+  }
+  return mi_refill_carve(theap, c);
+}
+
+MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
+  const bool is_shared = mi_crowd_shares(theap, c);
+  const mi_page_plan_t plan = {
+      .size_class = c,
+      .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
+      .is_sparse = mi_crowd_is_sparse(theap, c),
+  };
+  mi_page_t* const page = mi_page_make(mi_theap_heap(theap), &plan);
+  if (page == NULL) return NULL;
+  page->theap = theap;
+  mi_atomic_store_relaxed(&page->owner, theap->thread_id);
+  return page;
+}
+
+// A page of the class with a free block, owned by this thread and in no place: 6 and 7. NULL: no
+// memory.
+static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
+  mi_heap_t* const heap = mi_theap_heap(theap);
+  mi_page_t* page = mi_theap_take_guest(theap, c);
+  if (page == NULL) page = mi_pool_pop(heap, c);
+  if (page == NULL && mi_thread_release_orphans()) page = mi_pool_pop(heap, c);
+  if (page != NULL) {
+    mi_tally_add(&heap->tally, MI_TALLY_ADOPTED, 1);
+    return page;
+  }
+  const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
+  if (is_trim_due) mi_flush_trim(theap, MI_IDLE_LARGE_MAX, c);
+  mi_pool_drain_heap(heap);
+  if (!heap->is_main) mi_pool_drain_heap(&heap->subproc->heap_main);
+  return mi_refill_make_page(theap, c);
+}
+
+// Steps 6 and 7.
+static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_refill_find_page(theap, c);
+  if (page == NULL) return false;
+  mi_refill_leave_current(theap, c);
+  mi_refill_make_current(theap, c, page);
+  return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
+}
+
+// When the slow path is due again. While much waits to go back, somebody must look at the clock.
+static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  const bool is_much = mi_retain_is_much(subproc);
+  const uint32_t quick = is_much ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
+  mi_theap_set_quick(theap, theap->sample_interval != 0 ? 1 : quick);
+  theap->poll_count += since;
+  if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
+  theap->poll_count = 0;
+  mi_retain_poll(subproc);
+}
+
+// Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
+MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
+  const uint32_t since = theap->quick_given - theap->quick_left + 1;
+  mi_refill_hurry(theap, since);
+  theap->heartbeat += since;
+  theap->generic_count += since;
+  theap->cadence_count += since;
+  mi_parcel_flush();
+  if (mi_unlikely(theap->home->is_unwatched)) mi_thread_watch(theap->home);
+  if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_note_wait(theap->home);
+  if (theap->cadence_count < MI_CADENCE_CALLS) return;
+  theap->cadence_count = 0;
+  const uint64_t now = mi_os_now_ms();
+  if (now - theap->tick_ms >= MI_TICK_MS) {
+    theap->tick_ms = now;
+    mi_flush_idle(theap);
+    mi_flush_trim(theap, 0, c);
+  }
+  mi_retain_poll(mi_theap_subproc(theap));
+  mi_crowd_weigh_waits(theap->home);
+  if (theap->is_in_deferred_free) return;
+  theap->is_in_deferred_free = true;
+  mi_hook_deferred_free(false, theap->heartbeat);
+  theap->is_in_deferred_free = false;
+  const long collect = mi_option_value(generic_collect);
+  if (collect > 0 && theap->generic_count >= (uint32_t)collect) {
+    theap->generic_count = 0;
+    mi_flush_idle(theap);
+  }
+}
+
+// Steps 1 to 7.
+static bool mi_refill_list(mi_theap_t* theap, size_t c) {
+  mi_refill_cadence(theap, c);
+  if (theap->free[c] != NULL) return true; // the deferred frees allocated
+  if (mi_sample_take(theap, c)) return true;
+  return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
+}
+
+// In a crowd of threads: a portion of blocks from a page that belongs to nobody before and after.
+static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
+  mi_refill_cadence(theap, c);
+  if (theap->free[c] != NULL) return true; // the deferred frees allocated
+  mi_flush_class(theap, c); // pages from before there was a crowd
+  mi_page_t* const page = mi_refill_find_page(theap, c);
+  if (page == NULL) return false;
+  if (page->local_free == NULL) mi_remote_collect(page);
+  if (page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free)) {
+    mi_page_cut_head(page, &page->local_free);
+    page->count.used = mi_page_capacity(page) - (page->local_free != NULL ? 1 : 0); // P1
+  }
+  if (page->local_free == NULL) {
+    const uint32_t used = page->count.used;
+    page->local_free = mi_page_carve(page);
+    page->count.used = used;
+  }
+  mi_block_t* const first = page->local_free;
+  mi_block_t* last = first;
+  mi_block_t* rest = mi_block_next(last);
+  size_t count = 1;
+  for (; count < mi_portion_length(c) && rest != NULL; count++) {
+    last = rest;
+    rest = mi_block_next(last);
+  }
+  page->local_free = rest;
+  page->count.used += (uint32_t)count;
+  mi_block_set_next(last, NULL);
+  theap->free[c] = first;
+  theap->room[c] = 0;
+  mi_pool_give_up(page);
+  return true;
+}
+
+MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
+  if (theap->free[c] == NULL) {
+    const bool is_shared = mi_crowd_shares(theap, c);
+    if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
+  }
+  return mi_theap_pop(theap, c);
+}

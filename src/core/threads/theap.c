@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// theap.c - one thread's pages of a heap: what it allocates from, what waits, what it keeps for
+// others.
+//
+// H1  free[c] holds blocks of current[c] only, and they count as used there; without a current page
+//     it is a portion (Q1 of portion.c), mostly empty.
+// H2  queue[c] holds pages of class c that this theap owns and that had a free block when they were
+//     put there.
+// H3  guest[] of a home holds pages that this thread owns because it freed into them when nobody
+//     did; any class, of main heaps only. They let a consumer free a whole page with plain stores.
+// H4  page_count counts the pages in `current` and `queue`.
+// H5  a theap whose heap has ended belongs to the main heap (deleted), or knows pages that are gone
+//     (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
+//
+// Only the owning thread calls these functions, or whoever holds the theap exclusively (an orphan,
+// under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling the
+// lists (refill.c), giving pages up (flush.c).
+#include "theap.h"
+
+// Empty pages are kept up to this many bytes and this part of the heap.
+#define MI_IDLE_BYTES_MIN (4 * MI_SLICE_SIZE)
+#define MI_IDLE_PART 64
+
+MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    theap->free[c] = NULL;
+    theap->current[c] = MI_PAGE_NONE;
+    theap->queue[c] = (mi_page_queue_t){0};
+    theap->room[c] = 0;
+  }
+  theap->page_count = 0;
+  theap->idle_bytes = 0;
+}
+
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home) {
+  mi_atomic_store_relaxed(&theap->heap, heap);
+  mi_atomic_store_relaxed(&theap->named, heap);
+  theap->home = home != NULL ? home : theap;
+  mi_theap_set_quick(theap, MI_QUICK_REFILLS);
+  mi_theap_reset(theap);
+  for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
+    theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
+  }
+  theap->random.state = mi_random_mix(mi_os_random() + (uintptr_t)theap);
+}
+
+MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap) {
+  mi_theap_t* const home = mi_self_home();
+  if (mi_unlikely(home->thread_id == 0)) return NULL;
+  if (heap == NULL || mi_theap_heap(home) == heap) return home;
+  mi_theap_t* const theap = heap->slot < home->others_count ? home->others[heap->slot] : NULL;
+  return theap != NULL && mi_theap_heap(theap) == heap ? theap : NULL;
+}
+
+MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap) {
+  mi_atomic_store_relaxed(&theap->heap, heap);
+  theap->heap_next = heap->theaps;
+  if (theap->heap_next != NULL) theap->heap_next->heap_link = &theap->heap_next;
+  heap->theaps = theap;
+  theap->heap_link = &heap->theaps;
+  mi_counters_t* const count = &heap->subproc->count;
+  mi_count_add(&count->theaps_total, 1);
+  mi_count_add_peak(&count->theaps, &count->theaps_peak, 1);
+}
+
+MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap) {
+  *theap->heap_link = theap->heap_next;
+  if (theap->heap_next != NULL) theap->heap_next->heap_link = theap->heap_link;
+  theap->heap_next = NULL;
+  theap->heap_link = NULL;
+  mi_count_add(&mi_theap_subproc(theap)->count.theaps, -1);
+}
+
+MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert(page->place == MI_PLACE_NONE);
+  const size_t i = theap->guest_turn++ % MI_GUEST_COUNT;
+  mi_page_t* const oldest = theap->guest[i];
+  page->place = MI_PLACE_GUEST;
+  theap->guest[i] = page;
+  if (oldest != NULL) {
+    oldest->place = MI_PLACE_NONE;
+    mi_pool_give_up(oldest);
+  }
+}
+
+MI_INTERNAL bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page) {
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    if (theap->guest[i] == page) {
+      theap->guest[i] = NULL;
+      page->place = MI_PLACE_NONE;
+      return true;
+    }
+  }
+  return false;
+}
+
+MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class) {
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page != NULL && page->size_class == size_class &&
+        mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap)) {
+      mi_theap_remove_guest(theap, page);
+      return page;
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->count.used == 0 && !page->is_idle);
+  // All threads together keep a part of the heap, not each of them.
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
+  const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
+  const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
+  const size_t bytes = page->reserved * page->block_size;
+  if (theap->idle_bytes + bytes > budget) return false;
+  page->is_idle = true;
+  theap->idle_bytes += bytes;
+  return true;
+}
+
+MI_INTERNAL void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
+  mi_theap_forget_idle(theap, page);
+  mi_queue_remove(&theap->queue[page->size_class], page);
+  theap->page_count--;
+}
+
+MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const current = mi_theap_current(theap, c);
+    mi_page_t* page = current != NULL ? current : theap->queue[c].first;
+    while (page != NULL) {
+      const uintptr_t slow =
+          (owner > MI_OWNER_MAX_SPECIAL && mi_page_has_interior(page)) ? MI_OWNER_SLOW : 0;
+      mi_atomic_store_relaxed(&page->owner, owner | slow);
+      page = page == current ? theap->queue[c].first : page->next;
+    }
+  }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// theap.h - the calling thread's part of a heap.
+#ifndef MI_CORE_THEAP_H
+#define MI_CORE_THEAP_H
+
+#include "../pages/pages.h"
+
+static inline mi_heap_t* mi_theap_heap(const mi_theap_t* theap) {
+  return mi_atomic_load_relaxed(&((mi_theap_t*)(uintptr_t)theap)->heap);
+}
+
+static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
+  return mi_theap_heap(theap)->subproc;
+}
+
+// The slow path is due after so many refills.
+static inline void mi_theap_set_quick(mi_theap_t* theap, uint32_t count) {
+  theap->quick_left = theap->quick_given = count;
+}
+
+// The page the class allocates from, or NULL.
+static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = theap->current[size_class];
+  return page == MI_PAGE_NONE ? NULL : page;
+}
+
+// Take the head of a list that is not empty.
+static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_class) {
+  mi_block_t* const block = theap->free[size_class];
+  theap->free[size_class] = mi_block_next(block);
+  return block;
+}
+
+// Prepare a zeroed theap for use by the calling thread; `home` NULL: it is a home itself.
+MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home);
+
+// Forget all pages: they are gone already.
+MI_INTERNAL void mi_theap_reset(mi_theap_t* theap);
+
+// The calling thread's theap of `heap` (NULL: the main heap) if it has one, else NULL.
+MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap);
+
+// Keep a page of another theap that this thread owns since its free into it; the oldest guest is
+// passed on.
+MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page);
+
+// A guest of the class, taken out of the ring, or NULL.
+MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class);
+
+// A guest is one no more. False: it was none of them.
+MI_INTERNAL bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page);
+
+// A page leaves the queue of its class, and is not counted any more.
+MI_INTERNAL void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page);
+
+// An empty page may stay in its queue: malloc and free of many large blocks then make no pages.
+// Within a budget that grows with the heap; what is kept goes back at the next tick.
+MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
+
+// A kept page is used again or goes.
+static inline void mi_theap_forget_idle(mi_theap_t* theap, mi_page_t* page) {
+  if (!page->is_idle) return;
+  page->is_idle = false;
+  theap->idle_bytes -= page->reserved * page->block_size;
+}
+
+// Write `owner` into every page that the theap owns (hand over to another thread).
+MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner);
+
+// Under the thread lock: `theap` becomes one of the heap, or is one no more.
+MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap);
+MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap);
+
+#endif

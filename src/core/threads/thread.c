@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+// thread.c - a thread's start, which is its first allocation, its theaps, and its end.
+//
+//   in use (one thread) --thread ends--> orphan --next thread starts--> in use
+//                                          '--waited too long, or too many: its pages go to pools
+//                                          and arenas
+//
+// A thread that starts takes over the theap of one that ended, pages and all: programs that start
+// and end threads all the time work in warm memory (larson: 20 to 27 % of the time otherwise).
+//
+// X1  a page is owned under a thread id only while the theap with that id is in use. The system
+//     reuses ids; a thread that starts with the id of a theap still in use (its thread ended
+//     without telling us) takes exactly that theap: no other living thread can have that id, so
+//     what is owned under it is this thread's. If it is to be in another sub-process, it ends the
+//     theap for the other thread.
+// X2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are pushed,
+//     nobody else touches them.
+// X3  few orphans keep pages, and not many each; the others give everything up at once.
+//
+// X4  a thread has one home, the theap of the main heap of its sub-process, and other theaps, one
+//     for each other heap it allocated from: `others` of the home, by the slot of the heap. A theap
+//     whose heap has ended stays there until the place is needed, the thread ends a heap itself,
+//     or there are many (MI_ENDED_MAX).
+// X5  orphans are homes of the main sub-process only: another one may end before the next thread
+//     starts.
+//
+// X6  plain loads and stores in the place of atomic ones are for processes with one thread, and
+//     end before there is a second (`mi_os_is_single_threaded`). Where that was missed, because a
+//     program opened another linker namespace behind our back, they end when the second thread
+//     makes its home: late, but for good.
+//
+// All lists here are under the thread lock, which no free ever takes. Order: see state.h.
+#include "thread.h"
+
+#include "flush.h"
+#include "parcel.h"
+#include "portion.h"
+
+#define MI_ORPHANS_WITH_PAGES_MAX 16
+#define MI_ORPHAN_PAGES_MAX 256
+#define MI_ORPHAN_WAIT_MS 100
+#define MI_ENDED_MAX 16
+#define MI_OTHERS_MIN ((size_t)16)
+
+static void mi_thread_on_exit(void* value) {
+  (void)value;
+  mi_thread_leave();
+}
+
+// Under the thread lock.
+static mi_theap_t* mi_thread_find_own(uintptr_t id) {
+  mi_theap_t* theap = *mi_thread_bucket(id);
+  while (theap != NULL && theap->thread_id != id) theap = theap->bucket_next;
+  return theap;
+}
+
+static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
+  // The first home of the main sub-process is there already, and is never freed (X5).
+  const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
+  mi_theap_t* theap = NULL;
+  if (is_first && !mi_state.is_theap_main_taken) {
+    mi_state.is_theap_main_taken = true;
+    theap = &mi_state.theap_main;
+  } else {
+    theap = (mi_theap_t*)mi_meta_lock_and_alloc(sizeof(mi_theap_t));
+  }
+  if (theap != NULL) mi_theap_init(theap, heap, home);
+  return theap;
+}
+
+static mi_theap_t* mi_thread_pop_orphan(void) {
+  mi_theap_t* const theap = mi_state.orphans;
+  if (theap == NULL) return NULL;
+  mi_state.orphans = theap->orphan_next;
+  theap->orphan_next = NULL;
+  if (theap->page_count > 0) mi_atomic_sub_relaxed(&mi_state.orphan_count, 1);
+  return theap;
+}
+
+static void mi_thread_push_orphan(mi_theap_t* theap) {
+  theap->orphan_next = mi_state.orphans;
+  mi_state.orphans = theap;
+  if (theap->page_count > 0) mi_atomic_add_relaxed(&mi_state.orphan_count, 1);
+}
+
+// -- start --
+
+MI_INTERNAL void mi_thread_watch(mi_theap_t* home) {
+  home->is_unwatched = !mi_os_thread_on_exit(&mi_thread_on_exit, home);
+}
+
+static void mi_thread_count(mi_theap_t* home) {
+  mi_counters_t* const count = &mi_theap_subproc(home)->count;
+  mi_count_add(&count->threads_total, 1);
+  mi_count_add_peak(&count->threads, &count->threads_peak, 1);
+}
+
+static void mi_thread_end_home(mi_theap_t* home);
+
+// The second thread is noticed here where nobody announced it (X6). Under the thread lock.
+static void mi_thread_note(uintptr_t id) {
+  if (mi_state.first_thread == 0) mi_state.first_thread = id;
+  if (mi_state.first_thread != id && mi_os_is_single_threaded()) mi_os_expect_threads();
+}
+
+MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
+  const uintptr_t id = mi_tls_thread_id();
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_theap_t* theap = mi_thread_find_own(id);
+  if (mi_unlikely(theap != NULL && mi_theap_subproc(theap) != subproc)) { // X1
+    mi_lock_leave(&mi_state.thread_lock);
+    mi_thread_end_home(theap);
+    mi_lock_enter(&mi_state.thread_lock);
+    theap = NULL;
+  }
+  if (theap == NULL) {
+    if (subproc == &mi_state.main) theap = mi_thread_pop_orphan();
+    if (theap == NULL) theap = mi_thread_make_theap(&subproc->heap_main, NULL);
+    if (theap == NULL) {
+      mi_lock_leave(&mi_state.thread_lock);
+      return NULL;
+    }
+    mi_thread_note(id);
+    theap->thread_id = id;
+    theap->is_busy = false;
+    theap->bucket_next = *mi_thread_bucket(id);
+    *mi_thread_bucket(id) = theap;
+    mi_theap_set_owner(theap, id);
+    mi_thread_count(theap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_theap_tls = theap;
+  return theap;
+}
+
+// -- theaps of other heaps --
+
+// What the theap still has goes where it belongs, and it is nobody's. Under the thread lock.
+static void mi_thread_clean(mi_theap_t* theap) {
+  if (mi_theap_tls == theap) mi_theap_tls = theap->home;
+  if (mi_theap_recent_tls == theap) mi_theap_recent_tls = &mi_theap_empty;
+  if (theap->is_destroyed) {
+    mi_theap_reset(theap);
+  } else {
+    mi_flush_theap(theap);
+  }
+  if (theap->heap_link != NULL) mi_theap_unlink(theap);
+  theap->is_destroyed = false;
+  mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
+  mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
+}
+
+static void mi_thread_forget_ended(mi_theap_t* theap) {
+  if (theap->is_ended) mi_atomic_sub_relaxed(&theap->home->ended_count, 1);
+  theap->is_ended = false;
+}
+
+// Free the theaps of a home of this thread: those whose heap has ended, or all. Under the lock.
+static void mi_thread_sweep(mi_theap_t* home, bool is_all) {
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    // Not while a callback of the user runs in the middle of a malloc from it.
+    const bool is_due = theap != NULL && theap->is_ended && !theap->is_in_deferred_free;
+    if (theap == NULL || !(is_all || is_due)) continue;
+    mi_thread_clean(theap);
+    mi_thread_forget_ended(theap);
+    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
+    home->others[i] = NULL;
+  }
+}
+
+static bool mi_thread_has_many_ended(mi_theap_t* home) {
+  return mi_atomic_load_relaxed(&home->ended_count) > MI_ENDED_MAX;
+}
+
+static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
+  if (slot < home->others_count) return true;
+  const size_t old_size = home->others_count * sizeof(mi_theap_t*);
+  const size_t count = mi_bits_max((slot + 1) * 2, MI_OTHERS_MIN);
+  mi_theap_t** const others = (mi_theap_t**)mi_meta_lock_and_alloc(count * sizeof(mi_theap_t*));
+  if (others == NULL) return false;
+  for (size_t i = 0; i < home->others_count; i++) others[i] = home->others[i];
+  if (home->others != NULL) mi_meta_lock_and_free(home->others, old_size);
+  home->others = others;
+  home->others_count = count;
+  return true;
+}
+
+// A theap of `heap` in its slot, which is empty or has one whose heap has ended. Under the thread
+// lock. NULL: out of memory.
+static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
+  if (!mi_thread_make_room(home, heap->slot)) return NULL;
+  mi_theap_t* theap = home->others[heap->slot];
+  if (theap != NULL && theap->is_in_deferred_free) return NULL; // as in mi_thread_sweep
+  if (theap != NULL) {
+    mi_thread_clean(theap);
+    mi_thread_forget_ended(theap);
+    mi_atomic_store_relaxed(&theap->named, heap);
+  } else {
+    theap = mi_thread_make_theap(heap, home);
+    if (theap == NULL) return NULL;
+    home->others[heap->slot] = theap;
+  }
+  theap->thread_id = home->thread_id;
+  mi_theap_link(theap, heap);
+  return theap;
+}
+
+MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_theap_t* const theap = mi_thread_make_other(home, heap);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+  mi_lock_leave(&mi_state.thread_lock);
+  return theap;
+}
+
+MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
+  mi_flush_theap(home);
+  if (home->others == NULL) return;
+  // So that none of their heaps is destroyed meanwhile. No theap is freed: one of them may be what
+  // the caller allocates from.
+  mi_lock_enter(&mi_state.thread_lock);
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap != NULL && !theap->is_destroyed) mi_flush_theap(theap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL void mi_thread_release_ended(size_t slot) {
+  mi_theap_t* const home = mi_self_home();
+  mi_theap_t* const theap = slot < home->others_count ? home->others[slot] : NULL;
+  if (theap == NULL) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  // Clean it stays for the next heap with this slot: a program that makes and ends heaps all the
+  // time does not make theaps.
+  mi_thread_clean(theap);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+// -- end --
+
+// The home goes to the next thread, or its pages to pools and arenas.
+static void mi_thread_leave_home(mi_theap_t* theap) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  // Guests and what became empty go back; the working set stays for the next thread, within bounds.
+  mi_portion_return_all(theap); // Q3
+  mi_flush_idle(theap);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT);
+  const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
+                       mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
+  if (!is_kept) mi_flush_theap(theap);
+  mi_retain_poll(subproc); // while the sub-process cannot end: this thread still counts
+  mi_theap_set_owner(theap, MI_OWNER_SHARED);
+  theap->orphan_since_ms = mi_os_now_ms();
+  theap->is_in_threadpool = false;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_theap_t** link = mi_thread_bucket(theap->thread_id);
+  while (*link != theap) link = &(*link)->bucket_next;
+  *link = theap->bucket_next;
+  theap->bucket_next = NULL;
+  theap->thread_id = 0;
+  // Others may have left at the same time: X3 holds under the lock.
+  if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
+    mi_flush_theap(theap);
+  }
+  if (subproc == &mi_state.main) {
+    mi_thread_push_orphan(theap);
+  } else {
+    if (theap->others != NULL) {
+      mi_meta_lock_and_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
+    }
+    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
+  }
+  mi_count_add(&subproc->count.threads, -1);
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_os_thread_on_exit(&mi_thread_on_exit, NULL);
+}
+
+// The theap has the calling thread's id.
+static void mi_thread_end_home(mi_theap_t* home) {
+  mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // who hears of it finds a thread without a theap
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_thread_sweep(home, true);
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_theap_tls = &mi_theap_empty;
+  mi_theap_recent_tls = &mi_theap_empty;
+  mi_thread_leave_home(home);
+  mi_report_leave();
+}
+
+MI_INTERNAL void mi_thread_give_up(void) {
+  mi_theap_t* const home = mi_self_home();
+  if (home->thread_id != 0) mi_thread_end_home(home);
+}
+
+MI_INTERNAL void mi_thread_leave(void) {
+  mi_parcel_end();
+  mi_thread_give_up();
+}
+
+// -- orphans --
+
+// Flush orphans that have waited for `wait_ms`. Under the thread lock.
+static bool mi_thread_flush_waiting(uint64_t wait_ms) {
+  const uint64_t now = mi_os_now_ms();
+  bool is_any = false;
+  for (mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
+    if (theap->page_count == 0 || now - theap->orphan_since_ms < wait_ms) continue;
+    mi_flush_theap(theap);
+    mi_atomic_sub_relaxed(&mi_state.orphan_count, 1);
+    is_any = true;
+  }
+  return is_any;
+}
+
+MI_INTERNAL bool mi_thread_release_orphans(void) {
+  if (mi_likely(mi_atomic_load_relaxed(&mi_state.orphan_count) == 0)) return false;
+  if (!mi_lock_try_enter(&mi_state.thread_lock)) return false;
+  const bool is_any = mi_thread_flush_waiting(MI_ORPHAN_WAIT_MS);
+  mi_lock_leave(&mi_state.thread_lock);
+  return is_any;
+}
+
+MI_INTERNAL void mi_thread_flush_orphans(void) {
+  if (mi_atomic_load_relaxed(&mi_state.orphan_count) == 0) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_thread_flush_waiting(0);
+  mi_lock_leave(&mi_state.thread_lock);
+}
