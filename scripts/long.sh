@@ -18,7 +18,7 @@ faults     break one rule of the code after the other: the tests must see each; 
 coverage   which lines of src/ the tests run, as HTML in build/coverage; 10 minutes
 fuzz       look for inputs that break something; 1 minute for each of 12 programs
            SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
-service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 10 minutes
+service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
