@@ -4,11 +4,10 @@
 //! Invariants: whoever sees an arena sees its fields; whoever claims slices sees that they are mapped; who waited for the
 //! arena lock searches again before growing; who holds an address finds its arena and its descriptor.
 
-use crate::{catches, holds, holds_within, order, Atomic, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use loom::sync::Mutex;
-use loom::thread;
 use std::sync::Arc;
 
 const SLICES: usize = 2;
@@ -64,14 +63,13 @@ struct World {
 impl World {
     /// With `full` arenas that have no free slice.
     fn new(fault: Fault, full: usize) -> World {
-        let arena =
-            |_| Arena {
-                fields: UnsafeCell::new(Fields::default()),
-                slice_count: Atomic::new(SLICES),
-                mapped: std::array::from_fn(|_| UnsafeCell::new(false)),
-                free: Atomic::new(0),
-                next: Atomic::new(0),
-            };
+        let arena = |_| Arena {
+            fields: UnsafeCell::new(Fields::default()),
+            slice_count: Atomic::new(SLICES),
+            mapped: std::array::from_fn(|_| UnsafeCell::new(false)),
+            free: Atomic::new(0),
+            next: Atomic::new(0),
+        };
         let world = World {
             arenas: Atomic::new(0),
             arena: (0..3).map(arena).collect(),
@@ -109,9 +107,7 @@ impl World {
         if self.fault != Fault::CoveredLate {
             self.pagemap_cover();
         }
-        self.arena[i]
-            .fields
-            .with_mut(|fields| unsafe { *fields = Fields { start: 100 * i + 100 } });
+        self.arena[i].fields.with_mut(|fields| unsafe { *fields = Fields { start: 100 * i + 100 } });
         self.arena_map(i, 0);
         self.arena[i].free.store((1 << SLICES) - 1, Relaxed);
     }
@@ -271,101 +267,48 @@ impl World {
 /// Two threads need a slice each, where one arena is enough for both.
 fn claims_meet(fault: Fault, full: usize) {
     let world = Arc::new(World::new(fault, full));
-    let other = world.clone();
-    let first = thread::spawn(move || other.claim_and_check());
+    let other = spawn(&world, World::claim_and_check);
     let mine = world.claim_and_check();
-    assert!(mine != first.join().unwrap(), "one slice for two");
+    assert!(mine != other.join().unwrap(), "one slice for two");
     assert!(world.lock.lock().unwrap().count == full + 1, "grown for nothing");
 }
 
 /// An address goes to another thread, which frees the block there while the list grows.
 fn free_meets_growth(fault: Fault, full: usize) {
     let world = Arc::new(World::new(fault, full));
-    let (a, b) = (world.clone(), world.clone());
-    let first = thread::spawn(move || {
-        let address = a.arena_claim();
-        a.mailbox.store(address, Release);
-    });
-    let second = thread::spawn(move || {
-        b.arena_grow(&mut 0);
-    });
+    let first = spawn(&world, |world| world.mailbox.store(world.arena_claim(), Release));
+    let second = spawn(&world, |world| world.arena_grow(&mut 0));
     let address = world.mailbox.load(Acquire);
     if address != 0 {
         world.check_address(address);
     }
-    first.join().unwrap();
-    second.join().unwrap();
+    join([first, second]);
 }
 
 /// An arena without a free slice grows in place while another thread looks for one there.
 fn claim_meets_extension(fault: Fault) {
     let world = Arc::new(World::new(fault, 1));
-    let other = world.clone();
-    let grower = thread::spawn(move || other.arena_grow_in_place(&mut 1));
+    let grower = spawn(&world, |world| world.arena_grow_in_place(&mut 1));
     if let Some(address) = world.arena_claim_in(0) {
         world.check_address_in(0, address);
     }
-    grower.join().unwrap();
+    join([grower]);
     let address = world.arena_claim_in(0).expect("a slice is left");
     world.check_address_in(0, address);
 }
 
-#[test]
-fn arena_claim_meets_extension() {
-    holds(|| claim_meets_extension(Fault::None));
-}
-
-#[test]
-fn arena_fault_handed_out_first() {
-    catches("an address behind the arena", || claim_meets_extension(Fault::HandedOutFirst));
-}
-
-#[test]
-fn arena_fault_free_relaxed() {
-    catches(RACE, || claim_meets_extension(Fault::FreeRelaxed));
-}
-
-#[test]
-fn arena_first_claims_meet() {
-    holds(|| claims_meet(Fault::None, 0));
-}
-
-#[test]
-fn arena_later_claims_meet() {
-    holds_within(5, || claims_meet(Fault::None, 1));
-}
-
-#[test]
-fn arena_free_meets_growth() {
-    holds(|| free_meets_growth(Fault::None, 0));
-}
-
-#[test]
-fn arena_fault_head_relaxed() {
-    catches(RACE, || claims_meet(Fault::HeadRelaxed, 0));
-}
-
-#[test]
-fn arena_fault_next_relaxed() {
-    catches(RACE, || claims_meet(Fault::NextRelaxed, 1));
-}
-
-#[test]
-fn arena_fault_sees_relaxed() {
-    catches(RACE, || claims_meet(Fault::SeesRelaxed, 0));
-}
-
-#[test]
-fn arena_fault_published_first() {
-    catches(RACE, || claims_meet(Fault::PublishedFirst, 0));
-}
-
-#[test]
-fn arena_fault_covered_late() {
-    catches("an address without a window", || claims_meet(Fault::CoveredLate, 0));
-}
-
-#[test]
-fn arena_fault_not_seen() {
-    catches("grown for nothing", || claims_meet(Fault::NotSeen, 0));
+tests! {
+    arena_claim_meets_extension: holds(|| claim_meets_extension(Fault::None));
+    arena_fault_handed_out_first:
+        catches("an address behind the arena", || claim_meets_extension(Fault::HandedOutFirst));
+    arena_fault_free_relaxed: catches(RACE, || claim_meets_extension(Fault::FreeRelaxed));
+    arena_first_claims_meet: holds(|| claims_meet(Fault::None, 0));
+    arena_later_claims_meet: holds_within(5, || claims_meet(Fault::None, 1));
+    arena_free_meets_growth: holds(|| free_meets_growth(Fault::None, 0));
+    arena_fault_head_relaxed: catches(RACE, || claims_meet(Fault::HeadRelaxed, 0));
+    arena_fault_next_relaxed: catches(RACE, || claims_meet(Fault::NextRelaxed, 1));
+    arena_fault_sees_relaxed: catches(RACE, || claims_meet(Fault::SeesRelaxed, 0));
+    arena_fault_published_first: catches(RACE, || claims_meet(Fault::PublishedFirst, 0));
+    arena_fault_covered_late: catches("an address without a window", || claims_meet(Fault::CoveredLate, 0));
+    arena_fault_not_seen: catches("grown for nothing", || claims_meet(Fault::NotSeen, 0));
 }

@@ -4,10 +4,9 @@
 //! Invariants: what the holder of a slice writes to it is raced by nobody; who finds all its slices clean finds zeros;
 //! in the end every slice is free again.
 
-use crate::{catches, holds, holds_within, order, Atomic, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
-use loom::thread;
 use std::sync::Arc;
 
 const WORD_BITS: usize = 2;
@@ -209,96 +208,49 @@ impl Arena {
 /// Two claims across words that overlap.
 fn claims_meet(fault: Fault) {
     let arena = Arc::new(Arena::new(fault, 4, false));
-    let other = arena.clone();
-    let first = thread::spawn(move || other.use_slices(0, 3));
+    let other = spawn(&arena, |arena| arena.use_slices(0, 3));
     arena.use_slices(1, 3);
-    first.join().unwrap();
+    join([other]);
     arena.check();
 }
 
 /// A holder of the second word, while another thread claims both and fails.
 fn undo_meets_holder(fault: Fault) {
     let arena = Arc::new(Arena::new(fault, 4, false));
-    let other = arena.clone();
-    let first = thread::spawn(move || other.use_slices(0, 4));
+    let other = spawn(&arena, |arena| arena.use_slices(0, 4));
     arena.use_slices(2, 1);
-    first.join().unwrap();
+    join([other]);
     arena.check();
 }
 
 /// Slices that wait for purge are claimed at the same time.
 fn claim_meets_purge(fault: Fault) {
     let arena = Arc::new(Arena::new(fault, 2, true));
-    let other = arena.clone();
-    let first = thread::spawn(move || other.use_slices(0, 2));
+    let other = spawn(&arena, |arena| arena.use_slices(0, 2));
     arena.purge(0, 2);
-    first.join().unwrap();
+    join([other]);
     arena.check();
 }
 
 /// As before, with parts of the run claimed by two threads.
 fn claims_meet_purge(fault: Fault) {
     let arena = Arc::new(Arena::new(fault, 4, true));
-    let (a, b) = (arena.clone(), arena.clone());
-    let first = thread::spawn(move || a.use_slices(0, 1));
-    let second = thread::spawn(move || b.use_slices(2, 2));
+    let others = [spawn(&arena, |arena| arena.use_slices(0, 1)), spawn(&arena, |arena| arena.use_slices(2, 2))];
     arena.purge(0, 4);
-    first.join().unwrap();
-    second.join().unwrap();
+    join(others);
     arena.check();
 }
 
-#[test]
-fn bitmap_claims_meet() {
-    holds(|| claims_meet(Fault::None));
-}
-
-#[test]
-fn bitmap_undo_meets_holder() {
-    holds(|| undo_meets_holder(Fault::None));
-}
-
-#[test]
-fn bitmap_claim_meets_purge() {
-    holds(|| claim_meets_purge(Fault::None));
-}
-
-#[test]
-fn bitmap_claims_meet_purge() {
-    holds_within(4, || claims_meet_purge(Fault::None));
-}
-
-#[test]
-fn bitmap_fault_claim_relaxed() {
-    catches(RACE, || claims_meet(Fault::ClaimRelaxed));
-}
-
-#[test]
-fn bitmap_fault_release_relaxed() {
-    catches(RACE, || claims_meet(Fault::ReleaseRelaxed));
-}
-
-#[test]
-fn bitmap_fault_no_undo() {
-    catches("a slice is lost", || undo_meets_holder(Fault::NoUndo));
-}
-
-#[test]
-fn bitmap_fault_undoes_all() {
-    catches("free already", || undo_meets_holder(Fault::UndoesAll));
-}
-
-#[test]
-fn bitmap_fault_purges_unclaimed() {
-    catches(RACE, || claim_meets_purge(Fault::PurgesUnclaimed));
-}
-
-#[test]
-fn bitmap_fault_cleans_late() {
-    catches("a clean slice is not zero", || claim_meets_purge(Fault::CleansLate));
-}
-
-#[test]
-fn bitmap_fault_not_dirty() {
-    catches("a clean slice is not zero", || claim_meets_purge(Fault::NotDirty));
+tests! {
+    bitmap_claims_meet: holds(|| claims_meet(Fault::None));
+    bitmap_undo_meets_holder: holds(|| undo_meets_holder(Fault::None));
+    bitmap_claim_meets_purge: holds(|| claim_meets_purge(Fault::None));
+    bitmap_claims_meet_purge: holds_within(4, || claims_meet_purge(Fault::None));
+    bitmap_fault_claim_relaxed: catches(RACE, || claims_meet(Fault::ClaimRelaxed));
+    bitmap_fault_release_relaxed: catches(RACE, || claims_meet(Fault::ReleaseRelaxed));
+    bitmap_fault_no_undo: catches("a slice is lost", || undo_meets_holder(Fault::NoUndo));
+    bitmap_fault_undoes_all: catches("free already", || undo_meets_holder(Fault::UndoesAll));
+    bitmap_fault_purges_unclaimed: catches(RACE, || claim_meets_purge(Fault::PurgesUnclaimed));
+    bitmap_fault_cleans_late: catches("a clean slice is not zero", || claim_meets_purge(Fault::CleansLate));
+    bitmap_fault_not_dirty: catches("a clean slice is not zero", || claim_meets_purge(Fault::NotDirty));
 }

@@ -4,11 +4,10 @@
 //! Invariants: an entry is of one page or on the stack of vacant ones, never both and never twice; a walk sees the
 //! fields of every page that it meets.
 
-use crate::{catches, holds, order, Atomic, RACE};
+use crate::{catches, holds, join, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use loom::sync::Mutex;
-use loom::thread;
 use std::sync::Arc;
 
 const PAGES: usize = 5;
@@ -156,14 +155,9 @@ fn removes_meet_add(fault: Fault) {
     book.book_add(0);
     book.book_add(1);
     let book = Arc::new(book);
-    let others: Vec<_> = (0..2)
-        .map(|page| {
-            let book = book.clone();
-            thread::spawn(move || book.book_remove(page))
-        })
-        .collect();
+    let others: Vec<_> = (0..2).map(|page| spawn(&book, move |book| book.book_remove(page))).collect();
     book.book_add(2);
-    others.into_iter().for_each(|thread| thread.join().unwrap());
+    join(others);
     book.check(1 << 2);
 }
 
@@ -177,14 +171,13 @@ fn adds_meet(fault: Fault) {
         book.book_remove(page);
     }
     let book = Arc::new(book);
-    let other = book.clone();
-    let first = thread::spawn(move || {
-        other.book_add(3);
-        other.book_add(4);
-        other.book_remove(3);
+    let other = spawn(&book, |book| {
+        book.book_add(3);
+        book.book_add(4);
+        book.book_remove(3);
     });
     book.book_add(2);
-    first.join().unwrap();
+    join([other]);
     book.check(1 << 2 | 1 << 4);
 }
 
@@ -193,63 +186,25 @@ fn walk_meets_changes(fault: Fault) {
     let book = Book::new(fault);
     book.book_add(0);
     let book = Arc::new(book);
-    let other = book.clone();
-    let first = thread::spawn(move || {
-        other.book_remove(0);
-        other.book_add(1);
-        other.book_add(2);
+    let other = spawn(&book, |book| {
+        book.book_remove(0);
+        book.book_add(1);
+        book.book_add(2);
     });
     book.book_walk();
-    first.join().unwrap();
+    join([other]);
     book.check(1 << 1 | 1 << 2);
 }
 
-#[test]
-fn book_removes_meet_add() {
-    holds(|| removes_meet_add(Fault::None));
-}
-
-#[test]
-fn book_adds_meet() {
-    holds(|| adds_meet(Fault::None));
-}
-
-#[test]
-fn book_walk_meets_changes() {
-    holds(|| walk_meets_changes(Fault::None));
-}
-
-#[test]
-fn book_fault_entry_relaxed() {
-    catches(RACE, || walk_meets_changes(Fault::EntryRelaxed));
-}
-
-#[test]
-fn book_fault_walk_relaxed() {
-    catches(RACE, || walk_meets_changes(Fault::WalkRelaxed));
-}
-
-#[test]
-fn book_fault_link_relaxed() {
-    catches("the top entry has no link", || removes_meet_add(Fault::LinkRelaxed));
-}
-
-#[test]
-fn book_fault_pop_relaxed() {
-    catches("the top entry has no link", || removes_meet_add(Fault::PopRelaxed));
-}
-
-#[test]
-fn book_fault_used_first() {
-    catches("an entry that was never written", || walk_meets_changes(Fault::UsedFirst));
-}
-
-#[test]
-fn book_fault_no_lock() {
-    catches("in use and vacant", || adds_meet(Fault::NoLock));
-}
-
-#[test]
-fn book_fault_pushed_first() {
-    catches("the top entry has no link", || removes_meet_add(Fault::PushedFirst));
+tests! {
+    book_removes_meet_add: holds(|| removes_meet_add(Fault::None));
+    book_adds_meet: holds(|| adds_meet(Fault::None));
+    book_walk_meets_changes: holds(|| walk_meets_changes(Fault::None));
+    book_fault_entry_relaxed: catches(RACE, || walk_meets_changes(Fault::EntryRelaxed));
+    book_fault_walk_relaxed: catches(RACE, || walk_meets_changes(Fault::WalkRelaxed));
+    book_fault_link_relaxed: catches("the top entry has no link", || removes_meet_add(Fault::LinkRelaxed));
+    book_fault_pop_relaxed: catches("the top entry has no link", || removes_meet_add(Fault::PopRelaxed));
+    book_fault_used_first: catches("an entry that was never written", || walk_meets_changes(Fault::UsedFirst));
+    book_fault_no_lock: catches("in use and vacant", || adds_meet(Fault::NoLock));
+    book_fault_pushed_first: catches("the top entry has no link", || removes_meet_add(Fault::PushedFirst));
 }

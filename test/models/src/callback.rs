@@ -3,10 +3,11 @@
 //!
 //! Invariant: a reader gets the function and the argument of one registration, or none.
 
-use crate::{catches, holds, holds_within, order, Atomic};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic};
 use loom::sync::atomic::{Ordering, Ordering::*};
-use loom::thread;
 use std::sync::Arc;
+
+const MIXED: &str = "two registrations mixed";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -75,67 +76,27 @@ impl Callback {
 fn set_meets_get(fault: Fault, sets: usize) {
     let new = || Atomic::new(0);
     let callback = Arc::new(Callback { version: new(), function: new(), argument: new(), fault });
-    let other = callback.clone();
-    let reader = thread::spawn(move || {
-        if let Some((function, argument)) = other.get() {
+    let reader = spawn(&callback, |callback| {
+        if let Some((function, argument)) = callback.get() {
             assert!(function == argument, "{MIXED}");
         }
     });
     for i in 1..=sets {
         callback.set(i, i);
     }
-    reader.join().unwrap();
+    join([reader]);
     assert!(callback.get() == Some((sets, sets)));
 }
 
-#[test]
-fn callback_set_meets_get() {
-    holds(|| set_meets_get(Fault::None, 1));
-}
-
-#[test]
-fn callback_two_sets_meet_get() {
-    holds_within(5, || set_meets_get(Fault::None, 2));
-}
-
-const MIXED: &str = "two registrations mixed";
-
-#[test]
-fn callback_fault_set_function_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::SetFunctionRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_set_argument_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::SetArgumentRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_set_version_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::SetVersionRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_get_version_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::GetVersionRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_get_function_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::GetFunctionRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_get_argument_relaxed() {
-    catches(MIXED, || set_meets_get(Fault::GetArgumentRelaxed, 2));
-}
-
-#[test]
-fn callback_fault_never_odd() {
-    catches(MIXED, || set_meets_get(Fault::NeverOdd, 2));
-}
-
-#[test]
-fn callback_fault_no_second_look() {
-    catches(MIXED, || set_meets_get(Fault::NoSecondLook, 2));
+tests! {
+    callback_set_meets_get: holds(|| set_meets_get(Fault::None, 1));
+    callback_two_sets_meet_get: holds_within(5, || set_meets_get(Fault::None, 2));
+    callback_fault_set_function_relaxed: catches(MIXED, || set_meets_get(Fault::SetFunctionRelaxed, 2));
+    callback_fault_set_argument_relaxed: catches(MIXED, || set_meets_get(Fault::SetArgumentRelaxed, 2));
+    callback_fault_set_version_relaxed: catches(MIXED, || set_meets_get(Fault::SetVersionRelaxed, 2));
+    callback_fault_get_version_relaxed: catches(MIXED, || set_meets_get(Fault::GetVersionRelaxed, 2));
+    callback_fault_get_function_relaxed: catches(MIXED, || set_meets_get(Fault::GetFunctionRelaxed, 2));
+    callback_fault_get_argument_relaxed: catches(MIXED, || set_meets_get(Fault::GetArgumentRelaxed, 2));
+    callback_fault_never_odd: catches(MIXED, || set_meets_get(Fault::NeverOdd, 2));
+    callback_fault_no_second_look: catches(MIXED, || set_meets_get(Fault::NoSecondLook, 2));
 }

@@ -4,10 +4,9 @@
 //! Invariants: the structure of a heap is used again only when nobody acts on it; a page that was given up is in the
 //! pool of the main heap in the end, not forgotten in that of an ended heap.
 
-use crate::{catches, holds, holds_within, order, Atomic, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
-use loom::thread;
 use std::sync::Arc;
 
 /// What the field `heap` of a page says.
@@ -136,15 +135,10 @@ impl World {
 /// Threads free into a heap while it is deleted and its structure is taken for the next one.
 fn frees_meet_delete(fault: Fault, frees: usize) {
     let world = Arc::new(World::new(fault, frees));
-    let others: Vec<_> = (0..frees)
-        .map(|page| {
-            let world = world.clone();
-            thread::spawn(move || world.give_up(page))
-        })
-        .collect();
+    let others: Vec<_> = (0..frees).map(|page| spawn(&world, move |world| world.give_up(page))).collect();
     world.heap_end_by_delete();
     world.heap_make();
-    others.into_iter().for_each(|thread| thread.join().unwrap());
+    join(others);
     let is_new = world.structure.with(|uses| unsafe { *uses } > 0);
     if !is_new {
         world.pool_drain(); // `mi_heap_drain_ended`
@@ -164,10 +158,10 @@ enum Trace {
 fn last_free_meets_end(fault: Fault, trace: Trace) {
     let world = Arc::new(World::new(fault, 1));
     let gone = Arc::new(Atomic::new(0));
-    let (other, left) = (world.clone(), gone.clone());
-    let first = thread::spawn(move || {
+    let left = gone.clone();
+    let other = spawn(&world, move |world| {
         let release = order(fault == Fault::GoneRelaxed, Release);
-        let heap = other.heap_enter(0);
+        let heap = world.heap_enter(0);
         if trace == Trace::Book {
             //@ src/core/arenas/book.c mi_book_remove mi_atomic_store_release entry
             left.store(1, release);
@@ -175,8 +169,8 @@ fn last_free_meets_end(fault: Fault, trace: Trace) {
             //@ src/core/arenas/bitmap.c mi_bitmap_or mi_atomic_or_release word
             left.or(1, release);
         }
-        other.structure.with(|_| ()); // counts, polls for purge
-        other.heap_leave(heap);
+        world.structure.with(|_| ()); // counts, polls for purge
+        world.heap_leave(heap);
     });
     let acquire = order(fault == Fault::SeesGoneRelaxed, Acquire);
     let is_free = if trace == Trace::Book {
@@ -191,72 +185,24 @@ fn last_free_meets_end(fault: Fault, trace: Trace) {
     if is_free && (world.inside.load(looks) == 0 || fault == Fault::NotCounted) {
         world.structure.with_mut(|uses| unsafe { *uses += 1 });
     }
-    first.join().unwrap();
+    join([other]);
 }
 
-#[test]
-fn heap_free_meets_delete() {
-    holds(|| frees_meet_delete(Fault::None, 1));
-}
-
-#[test]
-fn heap_frees_meet_delete() {
-    holds_within(4, || frees_meet_delete(Fault::None, 2));
-}
-
-#[test]
-fn heap_last_free_meets_end_by_book() {
-    holds(|| last_free_meets_end(Fault::None, Trace::Book));
-}
-
-#[test]
-fn heap_last_free_meets_end_by_slices() {
-    holds(|| last_free_meets_end(Fault::None, Trace::Slices));
-}
-
-#[test]
-fn heap_fault_enter_relaxed() {
-    catches(RACE, || frees_meet_delete(Fault::EnterRelaxed, 1));
-}
-
-#[test]
-fn heap_fault_leave_relaxed() {
-    catches(RACE, || frees_meet_delete(Fault::LeaveRelaxed, 1));
-}
-
-#[test]
-fn heap_fault_looks_relaxed() {
-    catches(RACE, || frees_meet_delete(Fault::LooksRelaxed, 1));
-}
-
-#[test]
-fn heap_fault_no_second_look() {
-    catches(RACE, || frees_meet_delete(Fault::NoSecondLook, 1));
-}
-
-#[test]
-fn heap_fault_no_addition() {
-    catches(RACE, || frees_meet_delete(Fault::NoAddition, 1));
-}
-
-#[test]
-fn heap_fault_not_counted() {
-    catches(RACE, || frees_meet_delete(Fault::NotCounted, 1));
-}
-
-#[test]
-fn heap_fault_no_drain() {
-    catches("forgotten", || frees_meet_delete(Fault::NoDrain, 1));
-}
-
-#[test]
-fn heap_fault_gone_relaxed() {
-    catches(RACE, || last_free_meets_end(Fault::GoneRelaxed, Trace::Book));
-    catches(RACE, || last_free_meets_end(Fault::GoneRelaxed, Trace::Slices));
-}
-
-#[test]
-fn heap_fault_sees_gone_relaxed() {
-    catches(RACE, || last_free_meets_end(Fault::SeesGoneRelaxed, Trace::Book));
-    catches(RACE, || last_free_meets_end(Fault::SeesGoneRelaxed, Trace::Slices));
+tests! {
+    heap_free_meets_delete: holds(|| frees_meet_delete(Fault::None, 1));
+    heap_frees_meet_delete: holds_within(4, || frees_meet_delete(Fault::None, 2));
+    heap_last_free_meets_end_by_book: holds(|| last_free_meets_end(Fault::None, Trace::Book));
+    heap_last_free_meets_end_by_slices: holds(|| last_free_meets_end(Fault::None, Trace::Slices));
+    heap_fault_enter_relaxed: catches(RACE, || frees_meet_delete(Fault::EnterRelaxed, 1));
+    heap_fault_leave_relaxed: catches(RACE, || frees_meet_delete(Fault::LeaveRelaxed, 1));
+    heap_fault_looks_relaxed: catches(RACE, || frees_meet_delete(Fault::LooksRelaxed, 1));
+    heap_fault_no_second_look: catches(RACE, || frees_meet_delete(Fault::NoSecondLook, 1));
+    heap_fault_no_addition: catches(RACE, || frees_meet_delete(Fault::NoAddition, 1));
+    heap_fault_not_counted: catches(RACE, || frees_meet_delete(Fault::NotCounted, 1));
+    heap_fault_no_drain: catches("forgotten", || frees_meet_delete(Fault::NoDrain, 1));
+    heap_fault_gone_relaxed_by_book: catches(RACE, || last_free_meets_end(Fault::GoneRelaxed, Trace::Book));
+    heap_fault_gone_relaxed_by_slices: catches(RACE, || last_free_meets_end(Fault::GoneRelaxed, Trace::Slices));
+    heap_fault_sees_gone_relaxed_by_book: catches(RACE, || last_free_meets_end(Fault::SeesGoneRelaxed, Trace::Book));
+    heap_fault_sees_gone_relaxed_by_slices:
+        catches(RACE, || last_free_meets_end(Fault::SeesGoneRelaxed, Trace::Slices));
 }

@@ -18,6 +18,13 @@
 //! threads those are explored. LOOM_MAX_PREEMPTIONS=N sets such a bound for all.
 #![cfg(test)]
 
+/// What must hold, and the faults that must be found: a test each.
+macro_rules! tests {
+    ($($(#[$comment:meta])* $name:ident: $what:expr;)*) => {
+        $($(#[$comment])* #[test] fn $name() { $what; })*
+    };
+}
+
 mod arena;
 mod bitmap;
 mod book;
@@ -31,6 +38,7 @@ mod pool;
 mod remote;
 
 use loom::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
+use loom::thread::{self, JoinHandle};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicUsize as Counter;
 use std::sync::Arc;
@@ -102,6 +110,19 @@ impl Atomic {
                 false
             }
         }
+    }
+}
+
+/// Another thread, which acts on what all share.
+fn spawn<W: 'static, R: 'static>(world: &Arc<W>, act: impl FnOnce(&W) -> R + 'static) -> JoinHandle<R> {
+    let world = world.clone();
+    thread::spawn(move || act(&world))
+}
+
+/// All of them have ended.
+fn join<R>(threads: impl IntoIterator<Item = JoinHandle<R>>) {
+    for thread in threads {
+        thread.join().unwrap();
     }
 }
 

@@ -3,11 +3,10 @@
 //! The futex is one of the system: it compares and goes to sleep under a lock of its own, which also orders the two
 //! sides. So the orders of the word are tested where nobody sleeps.
 
-use crate::{catches, holds, holds_within, order, Atomic, DEADLOCK, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic, DEADLOCK, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use loom::sync::{Condvar, Mutex};
-use loom::thread;
 use std::sync::Arc;
 
 pub struct Futex {
@@ -89,48 +88,18 @@ fn threads_meet(fault: Fault, count: usize) {
         lock.1.with_mut(|n| unsafe { *n += 1 });
         lock.0.leave();
     };
-    let others: Vec<_> = (1..count)
-        .map(|_| {
-            let lock = lock.clone();
-            thread::spawn(move || work(&lock))
-        })
-        .collect();
+    let others: Vec<_> = (1..count).map(|_| spawn(&lock, work)).collect();
     work(&lock);
-    others.into_iter().for_each(|thread| thread.join().unwrap());
+    join(others);
     lock.1.with(|n| assert!(unsafe { *n } == count));
 }
 
-#[test]
-fn lock_two_threads() {
-    holds(|| threads_meet(Fault::None, 2));
-}
-
-#[test]
-fn lock_three_threads() {
-    holds_within(5, || threads_meet(Fault::None, 3));
-}
-
-#[test]
-fn lock_fault_try_relaxed() {
-    catches(RACE, || threads_meet(Fault::TryRelaxed, 2));
-}
-
-#[test]
-fn lock_fault_swap_relaxed() {
-    catches(RACE, || threads_meet(Fault::SwapRelaxed, 2));
-}
-
-#[test]
-fn lock_fault_leave_relaxed() {
-    catches(RACE, || threads_meet(Fault::LeaveRelaxed, 2));
-}
-
-#[test]
-fn lock_fault_woken_takes_one() {
-    catches(DEADLOCK, || threads_meet(Fault::WokenTakesOne, 3));
-}
-
-#[test]
-fn lock_fault_no_wake() {
-    catches(DEADLOCK, || threads_meet(Fault::NoWake, 2));
+tests! {
+    lock_two_threads: holds(|| threads_meet(Fault::None, 2));
+    lock_three_threads: holds_within(5, || threads_meet(Fault::None, 3));
+    lock_fault_try_relaxed: catches(RACE, || threads_meet(Fault::TryRelaxed, 2));
+    lock_fault_swap_relaxed: catches(RACE, || threads_meet(Fault::SwapRelaxed, 2));
+    lock_fault_leave_relaxed: catches(RACE, || threads_meet(Fault::LeaveRelaxed, 2));
+    lock_fault_woken_takes_one: catches(DEADLOCK, || threads_meet(Fault::WokenTakesOne, 3));
+    lock_fault_no_wake: catches(DEADLOCK, || threads_meet(Fault::NoWake, 2));
 }

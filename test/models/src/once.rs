@@ -4,10 +4,9 @@
 //! Invariants: it is done once, everyone who returns sees all of it, and nobody sleeps for ever.
 
 use crate::lock::Futex;
-use crate::{catches, holds, holds_within, order, Atomic, DEADLOCK, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, Atomic, DEADLOCK, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
-use loom::thread;
 use std::sync::Arc;
 
 const NONE: usize = 0;
@@ -91,58 +90,20 @@ impl World {
 
 fn first_calls_meet(fault: Fault, count: usize) {
     let world = Arc::new(World { stage: Futex::new(NONE), state: UnsafeCell::new(0), fault });
-    let others: Vec<_> = (1..count)
-        .map(|_| {
-            let world = world.clone();
-            thread::spawn(move || world.allocate())
-        })
-        .collect();
+    let others: Vec<_> = (1..count).map(|_| spawn(&world, World::allocate)).collect();
     world.allocate();
-    others.into_iter().for_each(|thread| thread.join().unwrap());
+    join(others);
 }
 
-#[test]
-fn once_two_threads() {
-    holds(|| first_calls_meet(Fault::None, 2));
-}
-
-#[test]
-fn once_three_threads() {
-    holds_within(4, || first_calls_meet(Fault::None, 3));
-}
-
-#[test]
-fn once_fault_ready_relaxed() {
-    catches(RACE, || first_calls_meet(Fault::ReadyRelaxed, 2));
-}
-
-#[test]
-fn once_fault_fast_relaxed() {
-    catches(RACE, || first_calls_meet(Fault::FastRelaxed, 2));
-}
-
-#[test]
-fn once_fault_wait_relaxed() {
+tests! {
+    once_two_threads: holds(|| first_calls_meet(Fault::None, 2));
+    once_three_threads: holds_within(4, || first_calls_meet(Fault::None, 3));
+    once_fault_ready_relaxed: catches(RACE, || first_calls_meet(Fault::ReadyRelaxed, 2));
+    once_fault_fast_relaxed: catches(RACE, || first_calls_meet(Fault::FastRelaxed, 2));
     // The swap that the load sees came after a failed one of this thread: the order is that of the load alone.
-    catches(RACE, || first_calls_meet(Fault::WaitRelaxed, 2));
-}
-
-#[test]
-fn once_fault_not_once() {
-    catches(RACE, || first_calls_meet(Fault::NotOnce, 2));
-}
-
-#[test]
-fn once_fault_not_awaited() {
-    catches(DEADLOCK, || first_calls_meet(Fault::NotAwaited, 2));
-}
-
-#[test]
-fn once_fault_no_wake() {
-    catches(DEADLOCK, || first_calls_meet(Fault::NoWake, 2));
-}
-
-#[test]
-fn once_fault_no_next_wake() {
-    catches(DEADLOCK, || first_calls_meet(Fault::NoNextWake, 3));
+    once_fault_wait_relaxed: catches(RACE, || first_calls_meet(Fault::WaitRelaxed, 2));
+    once_fault_not_once: catches(RACE, || first_calls_meet(Fault::NotOnce, 2));
+    once_fault_not_awaited: catches(DEADLOCK, || first_calls_meet(Fault::NotAwaited, 2));
+    once_fault_no_wake: catches(DEADLOCK, || first_calls_meet(Fault::NoWake, 2));
+    once_fault_no_next_wake: catches(DEADLOCK, || first_calls_meet(Fault::NoNextWake, 3));
 }

@@ -7,11 +7,10 @@
 //! The system orders the end of a thread before the start of one with the same id; X1 depends on it, and a fault says
 //! so.
 
-use crate::{catches, holds, order, Atomic, RACE};
+use crate::{catches, holds, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::*;
 use loom::sync::Mutex;
-use loom::thread;
 use std::sync::Arc;
 
 const ID: usize = 16; // of the thread that ends, and then of another one
@@ -149,64 +148,41 @@ fn check(world: &World, frees: usize) {
 /// A thread ends; its id goes to one that only frees, its theap to one that starts.
 fn end_meets_free_and_start(fault: Fault) {
     let world = world(fault);
-    let (a, b) = (world.clone(), world.clone());
-    let same_id = thread::spawn(move || {
-        let can_run = a.free_id.load(Acquire) == 1;
+    let same_id = spawn(&world, |world| {
+        let can_run = world.free_id.load(Acquire) == 1;
         if can_run {
-            a.free(ID);
+            world.free(ID);
         }
         can_run
     });
-    let starting = thread::spawn(move || {
-        if b.thread_start(STARTING) {
-            b.free(STARTING);
-            return 1;
+    let starting = spawn(&world, |world| {
+        let has_pages = world.thread_start(STARTING);
+        if has_pages {
+            world.free(STARTING);
         }
-        0
+        has_pages
     });
     world.thread_leave();
-    let frees = same_id.join().unwrap() as usize + starting.join().unwrap();
+    let frees = same_id.join().unwrap() as usize + starting.join().unwrap() as usize;
     check(&world, frees);
 }
 
 /// Two threads start when one has ended, one of them with its id.
 fn end_meets_two_starts(fault: Fault) {
     let world = world(fault);
-    let (a, b) = (world.clone(), world.clone());
-    let same_id = thread::spawn(move || a.free_id.load(Acquire) == 1 && a.thread_start(ID));
-    let starting = thread::spawn(move || b.thread_start(STARTING));
+    let same_id = spawn(&world, |world| world.free_id.load(Acquire) == 1 && world.thread_start(ID));
+    let starting = spawn(&world, |world| world.thread_start(STARTING));
     world.thread_leave();
     let taken = same_id.join().unwrap() as usize + starting.join().unwrap() as usize;
     assert!(taken <= 1, "one theap for two");
     check(&world, 0);
 }
 
-#[test]
-fn orphan_end_meets_free_and_start() {
-    holds(|| end_meets_free_and_start(Fault::None));
-}
-
-#[test]
-fn orphan_end_meets_two_starts() {
-    holds(|| end_meets_two_starts(Fault::None));
-}
-
-#[test]
-fn orphan_fault_keeps_id() {
-    catches(RACE, || end_meets_free_and_start(Fault::KeepsId));
-}
-
-#[test]
-fn orphan_fault_disowns() {
-    catches(RACE, || end_meets_free_and_start(Fault::Disowns));
-}
-
-#[test]
-fn orphan_fault_no_lock() {
-    catches(RACE, || end_meets_two_starts(Fault::NoLock));
-}
-
-#[test]
-fn orphan_fault_id_too_early() {
-    catches(RACE, || end_meets_free_and_start(Fault::IdTooEarly));
+tests! {
+    orphan_end_meets_free_and_start: holds(|| end_meets_free_and_start(Fault::None));
+    orphan_end_meets_two_starts: holds(|| end_meets_two_starts(Fault::None));
+    orphan_fault_keeps_id: catches(RACE, || end_meets_free_and_start(Fault::KeepsId));
+    orphan_fault_disowns: catches(RACE, || end_meets_free_and_start(Fault::Disowns));
+    orphan_fault_no_lock: catches(RACE, || end_meets_two_starts(Fault::NoLock));
+    orphan_fault_id_too_early: catches(RACE, || end_meets_free_and_start(Fault::IdTooEarly));
 }

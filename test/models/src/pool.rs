@@ -4,9 +4,8 @@
 //! pages.rs show an owner too many. A page that became empty in there goes at the next drain.
 
 use crate::pages::*;
-use crate::{catches, holds, holds_within, order};
+use crate::{catches, holds, holds_within, join, order, spawn};
 use loom::sync::atomic::Ordering::*;
-use loom::thread;
 use std::sync::Arc;
 
 const ADDRESS_MASK: usize = 0xff;
@@ -117,17 +116,16 @@ fn two_pages() -> Vec<Page> {
 /// One thread pops while another pops twice and gives the first page back: the head is what it was, but for its tag.
 fn pops_meet_aba(fault: Fault) {
     let world = Arc::new(World::pooled(fault, two_pages()));
-    let other = world.clone();
-    let first = thread::spawn(move || {
-        let page = other.pool_pop();
-        let kept = other.pool_pop();
+    let other = spawn(&world, |world| {
+        let page = world.pool_pop();
+        let kept = world.pool_pop();
         if let Some(page) = page {
-            other.remote_give_up(page);
+            world.remote_give_up(page);
         }
         kept
     });
     let mine = world.pool_pop();
-    let kept = first.join().unwrap();
+    let kept = other.join().unwrap();
     assert!(mine.is_none() || mine != kept, "one page for two");
     for page in [mine, kept].into_iter().flatten() {
         world.pages[page].own(|_| ());
@@ -153,22 +151,20 @@ fn pushes_meet_drain(fault: Fault) {
     let threads: Vec<_> = (0..2)
         .map(|i| {
             world.pages[i].hold();
-            let world = world.clone();
-            thread::spawn(move || world.remote_give_up(i))
+            spawn(&world, move |world| world.remote_give_up(i))
         })
         .collect();
     world.pool_drain();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    join(threads);
     check_pooled(&world, 2);
 }
 
 /// The last block of a page in the pool is freed while another thread looks for such pages; then the next one looks.
 fn empty_meets_drain(fault: Fault) {
     let world = Arc::new(World::pooled(fault, vec![Page::new(POOLED, OWNER_SHARED, 1)]));
-    let other = world.clone();
-    let first = thread::spawn(move || other.free_last());
+    let other = spawn(&world, World::free_last);
     world.pool_drain_heap();
-    first.join().unwrap();
+    join([other]);
     world.pool_drain_heap();
     world.pages[0].plain.with_mut(|plain| assert!(unsafe { &*plain }.is_released, "an empty page stays"));
 }
@@ -178,12 +174,9 @@ fn empty_meets_drain(fault: Fault) {
 fn empty_meets_push(fault: Fault, is_noted: bool) {
     let world = Arc::new(World::new(fault, vec![Page::new(OWNED, 16, 1)]));
     world.pages[0].hold();
-    let (a, b) = (world.clone(), world.clone());
-    let first = thread::spawn(move || a.remote_give_up(0));
-    let second = thread::spawn(move || b.free_last());
+    let others = [spawn(&world, |world| world.remote_give_up(0)), spawn(&world, World::free_last)];
     world.pool_drain_heap();
-    first.join().unwrap();
-    second.join().unwrap();
+    join(others);
     if is_noted {
         world.pool_drain_heap();
     } else {
@@ -192,48 +185,15 @@ fn empty_meets_push(fault: Fault, is_noted: bool) {
     world.pages[0].plain.with_mut(|plain| assert!(unsafe { &*plain }.is_released, "an empty page stays"));
 }
 
-#[test]
-fn pool_empty_meets_push() {
-    holds_within(4, || empty_meets_push(Fault::None, false));
-}
-
-/// What L4 does not promise; a change of pool.c that does makes this fail.
-#[test]
-fn pool_fault_note_before_push() {
-    catches("an empty page stays", || empty_meets_push(Fault::None, true));
-}
-
-#[test]
-fn pool_pops_meet_aba() {
-    holds(|| pops_meet_aba(Fault::None));
-}
-
-#[test]
-fn pool_pushes_meet_drain() {
-    holds_within(5, || pushes_meet_drain(Fault::None));
-}
-
-#[test]
-fn pool_empty_meets_drain() {
-    holds(|| empty_meets_drain(Fault::None));
-}
-
-#[test]
-fn pool_fault_no_tag() {
-    catches("popped, but not in the pool", || pops_meet_aba(Fault::NoTag));
-}
-
-#[test]
-fn pool_fault_push_relaxed() {
-    catches("popped, but not in the pool", || pops_meet_aba(Fault::PoolPushRelaxed));
-}
-
-#[test]
-fn pool_fault_pop_relaxed() {
-    catches("a page is lost", || pushes_meet_drain(Fault::PopRelaxed));
-}
-
-#[test]
-fn pool_fault_no_note() {
-    catches("an empty page stays", || empty_meets_drain(Fault::NoNote));
+tests! {
+    pool_empty_meets_push: holds_within(4, || empty_meets_push(Fault::None, false));
+    /// What L4 does not promise; a change of pool.c that does makes this fail.
+    pool_fault_note_before_push: catches("an empty page stays", || empty_meets_push(Fault::None, true));
+    pool_pops_meet_aba: holds(|| pops_meet_aba(Fault::None));
+    pool_pushes_meet_drain: holds_within(5, || pushes_meet_drain(Fault::None));
+    pool_empty_meets_drain: holds(|| empty_meets_drain(Fault::None));
+    pool_fault_no_tag: catches("popped, but not in the pool", || pops_meet_aba(Fault::NoTag));
+    pool_fault_push_relaxed: catches("popped, but not in the pool", || pops_meet_aba(Fault::PoolPushRelaxed));
+    pool_fault_pop_relaxed: catches("a page is lost", || pushes_meet_drain(Fault::PopRelaxed));
+    pool_fault_no_note: catches("an empty page stays", || empty_meets_drain(Fault::NoNote));
 }

@@ -2,9 +2,8 @@
 //! life of a heap is in heap.rs. The invariants are those of pages.rs.
 
 use crate::pages::*;
-use crate::{catches, holds, holds_within, order, RACE};
+use crate::{catches, holds, holds_within, join, order, spawn, RACE};
 use loom::sync::atomic::Ordering::*;
-use loom::thread;
 use std::sync::Arc;
 
 /// What a thread does with a page that it claimed by a free.
@@ -229,14 +228,12 @@ fn frees_meet_park(fault: Fault) {
     let page = Page::new(OWNED, MAIN, 2);
     page.hold();
     let world = Arc::new(World::new(fault, vec![page]));
-    let (a, b) = (world.clone(), world.clone());
-    let first = thread::spawn(move || free_and_give_up(&a, 8, OTHER, Reclaim::None));
-    let second = thread::spawn(move || free_and_give_up(&b, 16, THIRD, Reclaim::Guest));
+    let first = spawn(&world, |world| free_and_give_up(world, 8, OTHER, Reclaim::None));
+    let second = spawn(&world, |world| free_and_give_up(world, 16, THIRD, Reclaim::Guest));
     if !world.remote_park(0, MAIN) {
         world.remote_give_up(0);
     }
-    first.join().unwrap();
-    second.join().unwrap();
+    join([first, second]);
     world.check_all_found(&[0]);
 }
 
@@ -245,8 +242,7 @@ fn own_free_meets_park(fault: Fault) {
     let page = Page::new(OWNED, MAIN, 2);
     page.hold();
     let world = Arc::new(World::new(fault, vec![page]));
-    let other = world.clone();
-    let first = thread::spawn(move || free_and_give_up(&other, 8, OTHER, Reclaim::Guest));
+    let other = spawn(&world, |world| free_and_give_up(world, 8, OTHER, Reclaim::Guest));
     if !world.remote_park(0, MAIN) {
         world.page_collect(0);
         world.free(0, &[16], MAIN, Reclaim::None);
@@ -254,27 +250,22 @@ fn own_free_meets_park(fault: Fault) {
     } else {
         free_and_give_up(&world, 16, MAIN, Reclaim::None);
     }
-    first.join().unwrap();
+    join([other]);
     world.check_all_found(&[0]);
 }
 
 /// A page in the pool is freed into, while another thread pops it, allocates from it and gives it up again.
 fn free_meets_pop(fault: Fault, is_third: bool) {
     let world = Arc::new(World::pooled(fault, vec![Page::new(POOLED, OWNER_SHARED, 1)]));
-    let other = world.clone();
-    let first = thread::spawn(move || free_and_give_up(&other, 8, OTHER, Reclaim::None));
-    let second = is_third.then(|| {
-        let world = world.clone();
-        thread::spawn(move || world.pool_drain())
-    });
+    let other = spawn(&world, |world| free_and_give_up(world, 8, OTHER, Reclaim::None));
+    let third = is_third.then(|| spawn(&world, World::pool_drain));
     let mut used = 0;
     if let Some(page) = world.pool_pop() {
         world.page_collect(page);
         used += world.pages[page].pop_local().map_or(0, |_| 1);
         world.remote_give_up(page);
     }
-    first.join().unwrap();
-    second.map(|thread| thread.join().unwrap());
+    join([other].into_iter().chain(third));
     world.check_all_found(&[used]);
 }
 
@@ -283,10 +274,9 @@ fn parcel_meets_owner(fault: Fault) {
     let page = Page::new(OWNED, MAIN, 2);
     page.hold();
     let world = Arc::new(World::new(fault, vec![page]));
-    let other = world.clone();
-    let first = thread::spawn(move || {
-        if other.free(0, &[8, 16], OTHER, Reclaim::Guest) {
-            other.remote_give_up(0);
+    let other = spawn(&world, |world| {
+        if world.free(0, &[8, 16], OTHER, Reclaim::Guest) {
+            world.remote_give_up(0);
         }
     });
     world.page_collect(0);
@@ -295,91 +285,27 @@ fn parcel_meets_owner(fault: Fault) {
     } else {
         world.remote_give_up(0);
     }
-    first.join().unwrap();
+    join([other]);
     world.check_all_found(&[0]);
 }
 
-#[test]
-fn remote_frees_meet_park() {
-    holds_within(4, || frees_meet_park(Fault::None));
-}
-
-#[test]
-fn remote_own_free_meets_park() {
-    holds_within(5, || own_free_meets_park(Fault::None));
-}
-
-#[test]
-fn remote_free_meets_pop() {
-    holds(|| free_meets_pop(Fault::None, false));
-}
-
-#[test]
-fn remote_free_meets_pop_and_drain() {
-    holds_within(4, || free_meets_pop(Fault::None, true));
-}
-
-#[test]
-fn remote_parcel_meets_owner() {
-    holds(|| parcel_meets_owner(Fault::None));
-}
-
-#[test]
-fn remote_fault_push_relaxed() {
-    catches(RACE, || parcel_meets_owner(Fault::PushRelaxed));
-}
-
-#[test]
-fn remote_fault_take_relaxed() {
-    catches(RACE, || parcel_meets_owner(Fault::TakeRelaxed));
-}
-
-#[test]
-fn remote_fault_release_relaxed() {
-    catches(RACE, || frees_meet_park(Fault::ReleaseRelaxed));
-}
-
-#[test]
-fn remote_fault_claim_relaxed() {
-    catches(RACE, || frees_meet_park(Fault::ClaimRelaxed));
-}
-
-#[test]
-fn remote_fault_claim_popped_relaxed() {
-    catches(RACE, || free_meets_pop(Fault::ClaimPoppedRelaxed, false));
-}
-
-#[test]
-fn remote_fault_release_blind() {
-    catches("lost", || parcel_meets_owner(Fault::ReleaseBlind));
-}
-
-#[test]
-fn remote_fault_release_ignores_pool() {
-    catches("nobody finds the page", || free_meets_pop(Fault::ReleaseIgnoresPool, false));
-}
-
-#[test]
-fn remote_fault_touches_released() {
-    catches(RACE, || frees_meet_park(Fault::TouchesReleased));
-}
-
-#[test]
-fn remote_fault_pop_takes_owned() {
-    catches(RACE, || free_meets_pop(Fault::PopTakesOwned, false));
-}
-
-#[test]
-fn remote_fault_pop_leaves_bit() {
-    catches("is not", || free_meets_pop(Fault::PopLeavesBit, false));
-}
-
-#[test]
-fn remote_fault_releases_pooled() {
-    catches("in the pool", || free_meets_pop(Fault::ReleasesPooled, false));
-}
-
-#[test]
-fn remote_fault_park_keeps_owner() {
-    catches(RACE, || own_free_meets_park(Fault::ParkKeepsOwner));
+tests! {
+    remote_frees_meet_park: holds_within(4, || frees_meet_park(Fault::None));
+    remote_own_free_meets_park: holds_within(5, || own_free_meets_park(Fault::None));
+    remote_free_meets_pop: holds(|| free_meets_pop(Fault::None, false));
+    remote_free_meets_pop_and_drain: holds_within(4, || free_meets_pop(Fault::None, true));
+    remote_parcel_meets_owner: holds(|| parcel_meets_owner(Fault::None));
+    remote_fault_push_relaxed: catches(RACE, || parcel_meets_owner(Fault::PushRelaxed));
+    remote_fault_take_relaxed: catches(RACE, || parcel_meets_owner(Fault::TakeRelaxed));
+    remote_fault_release_relaxed: catches(RACE, || frees_meet_park(Fault::ReleaseRelaxed));
+    remote_fault_claim_relaxed: catches(RACE, || frees_meet_park(Fault::ClaimRelaxed));
+    remote_fault_claim_popped_relaxed: catches(RACE, || free_meets_pop(Fault::ClaimPoppedRelaxed, false));
+    remote_fault_release_blind: catches("lost", || parcel_meets_owner(Fault::ReleaseBlind));
+    remote_fault_release_ignores_pool:
+        catches("nobody finds the page", || free_meets_pop(Fault::ReleaseIgnoresPool, false));
+    remote_fault_touches_released: catches(RACE, || frees_meet_park(Fault::TouchesReleased));
+    remote_fault_pop_takes_owned: catches(RACE, || free_meets_pop(Fault::PopTakesOwned, false));
+    remote_fault_pop_leaves_bit: catches("is not", || free_meets_pop(Fault::PopLeavesBit, false));
+    remote_fault_releases_pooled: catches("in the pool", || free_meets_pop(Fault::ReleasesPooled, false));
+    remote_fault_park_keeps_owner: catches(RACE, || own_free_meets_park(Fault::ParkKeepsOwner));
 }
