@@ -23,14 +23,15 @@ file(GLOB mi_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/base
 set(mi_fuzz_helpers
     ${CMAKE_CURRENT_SOURCE_DIR}/src/os/assert.c ${MI_FUZZ_LIB_DIR}/os_fake.c
     ${MI_FUZZ_LIB_DIR}/unit.c ${MI_FUZZ_LIB_DIR}/spawn.c ${MI_FUZZ_DIR}/lib/hooks_real.c
-    ${MI_FUZZ_DIR}/lib/fuzz.c ${MI_FUZZ_DIR}/lib/shadow.c)
+    ${MI_FUZZ_DIR}/lib/shadow.c)
 set(mi_fuzz_tiny calls pagemap sizeclass threads)
 file(GLOB mi_fuzz_targets CONFIGURE_DEPENDS ${MI_FUZZ_DIR}/*.c)
 
 function(mi_fuzz_flags target sanitizer)
   mi_compile_flags(${target})
   target_compile_options(${target} PUBLIC -fno-builtin ${sanitizer})
-  target_compile_definitions(${target} PUBLIC _GNU_SOURCE MI_SHOW_ERRORS=0 ${MI_EXTRA_CPPDEFS})
+  # libFuzzer takes an exit for a success.
+  target_compile_definitions(${target} PUBLIC _GNU_SOURCE MI_SHOW_ERRORS=0 CHECK_ABORTS ${MI_EXTRA_CPPDEFS})
   target_include_directories(${target} PUBLIC include src ${MI_FUZZ_DIR}/lib ${MI_FUZZ_LIB_DIR}
                                               ${MI_CMOCKA_INCLUDE})
   target_link_libraries(${target} PUBLIC Threads::Threads)
@@ -65,12 +66,11 @@ foreach(flavour debug tiny)
                                                RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/bin)
     if(name STREQUAL "threads")
       mi_fuzz_flags(${target} "${MI_FUZZ_COVERAGE}")
-      target_sources(${target} PRIVATE $<TARGET_OBJECTS:mi-fuzz-system-${flavour}> ${MI_FUZZ_DIR}/lib/fuzz.c)
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:mi-fuzz-system-${flavour}>)
       target_compile_definitions(${target} PRIVATE MI_STATIC_LIB)
       target_link_options(${target} PRIVATE -fsanitize=fuzzer ${MI_FUZZ_THREAD})
     elseif(name STREQUAL "options")
       mi_fuzz_flags(${target} "${MI_FUZZ_ADDRESS}")
-      target_sources(${target} PRIVATE ${MI_FUZZ_DIR}/lib/fuzz.c)
       target_compile_definitions(${target} PRIVATE MI_STATIC_LIB ${definitions})
       target_link_options(${target} PRIVATE -fsanitize=fuzzer ${MI_FUZZ_ADDRESS})
     else()

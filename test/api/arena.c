@@ -555,7 +555,7 @@ static void reserve_many(void) {
   while (count < 400 && mi_reserve_os_memory_ex(1, false, false, true, NULL) == 0) count++;
   for (size_t i = 0; i < 100; i++) { // malloc still grows
     void* const p = mi_malloc(16 * TEST_MIB);
-    if (p == NULL) _exit(2);
+    CHECK(p != NULL);
     memset(p, 1, TEST_MIB);
   }
   printf("%zu arenas\n", count);

@@ -2,8 +2,7 @@
 // cxx_new.cpp - C++ programs on this allocator: every form of new and delete, handlers,
 // exceptions, containers.
 //
-// If this fails, C++ programs crash, leak, or do not notice that memory ran out. The exit status
-// is the number of checks that failed.
+// If this fails, C++ programs crash, leak, or do not notice that memory ran out.
 #include <mimalloc.h>
 
 #include <cstdint>
@@ -16,15 +15,7 @@
 #include <thread>
 #include <vector>
 
-static int failures = 0;
-
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
-      failures++;                                                                                  \
-    }                                                                                              \
-  } while (0)
+#include "check.h"
 
 static std::size_t opaque(std::size_t x) {
   volatile std::size_t hidden = x;
@@ -168,6 +159,5 @@ int main() {
   no_memory_throws();
   handlers_are_called();
   containers_work();
-  if (failures != 0) std::printf("%d checks failed\n", failures);
-  return failures > 99 ? 99 : failures;
+  return 0;
 }

@@ -191,7 +191,7 @@ static void do_anything(int err, void* arg) {
     _exit(r != NULL && r != p && r != q ? 0 : 1);
   }
   int status = 1;
-  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) _exit(20);
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
   mi_free(q);
   mi_heap_destroy(heap);
   mi_collect(true);
@@ -205,7 +205,7 @@ static void damage_list(mi_heap_t* heap) {
   // Handed over to the list that malloc takes from, when that has run out.
   void* q = NULL;
   for (size_t i = 0; i < 100000 && q != p[19]; i++) q = mi_heap_malloc(heap, 64);
-  if (q != p[19]) _exit(21);
+  CHECK(q == p[19]);
   memset(test_opaque_pointer(p[17]), 0x5a, 64);
 }
 

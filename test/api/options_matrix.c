@@ -28,29 +28,18 @@ typedef struct worker_s {
   slot_t slots[SLOTS];
 } worker_t;
 
-static void give_up(const char* what, size_t size) {
-  fprintf(stderr, "%s, %zu bytes\n", what, size);
-  _exit(1);
-}
-
 static size_t some_size(uint64_t* seed) {
   const uint64_t kind = random_below(seed, 8);
   const size_t most = kind == 0 ? LARGE : (kind < 3 ? 40000 : 1000);
   return 1 + random_below(seed, most);
 }
 
-static void check_zero(const slot_t* slot, size_t from) {
-  for (size_t i = from; i < slot->size; i++) {
-    if (slot->p[i] != 0) give_up("not zero", slot->size);
-  }
-}
-
 static void make(slot_t* slot, uint64_t* seed, uint8_t mark) {
   slot->size = some_size(seed);
   const bool is_zero = random_below(seed, 2) == 0;
   slot->p = is_zero ? mi_calloc(1, slot->size) : mi_malloc(slot->size);
-  if (slot->p == NULL) give_up("no memory", slot->size);
-  if (is_zero) check_zero(slot, 0);
+  CHECK_SAY(slot->p != NULL, "%zu bytes", slot->size);
+  if (is_zero) CHECK_SAY(test_is_filled(slot->p, slot->size, 0), "%zu bytes", slot->size);
   test_touch(slot->p, slot->size, mark);
 }
 
@@ -58,9 +47,9 @@ static void grow(slot_t* slot, uint64_t* seed, uint8_t mark) {
   const size_t old_size = slot->size;
   slot->size = some_size(seed);
   slot->p = mi_realloc(slot->p, slot->size);
-  if (slot->p == NULL) give_up("no memory to grow", slot->size);
+  CHECK_SAY(slot->p != NULL, "%zu bytes", slot->size);
   if (slot->size <= old_size) return test_touch(slot->p, slot->size, mark);
-  if (!test_is_touched(slot->p, 1, mark)) give_up("lost in a realloc", old_size);
+  CHECK_SAY(test_is_touched(slot->p, 1, mark), "%zu bytes", old_size);
   test_touch(slot->p, slot->size, mark);
 }
 
@@ -74,7 +63,7 @@ static void* work(void* arg) {
       make(slot, &worker->seed, mark);
       continue;
     }
-    if (!test_is_touched(slot->p, slot->size, mark)) give_up("overwritten", slot->size);
+    CHECK_SAY(test_is_touched(slot->p, slot->size, mark), "%zu bytes", slot->size);
     if (random_below(&worker->seed, 4) == 0) {
       grow(slot, &worker->seed, mark);
     } else {

@@ -22,24 +22,13 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define CANNOT 77 // exit status: not on this machine
 #define SLOTS 400
 
 static spawn_result_t result;
 
-#define NEED(fact, ...)                                                                            \
-  do {                                                                                             \
-    if (!(fact)) {                                                                                 \
-      dprintf(1, "refusals.c:%d: %s: ", __LINE__, #fact);                                          \
-      dprintf(1, __VA_ARGS__);                                                                     \
-      dprintf(1, "\n");                                                                            \
-      _exit(1);                                                                                    \
-    }                                                                                              \
-  } while (0)
-
 static _Noreturn void cannot(const char* what) {
   dprintf(1, "not on this machine: %s: %s\n", what, strerror(errno));
-  _exit(CANNOT);
+  _exit(SKIPPED);
 }
 
 // -- the load --
@@ -55,7 +44,8 @@ static unsigned char mark(size_t i) { return (unsigned char)(i * 7 + 1); }
 
 static void check_slot(size_t i) {
   if (slots[i].p == NULL) return;
-  NEED(test_is_touched(slots[i].p, slots[i].size, mark(i)), "block of %zu bytes", slots[i].size);
+  CHECK_SAY(test_is_touched(slots[i].p, slots[i].size, mark(i)), "block of %zu bytes",
+            slots[i].size);
 }
 
 // A block of random size, at most `max`, in a slot: malloc, calloc or realloc of what was there.
@@ -73,7 +63,7 @@ static void replace(size_t i, size_t max) {
     p = (unsigned char*)(size % 2 == 0 ? mi_zalloc(size) : mi_malloc(size));
   }
   if (p == NULL) {
-    NEED(errno == ENOMEM, "errno is %d", errno);
+    CHECK_SAY(errno == ENOMEM, "errno is %d", errno);
     refused++;
     return; // what is in the slot, if anything, is intact
   }
@@ -110,10 +100,10 @@ static void free_all(void) {
 static void check_back(size_t resident_before) {
   refused = 0;
   churn(2000, 300 * TEST_KIB);
-  NEED(refused == 0, "%zu requests refused when memory is back", refused);
+  CHECK_SAY(refused == 0, "%zu requests refused when memory is back", refused);
   free_all();
   const size_t growth = test_growth(resident_before);
-  NEED(growth <= 8 * TEST_MIB, "%zu KiB are left behind", growth / TEST_KIB);
+  CHECK_SAY(growth <= 8 * TEST_MIB, "%zu KiB are left behind", growth / TEST_KIB);
 }
 
 // -- limits --
@@ -172,8 +162,8 @@ static void run_with_limit(int what) {
     refused = 0;
     for (size_t i = 0; i < SLOTS && refused == 0; i++) replace(i, TEST_MIB);
     for (size_t i = 0; i < SLOTS; i++) used += slots[i].p != NULL ? slots[i].size : 0;
-    NEED(refused > 0, "never refused, %zu MiB used", used / TEST_MIB);
-    NEED(used >= limit * 3 / 10, "only %zu MiB can be used", used / TEST_MIB);
+    CHECK_SAY(refused > 0, "never refused, %zu MiB used", used / TEST_MIB);
+    CHECK_SAY(used >= limit * 3 / 10, "only %zu MiB can be used", used / TEST_MIB);
     for (size_t i = 0; i < SLOTS; i += 2) {
       mi_free(slots[i].p);
       slots[i].p = NULL;
@@ -213,7 +203,7 @@ static void run_little_address_space(void) {
     errno = 0;
     if (used > 32 * TEST_MIB) cannot("the limit is not kept");
   }
-  NEED(used >= 1800 * TEST_KIB, "only %zu KiB can be used", used / TEST_KIB);
+  CHECK_SAY(used >= 1800 * TEST_KIB, "only %zu KiB can be used", used / TEST_KIB);
 }
 
 // What is not in use is not there to be locked.
@@ -223,7 +213,7 @@ static void run_locked(void) {
   const size_t before = test_resident();
   if (mlockall(MCL_CURRENT) != 0) cannot("mlockall");
   const size_t growth = test_growth(before);
-  NEED(growth <= 8 * TEST_MIB, "%zu KiB became resident", growth / TEST_KIB);
+  CHECK_SAY(growth <= 8 * TEST_MIB, "%zu KiB became resident", growth / TEST_KIB);
 }
 
 // From now on all that is mapped is resident at once: not much more than what lives.
@@ -236,9 +226,9 @@ static void run_locked_for_ever(void) {
   for (size_t i = 0; i < 20; i++) replace(i, 100 * TEST_KIB);
   note_live();
   const size_t growth = test_growth(before);
-  NEED(growth <= live_peak + live_peak / 4 + 8 * TEST_MIB, "%zu KiB for %zu", growth / TEST_KIB,
-       live_peak / TEST_KIB);
-  NEED(refused == 0, "%zu requests refused", refused);
+  CHECK_SAY(growth <= live_peak + live_peak / 4 + 8 * TEST_MIB, "%zu KiB for %zu",
+            growth / TEST_KIB, live_peak / TEST_KIB);
+  CHECK_SAY(refused == 0, "%zu requests refused", refused);
   free_all();
 }
 
@@ -253,8 +243,8 @@ static void run_locked_without_privilege(void) {
   if (geteuid() == 0 && setuid(65534) != 0) cannot("setuid");
   if (address_space() + 2 * TEST_MIB > size) cannot("a limit that a program fits in");
   mi_free(mi_malloc(100));
-  NEED(mlockall(MCL_CURRENT) == 0, "%s: %zu KiB are mapped of %zu", strerror(errno),
-       address_space() / TEST_KIB, (size_t)both.rlim_cur / TEST_KIB);
+  CHECK_SAY(mlockall(MCL_CURRENT) == 0, "%s: %zu KiB are mapped of %zu", strerror(errno),
+            address_space() / TEST_KIB, (size_t)both.rlim_cur / TEST_KIB);
 }
 
 // -- the limit on mappings --
@@ -293,7 +283,7 @@ static void run_mappings(void) {
                                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) cannot("mmap");
   const size_t done = take_mappings(p, pages, page);
-  NEED(done + 2 < pages, "there is no limit at %zu", max);
+  CHECK_SAY(done + 2 < pages, "there is no limit at %zu", max);
   // None is left; then a few, which are used up in the middle of things.
   for (size_t left = 0; left < 40; left += 8) {
     if (left > 0 && mprotect(p + (done - left) * page, left * page, PROT_NONE) != 0) break;
@@ -303,7 +293,7 @@ static void run_mappings(void) {
     churn(200, 2 * TEST_MIB);
     free_all();
   }
-  NEED(munmap(p, pages * page) == 0, "munmap");
+  CHECK(munmap(p, pages * page) == 0);
   mi_option_disable(mi_option_disallow_arena_alloc);
   mi_option_set(mi_option_purge_delay, 10);
   check_back(before);
@@ -391,19 +381,19 @@ static void work_refused(size_t first, size_t end, int err, const char* name) {
     for (size_t round = 0; round < 4; round++) {
       churn(1500, 300 * TEST_KIB);
       const size_t grown = filtered_resident() - before;
-      NEED(grown < 2 * live_peak + 16 * TEST_MIB, "%s: %zu MiB, %zu live at most", name,
-           grown / TEST_MIB, live_peak / TEST_MIB);
+      CHECK_SAY(grown < 2 * live_peak + 16 * TEST_MIB, "%s: %zu MiB, %zu live at most", name,
+                grown / TEST_MIB, live_peak / TEST_MIB);
       grow_all();
       note_live();
     }
     free_all();
-    NEED(refused == 0, "%s: %zu requests are refused", name, refused);
+    CHECK_SAY(refused == 0, "%s: %zu requests are refused", name, refused);
     exit(0);
   }
   int status = -1;
   if (waitpid(child, &status, 0) != child) cannot("waitpid");
-  if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) _exit(CANNOT);
-  NEED(status == 0, "%s refused with %s: status %d", name, strerror(err), status);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) _exit(SKIPPED);
+  CHECK_SAY(status == 0, "%s refused with %s: status %d", name, strerror(err), status);
 }
 
 static void run_filters(void) {
@@ -448,7 +438,7 @@ static void run_cgroup(void) {
         enter_cgroup("/sys/fs/cgroup/memory", "memory.limit_in_bytes", folder, 200) ||
         enter_cgroup("/sys/fs/cgroup", "memory.max", folder, 200);
     if (!is_in) cannot("a memory cgroup");
-    if (write(ends[1], folder, sizeof(folder)) < 0) _exit(1);
+    CHECK(write(ends[1], folder, sizeof(folder)) > 0);
     // 60 MiB live, then phases of small blocks and of large ones.
     for (size_t round = 0; round < 3; round++) {
       churn(3000, 300 * TEST_KIB);
@@ -456,7 +446,7 @@ static void run_cgroup(void) {
       churn(300, 2 * TEST_MIB / 8);
       free_all();
     }
-    NEED(refused == 0, "%zu requests refused", refused);
+    CHECK_SAY(refused == 0, "%zu requests refused", refused);
     exit(0);
   }
   int status = -1;
@@ -466,9 +456,10 @@ static void run_cgroup(void) {
     // It is gone when the last process of it is.
     for (size_t i = 0; i < 100 && rmdir(folder) != 0; i++) usleep(10000);
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) _exit(CANNOT);
-  NEED(!WIFSIGNALED(status), "ended by signal %d: more than 100 MiB for 60 live", WTERMSIG(status));
-  NEED(status == 0, "status %d", status);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) _exit(SKIPPED);
+  CHECK_SAY(!WIFSIGNALED(status), "ended by signal %d: more than 100 MiB for 60 live",
+            WTERMSIG(status));
+  CHECK_SAY(status == 0, "status %d", status);
 }
 
 // -- no overcommit --
@@ -499,16 +490,16 @@ static void run_no_overcommit(void) {
 static void run_without_overcommit(void) {
   set_limit(RLIMIT_DATA, 300 * TEST_MIB);
   churn(1000, 300 * TEST_KIB);
-  NEED(refused == 0, "%zu requests refused", refused);
+  CHECK_SAY(refused == 0, "%zu requests refused", refused);
   mi_stats_t_decl(stats);
-  NEED(mi_stats_get(&stats), "statistics");
-  NEED(stats.commit_calls.total > 0, "memory was not committed piece by piece");
+  CHECK(mi_stats_get(&stats));
+  CHECK_SAY(stats.commit_calls.total > 0, "memory was not committed piece by piece");
   free_all();
   const size_t before = test_resident();
   for (size_t round = 0; round < 2; round++) {
     refused = 0;
     for (size_t i = 0; i < SLOTS; i++) replace(i, 3 * TEST_MIB);
-    NEED(refused > 0, "never refused");
+    CHECK(refused > 0);
     free_all();
   }
   check_back(before);
@@ -538,7 +529,7 @@ static const struct {
 static void run_case(const char* name) {
   if (TEST_IS_SANITIZED) test_skip("a sanitizer's own memory counts");
   test_start_self(name, NULL, &result);
-  if (result.exit_status == CANNOT) {
+  if (result.exit_status == SKIPPED) {
     result.output[strcspn(result.output, "\n")] = 0;
     test_skip(result.output);
   }

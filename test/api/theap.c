@@ -404,7 +404,7 @@ static void exhaust_theaps(void) {
   static mi_heap_t* heap[HEAPS];
   static void* block[BLOCKS];
   for (size_t i = 0; i < HEAPS; i++) heap[i] = mi_heap_new();
-  if (!test_limit_address_space(0)) _exit(TEST_NO_LIMIT);
+  if (!test_limit_address_space(0)) _exit(SKIPPED);
   size_t blocks = 0; // from large to small, until nothing is left
   for (size_t size = 8 * TEST_MIB; size >= 8; size /= 2) {
     while (blocks < BLOCKS && (block[blocks] = mi_malloc(size)) != NULL) blocks++;
@@ -413,17 +413,16 @@ static void exhaust_theaps(void) {
   mi_theap_t* theap = NULL;
   errno = 0;
   while (made < HEAPS && (theap = mi_heap_theap(heap[made])) != NULL) made++;
-  if (made == HEAPS) _exit(3);
-  if (errno != ENOMEM) _exit(4);
+  CHECK(made < HEAPS && errno == ENOMEM);
   errno = 0;
-  if (mi_theap_malloc(theap, 10) != NULL || errno != ENOMEM) _exit(5);
+  CHECK(mi_theap_malloc(theap, 10) == NULL && errno == ENOMEM);
   errno = 0;
-  if (mi_heap_malloc(heap[made], 10) != NULL || errno != ENOMEM) _exit(6);
-  if (mi_theap_set_default(theap) != mi_theap_get_default()) _exit(7);
+  CHECK(mi_heap_malloc(heap[made], 10) == NULL && errno == ENOMEM);
+  CHECK(mi_theap_set_default(theap) == mi_theap_get_default());
   while (blocks > 0) mi_free(block[--blocks]);
   test_lift_address_limit();
   theap = mi_heap_theap(heap[made]);
-  if (theap == NULL || mi_heap_of(mi_theap_malloc(theap, 10)) != heap[made]) _exit(8);
+  CHECK(theap != NULL && mi_heap_of(mi_theap_malloc(theap, 10)) == heap[made]);
   printf("went on\n");
 }
 
@@ -433,7 +432,7 @@ static void theap_without_memory_is_null(void** state) {
   test_skip_if_valgrind();
   static spawn_result_t result;
   assert_true(spawn_fork(&exhaust_theaps, &result));
-  if (result.exit_status == TEST_NO_LIMIT) test_skip("no limit can be set");
+  if (result.exit_status == SKIPPED) test_skip("no limit can be set");
   if (result.exit_status != 0 || spawn_count(&result, "went on") != 1) {
     fail_msg("signal %d, status %d:\n%s", result.signal, result.exit_status, result.output);
   }

@@ -28,11 +28,11 @@ static void fill_model(size_t index, size_t count, bool value) {
 
 static void check_all(void) {
   for (size_t i = 0; i < BIT_COUNT; i++) {
-    require(mi_bitmap_is_set_acquire(map, i) == model[i]);
+    CHECK(mi_bitmap_is_set_acquire(map, i) == model[i]);
   }
-  require(mi_bitmap_count(map, WORD_COUNT) == count_model(0, BIT_COUNT));
-  require(mi_atomic_load_relaxed(&words[0]) == GUARD);
-  require(mi_atomic_load_relaxed(&words[WORD_COUNT + 1]) == GUARD);
+  CHECK(mi_bitmap_count(map, WORD_COUNT) == count_model(0, BIT_COUNT));
+  CHECK(mi_atomic_load_relaxed(&words[0]) == GUARD);
+  CHECK(mi_atomic_load_relaxed(&words[WORD_COUNT + 1]) == GUARD);
 }
 
 // What mi_bitmap_find_run promises, by trying every place.
@@ -49,8 +49,8 @@ static void check_find(fuzz_input_t* in) {
   const size_t count = 1 + fuzz_below(in, BIT_COUNT + 8);
   const size_t alignment = (size_t)1 << fuzz_below(in, 8);
   const size_t bias = fuzz_below(in, alignment);
-  require(mi_bitmap_find_run(map, from, end, count, alignment, bias) ==
-          find_in_model(from, end, count, alignment, bias));
+  CHECK(mi_bitmap_find_run(map, from, end, count, alignment, bias) ==
+        find_in_model(from, end, count, alignment, bias));
 }
 
 static void check_find_in_word(fuzz_input_t* in) {
@@ -59,7 +59,7 @@ static void check_find_in_word(fuzz_input_t* in) {
   const size_t found = mi_bitmap_find_in_word(mi_atomic_load_relaxed(&map[word]), count);
   const size_t expected =
       find_in_model(word * MI_WORD_BITS, (word + 1) * MI_WORD_BITS, count, 1, 0);
-  require(expected == MI_BITMAP_NONE ? found == expected : found + word * MI_WORD_BITS == expected);
+  CHECK(expected == MI_BITMAP_NONE ? found == expected : found + word * MI_WORD_BITS == expected);
 }
 
 static void step(fuzz_input_t* in) {
@@ -73,20 +73,20 @@ static void step(fuzz_input_t* in) {
       fill_model(index, count, true);
       break;
     case 1:
-      require(mi_bitmap_set(map, index, count) == count - before);
+      CHECK(mi_bitmap_set(map, index, count) == count - before);
       fill_model(index, count, true);
       break;
     case 2:
-      require(mi_bitmap_clear(map, index, count) == before);
+      CHECK(mi_bitmap_clear(map, index, count) == before);
       fill_model(index, count, false);
       break;
     case 3:
-      require(mi_bitmap_try_claim(map, index, count) == (before == count));
+      CHECK(mi_bitmap_try_claim(map, index, count) == (before == count));
       if (before == count) fill_model(index, count, false);
       break;
     case 4:
-      require(mi_bitmap_is_all_clear(map, index, count) == (before == 0));
-      require(mi_bitmap_is_all_set(map, index, count) == (before == count));
+      CHECK(mi_bitmap_is_all_clear(map, index, count) == (before == 0));
+      CHECK(mi_bitmap_is_all_set(map, index, count) == (before == count));
       break;
     case 5:
       check_find_in_word(in);

@@ -69,11 +69,11 @@ static void* allocate_plain(block_t* b, size_t how) {
       return mi_memalign(b->alignment, b->size);
     case 7:
       errno = ENOMEM; // which it does not touch
-      if (mi_posix_memalign(&p, b->alignment, b->size) != 0) require(p == NULL);
+      if (mi_posix_memalign(&p, b->alignment, b->size) != 0) CHECK(p == NULL);
       return p;
     case 8:
       p = mi_umalloc(b->size, &slot);
-      require(p == NULL || slot >= mi_usable_size(p));
+      CHECK(p == NULL || slot >= mi_usable_size(p));
       return p;
     case 9:
       return mi_new_nothrow(b->size);
@@ -133,13 +133,13 @@ static void step_absurd(void) {
   const size_t bad = fuzz_size(&fuzz.in, 64) | 3;
   block_t* const b = used_block();
   start_call();
-  require(mi_malloc(size) == NULL && errno == ENOMEM);
-  require(mi_calloc(size / 2, 3) == NULL && mi_zalloc_aligned(size, 64) == NULL);
-  require(mi_malloc_aligned_at(100, bad, 0) == NULL && errno == EINVAL);
-  require(mi_malloc_aligned_at(size, 4096, 7) == NULL);
+  CHECK(mi_malloc(size) == NULL && errno == ENOMEM);
+  CHECK(mi_calloc(size / 2, 3) == NULL && mi_zalloc_aligned(size, 64) == NULL);
+  CHECK(mi_malloc_aligned_at(100, bad, 0) == NULL && errno == EINVAL);
+  CHECK(mi_malloc_aligned_at(size, 4096, 7) == NULL);
   if (b == NULL) return;
-  require(mi_realloc(b->p, size) == NULL && mi_recalloc(b->p, size / 2, 5) == NULL);
-  require(mi_expand(b->p, size) == NULL);
+  CHECK(mi_realloc(b->p, size) == NULL && mi_recalloc(b->p, size / 2, 5) == NULL);
+  CHECK(mi_expand(b->p, size) == NULL);
   check_block(b);
 }
 
@@ -197,7 +197,7 @@ static void step_expand(void) {
   const size_t size = b->size + fuzz_below(&fuzz.in, b->size / 2 + 20);
   void* const p = mi_expand(b->p, size);
   if (p == NULL) return check_block(b);
-  require(p == b->p && mi_usable_size(p) >= size);
+  CHECK(p == b->p && mi_usable_size(p) >= size);
   fuzz.live -= b->size;
   b->size = size;
   b->is_zero_behind = false;
@@ -224,7 +224,7 @@ static void free_block(block_t* b, size_t how) {
     case 2: {
       const size_t usable = mi_usable_size(p);
       mi_ufree(p, &slot);
-      require(slot >= usable);
+      CHECK(slot >= usable);
       break;
     }
     case 3:
@@ -234,7 +234,7 @@ static void free_block(block_t* b, size_t how) {
       mi_free(p);
       break;
   }
-  require(errno == 77 && "free keeps errno");
+  CHECK(errno == 77 && "free keeps errno");
 }
 
 static void step_free(void) {
@@ -291,14 +291,14 @@ static void step_defer(void) {
 static void on_error(int code, void* arg) {
   (void)arg;
   if (code == ENOMEM || code == EOVERFLOW) return;
-  require(code == EINVAL && fuzz.misuses > 0 && "nothing was misused");
+  CHECK(code == EINVAL && fuzz.misuses > 0 && "nothing was misused");
   fuzz.misuses--;
 }
 
 static void free_wrongly(void* p) {
   fuzz.misuses = 1;
   mi_free(p);
-  require(fuzz.misuses == 0 && "misuse is reported");
+  CHECK(fuzz.misuses == 0 && "misuse is reported");
 }
 
 static void step_misuse(void) {
@@ -460,7 +460,7 @@ static void settle_actor(size_t index) {
     const bool is_seen = fuzz.subproc[i]._mi_subproc_id == seen_subproc._mi_subproc_id;
     if (is_seen && fuzz.home[i].heap != NULL) actor->subproc = i; // ids are used again
   }
-  require(actor->subproc != SIZE_MAX);
+  CHECK(actor->subproc != SIZE_MAX);
 }
 
 // Ends the thread of an actor that is not the one who does the step, and starts another.
@@ -535,7 +535,7 @@ static void step_option(void) {
   const size_t i = fuzz_below(&fuzz.in, sizeof(table) / sizeof(table[0]));
   const long value = table[i].values[fuzz_below(&fuzz.in, 4)];
   mi_option_set(table[i].option, value);
-  require(mi_option_get(table[i].option) == value);
+  CHECK(mi_option_get(table[i].option) == value);
   fuzz.is_scarce |= table[i].option == mi_option_disallow_os_alloc && value != 0;
 }
 
@@ -556,7 +556,7 @@ static void step_arena(void) {
   if (how >= 12) {
     const int error =
         mi_reserve_os_memory_ex(1, is_committed, how == 15, is_exclusive, &fuzz.arena[index]);
-    require((error == 0) == (fuzz.arena[index] != NULL) || error == ENOMEM);
+    CHECK((error == 0) == (fuzz.arena[index] != NULL) || error == ENOMEM);
   } else {
     const size_t size = mi_bits_max(mi_arena_min_size(), mi_arena_min_alignment());
     const mi_os_access_t access = is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
@@ -581,17 +581,17 @@ static bool find_block(const mi_heap_t* heap, const mi_heap_area_t* area, void* 
                        void* arg) {
   census_t* const census = (census_t*)arg;
   if (block == NULL) return true;
-  require(heap == fuzz.home[census->home].heap);
-  require((uint8_t*)block >= (uint8_t*)area->blocks);
+  CHECK(heap == fuzz.home[census->home].heap);
+  CHECK((uint8_t*)block >= (uint8_t*)area->blocks);
   size_t matches = 0;
   for (size_t i = 0; i < BLOCK_COUNT; i++) {
     const block_t* const b = &fuzz.block[i];
     const bool is_inside = b->p >= (uint8_t*)block && b->p < (uint8_t*)block + size;
     if (b->p == NULL || !is_inside) continue;
-    require(b->home == census->home);
+    CHECK(b->home == census->home);
     matches++;
   }
-  require(matches == 1 && "what is visited is a block in use");
+  CHECK(matches == 1 && "what is visited is a block in use");
   census->found++;
   return true;
 }
@@ -610,18 +610,18 @@ static void step_visit(void) {
   for (size_t home = 0; home < HOME_COUNT; home++) {
     if (fuzz.home[home].heap == NULL) continue;
     census_t census = {.home = home};
-    require(mi_heap_visit_blocks(fuzz.home[home].heap, true, &find_block, &census));
+    CHECK(mi_heap_visit_blocks(fuzz.home[home].heap, true, &find_block, &census));
     size_t expected = 0;
     for (size_t i = 0; i < BLOCK_COUNT; i++) {
       expected += fuzz.block[i].p != NULL && fuzz.block[i].home == home;
     }
-    require(census.found == expected && "every block in use is visited");
+    CHECK(census.found == expected && "every block in use is visited");
   }
 }
 
 static void swallow(const char* text, void* arg) {
   (void)arg;
-  require(strlen(text) < 1024);
+  CHECK(strlen(text) < 1024);
 }
 
 static void step_look(void) {
@@ -738,12 +738,12 @@ static void finish(void) {
   mi_collect(true);
   unit_check_valid();
   unit_check_empty();
-  require(!is_any_in_use(&mi_state.main.direct));
-  require(mi_state.main.next == NULL && "every sub-process has ended");
-  require(mi_state.main.heaps == NULL);
+  CHECK(!is_any_in_use(&mi_state.main.direct));
+  CHECK(mi_state.main.next == NULL && "every sub-process has ended");
+  CHECK(mi_state.main.heaps == NULL);
   const bool has_failed = fuzz.has_failed || is_refused_since(0);
   mi_unload();
-  require(has_failed || os_fake.mapped == fuzz.foreign);
+  CHECK(has_failed || os_fake.mapped == fuzz.foreign);
   mi_state.is_unloaded = false; // the next one is a process of its own
   os_fake_end();
 }

@@ -122,7 +122,7 @@ static void check_calls(fuzz_input_t* in, long* model, mi_option_source_t* sourc
       const long low = value < max ? value : max;
       const long high = value < max ? max : value;
       const long got = mi_option_get_clamp(option, low, high);
-      require(got >= low && got <= high && (got == model[i] || got == low || got == high));
+      CHECK(got >= low && got <= high && (got == model[i] || got == low || got == high));
       break;
     }
     default: { // numbers that are no options
@@ -132,7 +132,7 @@ static void check_calls(fuzz_input_t* in, long* model, mi_option_source_t* sourc
       }
       mi_option_set(none, value);
       mi_option_set_default(none, value);
-      require(mi_option_get(none) == 0 && mi_option_get_size(none) == 0);
+      CHECK(mi_option_get(none) == 0 && mi_option_get_size(none) == 0);
       break;
     }
   }
@@ -140,12 +140,12 @@ static void check_calls(fuzz_input_t* in, long* model, mi_option_source_t* sourc
 
 static void check_value(size_t i, long expected) {
   const mi_option_t option = (mi_option_t)public_numbers[i].value;
-  require(mi_option_get(option) == expected);
-  require(mi_option_is_enabled(option) == (expected != 0));
+  CHECK(mi_option_get(option) == expected);
+  CHECK(mi_option_is_enabled(option) == (expected != 0));
   const size_t size = mi_option_get_size(option);
   const unsigned __int128 bytes = (unsigned __int128)(expected < 0 ? 0 : expected);
   const unsigned __int128 in_bytes = table[i].is_size ? bytes * 1024 : bytes;
-  require(size == (in_bytes > SIZE_MAX ? SIZE_MAX : (size_t)in_bytes));
+  CHECK(size == (in_bytes > SIZE_MAX ? SIZE_MAX : (size_t)in_bytes));
 }
 
 // -- Inputs --
@@ -262,9 +262,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) check_value(i, model[i]);
-  require(warnings <= invalid);
+  CHECK(warnings <= invalid);
   const bool is_heard = model[mi_option_verbose] > 0;
-  require(!is_heard || warnings == invalid);
+  CHECK(!is_heard || warnings == invalid);
   while (!fuzz_is_done(&in)) check_calls(&in, model, source);
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) check_value(i, model[i]);
   return 0;

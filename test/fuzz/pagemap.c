@@ -62,8 +62,8 @@ static void step_cover(fuzz_input_t* in) {
   const size_t maps = os_fake_calls(OS_FAKE_MAP);
   const bool is_done = cover(first, count);
   os_fake.fail_at[OS_FAKE_MAP] = 0;
-  require(is_done == (fail_at == 0 || fail_at > missing));
-  require(os_fake_calls(OS_FAKE_MAP) - maps == (is_done ? missing : fail_at)); // M2
+  CHECK(is_done == (fail_at == 0 || fail_at > missing));
+  CHECK(os_fake_calls(OS_FAKE_MAP) - maps == (is_done ? missing : fail_at)); // M2
 }
 
 static void step_describe(fuzz_input_t* in) {
@@ -96,8 +96,8 @@ static void check_slice(size_t slice, size_t offset) {
     const span_t* const span = &spans[owner_of[slice] - 1];
     if (slice < span->first + span->interior) expected = span->page;
   }
-  require(mi_pagemap_find(address_of(slice) + offset) == expected);
-  require(expected == NULL || address_of(slice) >= expected->start);
+  CHECK(mi_pagemap_find(address_of(slice) + offset) == expected);
+  CHECK(expected == NULL || address_of(slice) >= expected->start);
 }
 
 static void step_find(fuzz_input_t* in) {
@@ -105,7 +105,7 @@ static void step_find(fuzz_input_t* in) {
   const uintptr_t any = fuzz_size(in, 64);
   const bool is_near = any >= (uintptr_t)os_fake.reserve &&
                        any < (uintptr_t)os_fake.reserve + WINDOW_COUNT * MI_WINDOW_SIZE;
-  require(is_near || mi_pagemap_find((void*)any) == NULL);
+  CHECK(is_near || mi_pagemap_find((void*)any) == NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -133,8 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (size_t i = 0; i < SLICE_COUNT; i++) check_slice(i, MI_SLICE_SIZE - 1);
   mi_unload();
-  require(os_fake.mapped == 0);
-  for (size_t i = 0; i < SLICE_COUNT; i++) require(mi_pagemap_find(address_of(i)) == NULL);
+  CHECK(os_fake.mapped == 0);
+  for (size_t i = 0; i < SLICE_COUNT; i++) CHECK(mi_pagemap_find(address_of(i)) == NULL);
   mi_state.is_unloaded = false; // the next input is a process of its own
   os_fake_end();
   return 0;

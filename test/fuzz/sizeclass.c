@@ -12,10 +12,10 @@ static void check_class(fuzz_input_t* in) {
   size_t expected = 0; // the first whose blocks are large enough
   while (mi_class_size(expected) < size) expected++;
   const size_t c = mi_class_of(size);
-  require(c == expected && c < MI_CLASS_COUNT);
-  require(c <= 1 || mi_class_size(c) % 16 == 0); // S2
-  require(size <= 128 || (mi_class_size(c) - size) * 8 <= mi_class_size(c)); // S1
-  require(mi_class_good_size(size) == mi_class_size(c));
+  CHECK(c == expected && c < MI_CLASS_COUNT);
+  CHECK(c <= 1 || mi_class_size(c) % 16 == 0); // S2
+  CHECK(size <= 128 || (mi_class_size(c) - size) * 8 <= mi_class_size(c)); // S1
+  CHECK(mi_class_good_size(size) == mi_class_size(c));
   const size_t alignment = (size_t)1 << fuzz_below(in, MI_SLICE_SHIFT + 3);
   const size_t aligned = mi_class_of_aligned(size, alignment);
   size_t wanted = MI_CLASS_COUNT;
@@ -23,7 +23,7 @@ static void check_class(fuzz_input_t* in) {
     const size_t block_size = mi_class_size(i);
     if (block_size >= size && block_size % alignment == 0) wanted = i;
   }
-  require(aligned == wanted);
+  CHECK(aligned == wanted);
 }
 
 // The block that an address in a page is in, by multiplication with the reciprocal.
@@ -33,10 +33,10 @@ static void check_index(fuzz_input_t* in) {
   const size_t offset = fuzz_size(in, 32) % length;
   static uint8_t start[32 * MI_SLICE_SIZE];
   mi_page_t page = {.start = start, .size_class = (uint8_t)c, .block_size = mi_class_size(c)};
-  require(length <= sizeof(start) && length >= page.block_size);
-  require(mi_page_index_of(&page, start + offset) == offset / page.block_size);
+  CHECK(length <= sizeof(start) && length >= page.block_size);
+  CHECK(mi_page_index_of(&page, start + offset) == offset / page.block_size);
   const mi_block_t* const block = mi_page_block_of(&page, start + offset);
-  require((const uint8_t*)block == start + offset / page.block_size * page.block_size);
+  CHECK((const uint8_t*)block == start + offset / page.block_size * page.block_size);
 }
 
 static void check_bits(fuzz_input_t* in) {
@@ -50,24 +50,24 @@ static void check_bits(fuzz_input_t* in) {
     ones++;
     highest = i;
   }
-  require(mi_bits_count(x) == ones && mi_bits_is_power_of_two(x) == (ones == 1));
-  require(x == 0 || mi_bits_log2(x) == highest);
-  require(x == 0 || (x >> mi_bits_trailing_zeros(x) & 1) == 1);
-  require(mi_bits_align_down(x, power) == x / power * power);
+  CHECK(mi_bits_count(x) == ones && mi_bits_is_power_of_two(x) == (ones == 1));
+  CHECK(x == 0 || mi_bits_log2(x) == highest);
+  CHECK(x == 0 || (x >> mi_bits_trailing_zeros(x) & 1) == 1);
+  CHECK(mi_bits_align_down(x, power) == x / power * power);
   if (x <= SIZE_MAX - power) {
-    require(mi_bits_align_up(x, power) == (x / power + (x % power != 0)) * power);
+    CHECK(mi_bits_align_up(x, power) == (x / power + (x % power != 0)) * power);
   }
   if (y != 0) {
     const size_t q = mi_bits_divide_up(x, y);
-    require(q == (size_t)(((unsigned __int128)x + y - 1) / y));
+    CHECK(q == (size_t)(((unsigned __int128)x + y - 1) / y));
   }
   size_t product = 0;
   const bool overflows = (unsigned __int128)x * y > SIZE_MAX;
-  require(mi_bits_mul_overflows(x, y, &product) == overflows && (overflows || product == x * y));
-  require(mi_bits_min(x, y) + mi_bits_max(x, y) == x + y && mi_bits_min(x, y) <= x);
+  CHECK(mi_bits_mul_overflows(x, y, &product) == overflows && (overflows || product == x * y));
+  CHECK(mi_bits_min(x, y) + mi_bits_max(x, y) == x + y && mi_bits_min(x, y) <= x);
   uint32_t counter = (uint32_t)x;
-  require(mi_bits_decrement_is_zero(&counter) == ((uint32_t)x == 1) && counter == (uint32_t)x - 1);
-  require(mi_bits_count(mi_bits_mask(x % 65)) == x % 65);
+  CHECK(mi_bits_decrement_is_zero(&counter) == ((uint32_t)x == 1) && counter == (uint32_t)x - 1);
+  CHECK(mi_bits_count(mi_bits_mask(x % 65)) == x % 65);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -22,8 +22,8 @@ static const char* skip(const char* s) {
 static const char* read_value(const char* s);
 
 static const char* read_string(const char* s) {
-  require(*s == '"');
-  for (s++; *s != '"'; s++) require((unsigned char)*s >= ' ' && *s != '\\');
+  CHECK(*s == '"');
+  for (s++; *s != '"'; s++) CHECK((unsigned char)*s >= ' ' && *s != '\\');
   return s + 1;
 }
 
@@ -33,12 +33,12 @@ static const char* read_members(const char* s, char close, bool is_object) {
     s = skip(s);
     if (is_object) {
       s = skip(read_string(s));
-      require(*s == ':');
+      CHECK(*s == ':');
       s++;
     }
     s = skip(read_value(s));
     if (*s == close) return s + 1;
-    require(*s == ',');
+    CHECK(*s == ',');
     s++;
   }
 }
@@ -49,8 +49,8 @@ static const char* read_value(const char* s) {
   if (*s == '[') return read_members(s + 1, ']', false);
   if (*s == '"') return read_string(s);
   if (*s == '-') s++;
-  require(*s >= '0' && *s <= '9');
-  require(*s != '0' || s[1] < '0' || s[1] > '9');
+  CHECK(*s >= '0' && *s <= '9');
+  CHECK(*s != '0' || s[1] < '0' || s[1] > '9');
   while (*s >= '0' && *s <= '9') s++;
   return s;
 }
@@ -69,7 +69,7 @@ static void draw_stats(fuzz_input_t* in, mi_stats_t* stats) {
 
 static const char* behind_process(const char* text) {
   const char* const process = strstr(text, "\"process\": {");
-  require(process != NULL);
+  CHECK(process != NULL);
   return strchr(process, '}');
 }
 
@@ -77,35 +77,35 @@ static void check_json(fuzz_input_t* in) {
   mi_stats_t stats;
   draw_stats(in, &stats);
   char* const whole = mi_stats_as_json(&stats, 0, NULL);
-  require(whole != NULL);
+  CHECK(whole != NULL);
   const size_t length = strlen(whole);
-  require(*skip(read_value(whole)) == 0);
+  CHECK(*skip(read_value(whole)) == 0);
   char total[64];
   snprintf(total, sizeof(total), "\"pages\": { \"total\": %lld,", (long long)stats.pages.total);
-  require(strstr(whole, total) != NULL);
+  CHECK(strstr(whole, total) != NULL);
   // Around the length that is needed, or anywhere.
   const size_t capacity =
       fuzz_below(in, 2) == 0 ? length - 3 + fuzz_below(in, 8) : 1 + fuzz_below(in, length + 100);
   char* const buffer = (char*)malloc(capacity); // the sanitizer knows where it ends
   char* const text = mi_stats_as_json(&stats, capacity, buffer);
   // What the process uses changes meanwhile, and its digits with it; all else is the same.
-  require(text == buffer || capacity < length + 64);
-  require(text == NULL || (capacity + 64 > length && strlen(text) < capacity));
+  CHECK(text == buffer || capacity < length + 64);
+  CHECK(text == NULL || (capacity + 64 > length && strlen(text) < capacity));
   if (text != NULL) {
-    require(strcmp(behind_process(text), behind_process(whole)) == 0);
+    CHECK(strcmp(behind_process(text), behind_process(whole)) == 0);
   } else {
-    require(buffer[0] == 0); // J1 of stats_json.c
+    CHECK(buffer[0] == 0); // J1 of stats_json.c
   }
   free(buffer);
   mi_free(whole);
   stats.version++;
-  require(mi_stats_as_json(&stats, 0, NULL) == NULL);
+  CHECK(mi_stats_as_json(&stats, 0, NULL) == NULL);
 }
 
 static void check_line(const char* text, void* arg) {
   size_t* const lines = (size_t*)arg;
-  require(strlen(text) < 256);
-  for (const char* s = text; *s != 0; s++) require(*s == '\n' || (unsigned char)*s >= ' ');
+  CHECK(strlen(text) < 256);
+  for (const char* s = text; *s != 0; s++) CHECK(*s == '\n' || (unsigned char)*s >= ' ');
   (*lines)++;
 }
 
@@ -119,14 +119,14 @@ static void check_reports(fuzz_input_t* in) {
   mi_process_info_print_out(&check_line, &lines);
   mi_heap_stats_print_out(NULL, &check_line, &lines);
   mi_options_print_out(&check_line, &lines);
-  require(lines > 20);
+  CHECK(lines > 20);
   char* const text = mi_stats_get_json(0, NULL);
-  require(text != NULL && *skip(read_value(text)) == 0);
+  CHECK(text != NULL && *skip(read_value(text)) == 0);
   mi_free(text);
   for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
   mi_stats_t_decl(stats);
-  require(mi_stats_get(&stats));
-  require(stats.malloc_normal.current >= 0 && stats.malloc_huge.current == 0);
+  CHECK(mi_stats_get(&stats));
+  CHECK(stats.malloc_normal.current >= 0 && stats.malloc_huge.current == 0);
 }
 
 int LLVMFuzzerInitialize(int* argc, char*** argv) {

@@ -72,8 +72,8 @@ static void check_format(fuzz_input_t* in) {
       BOTH((size_t)x);
       break;
   }
-  require(length == (expected_length < capacity ? expected_length : capacity - 1));
-  require(memcmp(buffer, expected, length) == 0 && buffer[length] == 0);
+  CHECK(length == (expected_length < capacity ? expected_length : capacity - 1));
+  CHECK(memcmp(buffer, expected, length) == 0 && buffer[length] == 0);
   free(buffer);
 }
 
@@ -91,8 +91,8 @@ static void check_append(fuzz_input_t* in) {
     used = mi_text_append(buffer, capacity, used, word);
     strcat(expected, word);
     expected[capacity - 1] = 0;
-    require(used == strlen(expected) && strcmp(buffer, expected) == 0);
-    require(mi_text_length(word) == n);
+    CHECK(used == strlen(expected) && strcmp(buffer, expected) == 0);
+    CHECK(mi_text_length(word) == n);
   }
   free(buffer);
 }
@@ -105,11 +105,11 @@ static void check_compare(fuzz_input_t* in) {
     a[i] = (char)(fuzz_byte(in) & 127);
     b[i] = fuzz_below(in, 4) == 0 ? (char)(fuzz_byte(in) & 127)
                                   : (char)(a[i] ^ (isalpha(a[i]) ? 32 : 0));
-    require(mi_text_upper(a[i]) == toupper(a[i]));
+    CHECK(mi_text_upper(a[i]) == toupper(a[i]));
   }
   a[n] = b[n] = 0;
   const size_t length = fuzz_below(in, 20);
-  require(mi_text_equal_nocase(a, b, length) == (strncasecmp(a, b, length) == 0));
+  CHECK(mi_text_equal_nocase(a, b, length) == (strncasecmp(a, b, length) == 0));
 }
 
 // Whatever a format says, nothing is written behind the end, and no argument is taken that is not
@@ -126,7 +126,7 @@ static void check_any_format(fuzz_input_t* in) {
   const size_t capacity = 1 + fuzz_below(in, 64);
   char* const buffer = (char*)malloc(capacity);
   const size_t length = mi_text_format(buffer, capacity, format);
-  require(length < capacity && strlen(buffer) == length);
+  CHECK(length < capacity && strlen(buffer) == length);
   free(buffer);
 }
 

@@ -55,14 +55,14 @@ static bool is_last_user(void) {
 
 static block_t* prepare(void* p, size_t size) {
   block_t* const b = (block_t*)p;
-  require(b != NULL && mi_usable_size(b) >= size && (uintptr_t)b % 8 == 0);
+  CHECK(b != NULL && mi_usable_size(b) >= size && (uintptr_t)b % 8 == 0);
   b->size = size;
   memset(b->bytes, (int)(size & 255), size - SIZE_MIN);
   return b;
 }
 
 static void check_block(const block_t* b) {
-  for (size_t i = 0; i < b->size - SIZE_MIN; i++) require(b->bytes[i] == (uint8_t)(b->size & 255));
+  for (size_t i = 0; i < b->size - SIZE_MIN; i++) CHECK(b->bytes[i] == (uint8_t)(b->size & 255));
 }
 
 static void discard(block_t* b) {
@@ -78,11 +78,11 @@ static block_t* allocate(fuzz_input_t* in, mi_heap_t* own) {
   switch (fuzz_below(in, 6)) {
     case 0:
       p = mi_malloc_aligned(size, alignment);
-      require((uintptr_t)p % alignment == 0);
+      CHECK((uintptr_t)p % alignment == 0);
       break;
     case 1:
       p = mi_zalloc(size);
-      for (size_t i = 0; i < size; i++) require(((const char*)p)[i] == 0);
+      for (size_t i = 0; i < size; i++) CHECK(((const char*)p)[i] == 0);
       break;
     case 2:
       p = mi_heap_malloc(own != NULL ? own : heap, size);
@@ -102,8 +102,8 @@ static block_t* resize(fuzz_input_t* in, block_t* b) {
   const size_t kept = (b->size < size ? b->size : size) - SIZE_MIN;
   const uint8_t byte = (uint8_t)(b->size & 255);
   block_t* const q = (block_t*)mi_realloc(b, size);
-  require(q != NULL);
-  for (size_t i = 0; i < kept; i++) require(q->bytes[i] == byte);
+  CHECK(q != NULL);
+  for (size_t i = 0; i < kept; i++) CHECK(q->bytes[i] == byte);
   return prepare(q, size);
 }
 
@@ -132,7 +132,7 @@ static void look(fuzz_input_t* in) {
       break;
     case 3: {
       mi_stats_t_decl(stats);
-      require(mi_stats_get(&stats));
+      CHECK(mi_stats_get(&stats));
       break;
     }
     case 4:
@@ -147,7 +147,7 @@ static void look(fuzz_input_t* in) {
 static void use_heap(fuzz_input_t* in, things_t* things) {
   if (things->heap == NULL) {
     things->heap = mi_heap_new();
-    require(things->heap != NULL);
+    CHECK(things->heap != NULL);
     return;
   }
   for (size_t n = fuzz_below(in, 20); n > 0; n--) {
@@ -212,16 +212,16 @@ static void check_end(void) {
   for (size_t i = 0; i < SHARED_COUNT; i++) discard(exchange(i, NULL));
   mi_collect(true);
   size_t left = 0;
-  require(mi_heap_visit_blocks(NULL, true, &count_block, &left));
-  require(left == 0 && "every block was freed");
+  CHECK(mi_heap_visit_blocks(NULL, true, &count_block, &left));
+  CHECK(left == 0 && "every block was freed");
   mi_stats_t_decl(stats);
-  require(mi_stats_get(&stats));
-  require(stats.heaps.current == 1 && stats.committed.current <= COMMITTED_MAX);
+  CHECK(mi_stats_get(&stats));
+  CHECK(stats.heaps.current == 1 && stats.committed.current <= COMMITTED_MAX);
 }
 
 static void on_error(int code, void* arg) {
   (void)code, (void)arg;
-  require(false && "an error was reported");
+  CHECK(false && "an error was reported");
 }
 
 int LLVMFuzzerInitialize(int* argc, char*** argv) {
@@ -236,11 +236,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t count = 2 + fuzz_below(&in, THREAD_MAX - 1);
   const size_t part = (size - in.at) / count;
   heap = mi_heap_new();
-  require(heap != NULL);
+  CHECK(heap != NULL);
   users = count;
   for (size_t i = 0; i < count; i++) {
     threads[i].in = fuzz_open(data + in.at + i * part, part);
-    require(pthread_create(&threads[i].id, NULL, &run, &threads[i]) == 0);
+    CHECK(pthread_create(&threads[i].id, NULL, &run, &threads[i]) == 0);
   }
   for (size_t i = 0; i < count; i++) pthread_join(threads[i].id, NULL);
   check_end();

@@ -261,8 +261,6 @@ def cmake_project(folder, how, target="mimalloc"):
     """A project with options, flags and modules of its own, none of which may get mixed up with ours."""
     for name in ("options", "flags", "install"):
         (folder / f"{name}.cmake").write_text('message(FATAL_ERROR "a module of the consumer")\n')
-    for name in ("consumer.c", "check.h"):
-        shutil.copy(SOURCES / name, folder)
     (folder / "CMakeLists.txt").write_text(f"""
 cmake_minimum_required(VERSION 3.18)
 project(consumer LANGUAGES C)
@@ -271,7 +269,7 @@ list(APPEND CMAKE_MODULE_PATH ${{CMAKE_CURRENT_SOURCE_DIR}})
 if(CMAKE_BUILD_TYPE OR DEFINED CACHE{{CMAKE_BUILD_TYPE}} AND NOT "$CACHE{{CMAKE_BUILD_TYPE}}" STREQUAL "")
   message(FATAL_ERROR "the build type of the consumer is now ${{CMAKE_BUILD_TYPE}}")
 endif()
-add_executable(consumer consumer.c)
+add_executable(consumer {SOURCES / "consumer.c"})
 target_link_libraries(consumer PRIVATE {target})
 """)
     return ["cmake", "-S", folder, "-B", folder / "b", "-G", "Ninja"]

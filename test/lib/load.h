@@ -21,7 +21,7 @@
 
 #include <mimalloc.h>
 
-#include "outcome.h"
+#include "check.h"
 #include "random.h"
 
 #if !defined(__has_feature)
@@ -130,7 +130,7 @@ static inline load_t load_begin(int argc, char** argv) {
 // starts a thread in the child of a fork, does not know threads of C11, and has a shadow for all
 // memory.
 static inline void load_skip_with_tsan(void) {
-  if (LOAD_IS_TSAN) LOAD_SKIP("not supported by the thread sanitizer");
+  if (LOAD_IS_TSAN) SKIP("not supported by the thread sanitizer");
 }
 
 static inline size_t load_scale(const load_t* load, size_t count) {
@@ -183,8 +183,8 @@ static inline void load_fill(void* p, size_t size, uint8_t mark) {
 static inline void load_verify(const void* p, size_t size, uint8_t mark) {
   const uint8_t* const bytes = (const uint8_t*)p;
   for (size_t i = 0; i < size; i += load_step(i, size)) {
-    LOAD_CHECK(bytes[i] == (uint8_t)(mark + i * 7), "byte %zu of %zu at %p is %u", i, size, p,
-               bytes[i]);
+    CHECK_SAY(bytes[i] == (uint8_t)(mark + i * 7), "byte %zu of %zu at %p is %u", i, size, p,
+              bytes[i]);
   }
 }
 
@@ -196,7 +196,7 @@ static inline void load_verify(const void* p, size_t size, uint8_t mark) {
 // A block with a pattern of its size, and its end.
 static inline void* load_make(size_t size) {
   void* const p = malloc(size);
-  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(p != NULL, "no memory for %zu bytes", size);
   load_fill(p, size, (uint8_t)size);
   return p;
 }

@@ -19,7 +19,6 @@
 
 #define SWEEP_WITH "behind a filter of system calls"
 
-#define SANDBOX_CANNOT 77 // exit status: not on this machine
 #define SANDBOX_BROKEN 99 // exit status: a call that is not permitted
 
 #if defined(__x86_64__)
@@ -85,7 +84,7 @@ static struct sock_filter sandbox_step(unsigned code, unsigned value, unsigned c
 // For all threads that come.
 static void sandbox_enter(bool is_with_threads) {
 #if defined(MI_COVERAGE)
-  _exit(SANDBOX_CANNOT); // which lines ran is written to files
+  _exit(SKIPPED); // which lines ran is written to files
 #endif
   struct sock_filter
       code[2 * (SANDBOX_COUNT(sandbox_calls) + SANDBOX_COUNT(sandbox_thread_calls)) + 8];
@@ -114,7 +113,7 @@ static void sandbox_enter(bool is_with_threads) {
   if (SANDBOX_ARCH == 0 || sigaction(SIGSYS, &action, NULL) != 0 ||
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) {
-    _exit(SANDBOX_CANNOT);
+    _exit(SKIPPED);
   }
 }
 
@@ -136,8 +135,8 @@ static void sandbox_child(const sweep_scenario_t* scenario, sandbox_setting_t se
   sweep_check_usable();
   for (size_t i = 0; i < sweep_block_count; i++) mi_free(sweep_blocks[i].p);
   for (size_t i = 0; i < 2; i++) mi_collect(true);
-  LOAD_CHECK(sweep_told == 0, "memory was refused");
-  LOAD_CHECK(sweep_report->calls[SWEEP_MPROTECT] == 0, "the library calls mprotect");
+  CHECK_SAY(sweep_told == 0, "memory was refused");
+  CHECK_SAY(sweep_report->calls[SWEEP_MPROTECT] == 0, "the library calls mprotect");
   exit(0); // with all destructors
 }
 
@@ -152,9 +151,9 @@ static size_t sweep_settings_of(const sweep_scenario_t* scenario) {
     if (child == 0) sandbox_child(scenario, (sandbox_setting_t)setting);
     int status = -1;
     if (child < 0 || waitpid(child, &status, 0) != child) status = -1;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == SANDBOX_CANNOT) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
       printf("no filter of system calls on this machine\n");
-      exit(SANDBOX_CANNOT);
+      exit(SKIPPED);
     }
     if (status == 0) continue;
     printf("failed: %s, %s: status 0x%x\n", scenario->name, sandbox_settings[setting],

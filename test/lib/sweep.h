@@ -36,7 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "outcome.h"
+#include "check.h"
 
 #define SWEEP_KIB ((size_t)1024)
 #define SWEEP_MIB (SWEEP_KIB * SWEEP_KIB)
@@ -284,17 +284,17 @@ static size_t sweep_step(size_t i, size_t size) {
 static void* sweep_result(const char* what, void* p, size_t size) {
   const int err = errno;
   if (p == NULL) {
-    LOAD_CHECK(err == ENOMEM, "%s: errno is %d", what, err);
-    LOAD_CHECK(sweep_told > 0, "%s: the error function was not told", what);
+    CHECK_SAY(err == ENOMEM, "%s: errno is %d", what, err);
+    CHECK_SAY(sweep_told > 0, "%s: the error function was not told", what);
     return NULL;
   }
-  LOAD_CHECK(mi_usable_size(p) >= size, "%s: only %zu bytes", what, mi_usable_size(p));
+  CHECK_SAY(mi_usable_size(p) >= size, "%s: only %zu bytes", what, mi_usable_size(p));
   return p;
 }
 
 static void sweep_keep(void* p, size_t size) {
   if (p == NULL) return;
-  LOAD_CHECK(sweep_block_count < sizeof(sweep_blocks) / sizeof(sweep_blocks[0]), "too many");
+  CHECK_SAY(sweep_block_count < sizeof(sweep_blocks) / sizeof(sweep_blocks[0]), "too many");
   for (size_t i = 0; i < size; i += sweep_step(i, size)) {
     ((unsigned char*)p)[i] = sweep_byte(p, i);
   }
@@ -305,13 +305,13 @@ static void sweep_keep(void* p, size_t size) {
 static void sweep_check_zero(const char* what, const void* p, size_t from, size_t size) {
   const unsigned char* const s = (const unsigned char*)p;
   for (size_t i = from; p != NULL && i < size; i += sweep_step(i, size)) {
-    LOAD_CHECK(s[i] == 0, "%s: byte %zu is %u", what, i, s[i]);
+    CHECK_SAY(s[i] == 0, "%s: byte %zu is %u", what, i, s[i]);
   }
 }
 
 static inline void sweep_check_aligned(const char* what, const void* p, size_t alignment,
                                        size_t offset) {
-  LOAD_CHECK(p == NULL || ((uintptr_t)p + offset) % alignment == 0, "%s: %p", what, p);
+  CHECK_SAY(p == NULL || ((uintptr_t)p + offset) % alignment == 0, "%s: %p", what, p);
 }
 
 // A block from `call`, kept until the end.
@@ -342,7 +342,7 @@ static inline void sweep_resized(const char* what, sweep_resize_t how, void* old
   const void* const left = now != NULL ? now : how == SWEEP_FREES ? NULL : old;
   const unsigned char* const s = (const unsigned char*)left;
   for (size_t i = 0; s != NULL && i < old_size && i < size; i++) {
-    LOAD_CHECK(s[i] == (unsigned char)(i * 5 + 3), "%s: byte %zu is lost", what, i);
+    CHECK_SAY(s[i] == (unsigned char)(i * 5 + 3), "%s: byte %zu is lost", what, i);
   }
   if (how == SWEEP_ZERO) sweep_check_zero(what, now, old_size, size);
   if (now != NULL) {
@@ -379,7 +379,7 @@ static void sweep_check_kept(void) {
   for (size_t k = 0; k < sweep_block_count; k++) {
     const sweep_block_t* const b = &sweep_blocks[k];
     for (size_t i = 0; i < b->size; i += sweep_step(i, b->size)) {
-      LOAD_CHECK(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
+      CHECK_SAY(b->p[i] == sweep_byte(b->p, i), "block %zu of %zu: byte %zu", k, b->size, i);
     }
   }
 }
@@ -389,11 +389,11 @@ static void sweep_check_usable(void) {
   const size_t sizes[] = {8, 1000, 100000, 3 * SWEEP_MIB};
   for (size_t i = 0; i < 4; i++) {
     void* const p = mi_zalloc(sizes[i]);
-    LOAD_CHECK(p != NULL, "%zu bytes when memory is back", sizes[i]);
+    CHECK_SAY(p != NULL, "%zu bytes when memory is back", sizes[i]);
     mi_free(p);
   }
   mi_heap_t* const heap = mi_heap_new();
-  LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
+  CHECK_SAY(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap when memory is back");
   mi_heap_destroy(heap);
 }
 
@@ -426,7 +426,7 @@ static void sweep_set(sweep_setting_t setting) {
 static size_t sweep_resident(void) {
   char text[128] = {0};
   const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  LOAD_CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
+  CHECK_SAY(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
   close(fd);
   const char* const second = strchr(text, ' ');
   return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
@@ -445,7 +445,7 @@ static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t settin
   for (size_t i = 0; i < sweep_block_count; i++) mi_free(sweep_blocks[i].p);
   for (size_t i = 0; i < 2; i++) mi_collect(true);
   mi_stats_t_decl(stats);
-  LOAD_CHECK(mi_stats_get(&stats), "statistics");
+  CHECK(mi_stats_get(&stats));
   sweep_report->committed = (size_t)stats.committed.current;
   sweep_report->resident = sweep_resident();
   exit(0); // with all destructors

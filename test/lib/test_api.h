@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h" // for children
 #include "random.h"
 #include "spawn.h"
 

@@ -89,12 +89,10 @@ static inline bool test_limit_address_space(size_t more) {
 // There is memory again.
 static inline void test_lift_address_limit(void) {
   struct rlimit both;
-  if (getrlimit(RLIMIT_AS, &both) != 0) _exit(2);
+  CHECK(getrlimit(RLIMIT_AS, &both) == 0);
   both.rlim_cur = both.rlim_max;
-  if (setrlimit(RLIMIT_AS, &both) != 0) _exit(2);
+  CHECK(setrlimit(RLIMIT_AS, &both) == 0);
 }
-
-#define TEST_NO_LIMIT 77 // exit status of a child that could not be limited
 
 // Write to every OS page of a block, so that it is resident.
 static inline void test_touch(void* p, size_t size, unsigned char byte) {

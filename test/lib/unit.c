@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "core/arenas/arena.h"
 #include "core/arenas/bitmap.h"
 #include "core/arenas/book.h"
@@ -64,17 +65,14 @@ void unit_run_page_sizes(void (*body)(void)) {
 }
 
 _Noreturn void unit_fail(const char* file, int line, const char* text) {
-  fprintf(stderr, "%s:%d: %s\n", file, line, text);
-  fflush(NULL);
-  abort(); // a fuzzer takes an exit for a success
+  fflush(stdout);
+  check_failed(file, line, text, "%s", "");
 }
 
 void unit_check_equal(const char* file, int line, const char* text, uint64_t a, uint64_t b) {
   if (a == b) return;
-  char message[512];
-  snprintf(message, sizeof(message), "%s: %llu and %llu", text, (unsigned long long)a,
-           (unsigned long long)b);
-  unit_fail(file, line, message);
+  fflush(stdout);
+  check_failed(file, line, text, ": %llu and %llu", (unsigned long long)a, (unsigned long long)b);
 }
 
 // -- invariants --

@@ -37,7 +37,7 @@ size_t soak_made(void) { return soak_sum(offsetof(soak_counter_t, made)); }
 void* soak_map(size_t size) {
   void* const p = mmap(NULL, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_NORESERVE, -1, 0);
-  LOAD_CHECK(p != MAP_FAILED, "no memory for the tables of the soak: %zu bytes", size);
+  CHECK_SAY(p != MAP_FAILED, "no memory for the tables of the soak: %zu bytes", size);
   return p;
 }
 
@@ -55,7 +55,7 @@ size_t soak_request_size(uint64_t* random) {
 }
 
 soak_block_t soak_adopt(void* p, size_t size, uint64_t* random) {
-  LOAD_CHECK(p != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(p != NULL, "no memory for %zu bytes", size);
   const soak_block_t block = {(uint8_t*)p, size, (uint8_t)random_next(random)};
   load_fill(p, size, block.mark);
   soak_counter_t* const counter = soak_counter_self();
@@ -72,7 +72,7 @@ void soak_forget(soak_block_t block) {
 static void* soak_zeroed(size_t size) {
   uint8_t* const bytes = (uint8_t*)calloc(1, size);
   for (size_t i = 0; bytes != NULL && i < size; i += load_step(i, size)) {
-    LOAD_CHECK(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
+    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
   }
   return bytes;
 }
@@ -81,7 +81,7 @@ static void* soak_aligned(size_t size, uint64_t* random) {
   const size_t alignment = (size_t)8 << random_below(random, SOAK_ALIGNMENT_MAX_LOG2 - 2);
   void* p = NULL;
   if (posix_memalign(&p, alignment, size) != 0) return NULL;
-  LOAD_CHECK((uintptr_t)p % alignment == 0, "%p is not aligned to %zu", p, alignment);
+  CHECK_SAY((uintptr_t)p % alignment == 0, "%p is not aligned to %zu", p, alignment);
   return p;
 }
 
@@ -95,10 +95,10 @@ soak_block_t soak_make(uint64_t* random, size_t size) {
 
 void soak_resize(soak_block_t* block, uint64_t* random, size_t size) {
   uint8_t* const p = (uint8_t*)realloc(block->p, size);
-  LOAD_CHECK(p != NULL, "no memory to make %zu bytes of %zu", size, block->size);
+  CHECK_SAY(p != NULL, "no memory to make %zu bytes of %zu", size, block->size);
   for (size_t i = 0; i < block->size && i < size; i += load_step(i, block->size)) {
-    LOAD_CHECK(p[i] == (uint8_t)(block->mark + i * 7), "realloc from %zu to %zu: byte %zu is %u",
-               block->size, size, i, p[i]);
+    CHECK_SAY(p[i] == (uint8_t)(block->mark + i * 7), "realloc from %zu to %zu: byte %zu is %u",
+              block->size, size, i, p[i]);
   }
   atomic_fetch_sub_explicit(&soak_counter_self()->bytes, (int64_t)block->size,
                             memory_order_relaxed);

@@ -20,12 +20,12 @@ static mi_arena_id_t soak_reserved, soak_managed; // exclusive: for heaps that a
 
 void soak_own_open(void) {
   soak_shelf_open(&soak_shared_shelf, SOAK_SHARED_BLOCKS);
-  LOAD_CHECK(mi_reserve_os_memory_ex(SOAK_ARENA_SIZE, false, false, true, &soak_reserved) == 0,
-             "an arena of %zu bytes", SOAK_ARENA_SIZE);
+  CHECK_SAY(mi_reserve_os_memory_ex(SOAK_ARENA_SIZE, false, false, true, &soak_reserved) == 0,
+            "an arena of %zu bytes", SOAK_ARENA_SIZE);
   void* const memory = mmap(NULL, SOAK_ARENA_SIZE, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  LOAD_CHECK(memory != MAP_FAILED, "%zu bytes for an arena", SOAK_ARENA_SIZE);
-  LOAD_CHECK(
+  CHECK_SAY(memory != MAP_FAILED, "%zu bytes for an arena", SOAK_ARENA_SIZE);
+  CHECK_SAY(
       mi_manage_os_memory_ex(memory, SOAK_ARENA_SIZE, true, false, true, -1, true, &soak_managed),
       "an arena of %zu bytes of the program", SOAK_ARENA_SIZE);
 }
@@ -52,7 +52,7 @@ static mi_heap_t* soak_heap_new(uint64_t* random) {
   mi_heap_t* const heap = where == 0   ? mi_heap_new_in_arena(soak_reserved)
                           : where == 1 ? mi_heap_new_in_arena(soak_managed)
                                        : mi_heap_new();
-  LOAD_CHECK(heap != NULL, "no heap");
+  CHECK(heap != NULL);
   return heap;
 }
 
@@ -83,7 +83,7 @@ static void soak_renew_shared(void) {
   pthread_rwlock_wrlock(&soak_shared_lock);
   mi_heap_t* const old = soak_shared;
   soak_shared = mi_heap_new();
-  LOAD_CHECK(soak_shared != NULL, "no heap");
+  CHECK(soak_shared != NULL);
   pthread_rwlock_unlock(&soak_shared_lock);
   mi_heap_delete(old);
 }
@@ -109,7 +109,7 @@ static void* soak_use_heaps(void* argument) {
 
 static void soak_heaps(soak_turn_t* turn) {
   soak_shared = mi_heap_new();
-  LOAD_CHECK(soak_shared != NULL, "no heap");
+  CHECK(soak_shared != NULL);
   soak_threads(turn, 3, &soak_use_heaps);
   soak_shelf_clear(&soak_shared_shelf);
   mi_heap_delete(soak_shared);
@@ -138,7 +138,7 @@ static void* soak_be_in_sub(void* argument) {
 static void soak_subprocs(soak_turn_t* turn) {
   while (!soak_is_over(turn)) {
     soak_sub = mi_subproc_new();
-    LOAD_CHECK(soak_sub._mi_subproc_id != NULL, "no sub-process");
+    CHECK(soak_sub._mi_subproc_id != NULL);
     soak_threads(turn, SOAK_SUB_THREADS, &soak_be_in_sub);
     turn->random += 1000003;
     const bool is_destroyed = random_below(&turn->random, 2) == 0;

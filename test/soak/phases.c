@@ -47,7 +47,7 @@ void soak_close(void) {
 pthread_t soak_start(void* (*body)(void*), void* argument) {
   pthread_t thread;
   const int error = pthread_create(&thread, NULL, body, argument);
-  LOAD_CHECK(error == 0, "a thread cannot be started: %s", strerror(error));
+  CHECK_SAY(error == 0, "a thread cannot be started: %s", strerror(error));
   return thread;
 }
 
@@ -56,7 +56,7 @@ pthread_t soak_start(void* (*body)(void*), void* argument) {
 void soak_threads(const soak_turn_t* turn, size_t count, void* (*body)(void*)) {
   soak_turn_t own[SOAK_THREADS_MAX];
   pthread_t thread[SOAK_THREADS_MAX];
-  LOAD_CHECK(count <= SOAK_THREADS_MAX, "%zu threads", count);
+  CHECK_SAY(count <= SOAK_THREADS_MAX, "%zu threads", count);
   for (size_t i = 0; i < count; i++) {
     own[i] = (soak_turn_t){turn->deadline_ms, turn->random + i * 7919, i};
     thread[i] = soak_start(body, &own[i]);
@@ -390,7 +390,7 @@ static pid_t soak_fork_with_shelves(void) {
   const pid_t child = fork();
   pthread_mutex_unlock(&soak_long.lock);
   pthread_mutex_unlock(&soak_sessions.lock);
-  LOAD_CHECK(child >= 0, "fork: %s", strerror(errno));
+  CHECK_SAY(child >= 0, "fork: %s", strerror(errno));
   return child;
 }
 
@@ -425,7 +425,7 @@ static void* soak_fork(void* argument) {
     const pid_t child = soak_fork_with_shelves();
     if (child == 0) soak_be_child(turn->random);
     int status = 1;
-    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "a child: status %d", status);
+    CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "a child: status %d", status);
     turn->random += 1000003;
     load_wait_ms(20);
   }
@@ -466,7 +466,7 @@ void soak_open(void) {
   sem_init(&soak_pool_done, 0, 0);
   soak_child_block = (soak_block_t*)soak_map(SOAK_CHILD_BLOCKS * sizeof(soak_block_t));
   sem_init(&soak_gone, 0, 0);
-  LOAD_CHECK(pthread_key_create(&soak_key, &soak_key_end) == 0, "no key");
+  CHECK(pthread_key_create(&soak_key, &soak_key_end) == 0);
 }
 
 const soak_phase_t soak_phases[] = {

@@ -33,19 +33,19 @@ static atomic_bool soak_is_done;
 
 static int soak_open_file(const char* name, int flags) {
   const int file = open(name, flags | O_CLOEXEC, 0666);
-  LOAD_CHECK(file >= 0, "%s: %s", name, strerror(errno));
+  CHECK_SAY(file >= 0, "%s: %s", name, strerror(errno));
   return file;
 }
 
 static size_t soak_thread_count(void) {
   char text[1024] = {0};
   const int file = soak_open_file("/proc/self/stat", O_RDONLY);
-  LOAD_CHECK(read(file, text, sizeof(text) - 1) > 0, "/proc/self/stat");
+  CHECK(read(file, text, sizeof(text) - 1) > 0);
   close(file);
   const char* at = strrchr(text, ')'); // the name of the program may hold anything
-  LOAD_CHECK(at != NULL, "/proc/self/stat is: %s", text);
+  CHECK_SAY(at != NULL, "/proc/self/stat is: %s", text);
   for (int field = 2; field < 20 && at != NULL; field++) at = strchr(at + 1, ' ');
-  LOAD_CHECK(at != NULL, "/proc/self/stat is: %s", text);
+  CHECK_SAY(at != NULL, "/proc/self/stat is: %s", text);
   return strtoul(at, NULL, 10);
 }
 
@@ -53,12 +53,12 @@ static void soak_sample(int out, uint64_t start_ms) {
   const uint64_t ms = load_now_ms() - start_ms;
   const size_t live = soak_live();
   const size_t areas = areas_count();
-  LOAD_CHECK(areas > 0, "/proc/self/maps");
+  CHECK(areas > 0);
   const int written = dprintf(out, "%llu,%zu,%s,%zu,%zu,%zu,%zu,%zu,%zu\n", (unsigned long long)ms,
                               atomic_load(&soak_cycle), atomic_load(&soak_now), live / LOAD_KIB,
                               soak_committed() / LOAD_KIB, load_rss() / LOAD_KIB, areas,
                               soak_thread_count(), soak_made());
-  LOAD_CHECK(written > 0, "the samples cannot be written: %s", strerror(errno));
+  CHECK_SAY(written > 0, "the samples cannot be written: %s", strerror(errno));
 }
 
 typedef struct soak_sampler_s {
@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
   pthread_join(thread, NULL);
 
   soak_close();
-  LOAD_CHECK(soak_live() == 0, "%zu bytes are counted as live at the end", soak_live());
+  CHECK_SAY(soak_live() == 0, "%zu bytes are counted as live at the end", soak_live());
   soak_collect(true);
   atomic_store(&soak_now, "end");
   for (int i = 0; i < SOAK_EDGE_SAMPLES; i++) soak_sample(sampler.out, sampler.start_ms);

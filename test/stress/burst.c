@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   while (bytes < wanted && count < BLOCK_MAX && load_now_ms() - start_ms < 4000) {
     const size_t size = draw_size(&state);
     block[count] = malloc(size);
-    LOAD_CHECK(block[count] != NULL, "no memory for %zu bytes", size);
+    CHECK_SAY(block[count] != NULL, "no memory for %zu bytes", size);
     memset(block[count++], 1, size);
     bytes += size;
   }
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   }
   printf("resident %zu KiB at the end; below %zu KiB after %llu ms\n", rss / LOAD_KIB,
          BOUND / LOAD_KIB, (unsigned long long)below_ms);
-  LOAD_CHECK(full >= bytes, "the memory was really used");
-  LOAD_CHECK(rss < load_bound(BOUND), "resident %zu KiB", rss / LOAD_KIB);
+  CHECK_SAY(full >= bytes, "the memory was really used");
+  CHECK_SAY(rss < load_bound(BOUND), "resident %zu KiB", rss / LOAD_KIB);
   return 0;
 }

@@ -42,7 +42,7 @@ static void* is_busy(void* argument) {
     block[i] = load_make(size[i]);
     if (i == 0) {
       mi_heap_t* const heap = mi_heap_new();
-      LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 5000) != NULL, "a heap");
+      CHECK(heap != NULL && mi_heap_malloc(heap, 5000) != NULL);
       mi_heap_destroy(heap);
       load_wait_ms(1);
     }
@@ -58,7 +58,7 @@ static void wait_for(pid_t child, const char* what) {
   pid_t got;
   while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
   }
-  LOAD_CHECK(got == child && status == 0, "%s: status %d", what, status);
+  CHECK_SAY(got == child && status == 0, "%s: status %d", what, status);
   atomic_fetch_add(&started, 1);
 }
 
@@ -68,7 +68,7 @@ static char* const child_arguments[] = {(char*)"children", (char*)"child", NULL}
 static void start_by_spawn(void) {
   pid_t child;
   const int err = posix_spawn(&child, "/proc/self/exe", NULL, NULL, child_arguments, environ);
-  LOAD_CHECK(err == 0, "posix_spawn: error %d", err);
+  CHECK_SAY(err == 0, "posix_spawn: error %d", err);
   wait_for(child, "posix_spawn");
 }
 
@@ -78,18 +78,18 @@ static void start_by_vfork(void) {
     execve("/proc/self/exe", child_arguments, environ);
     _exit(127);
   }
-  LOAD_CHECK(child > 0, "vfork");
+  CHECK(child > 0);
   wait_for(child, "vfork");
 }
 
 static void start_by_popen(void) {
   FILE* const pipe = popen("echo some text", "r");
-  LOAD_CHECK(pipe != NULL, "popen");
+  CHECK(pipe != NULL);
   char* line = NULL;
   size_t capacity = 0;
-  LOAD_CHECK(getline(&line, &capacity, pipe) == 10, "what the child of popen printed");
+  CHECK_SAY(getline(&line, &capacity, pipe) == 10, "what the child of popen printed");
   (free)(line); // of the malloc that libc uses, whichever that is
-  LOAD_CHECK(pclose(pipe) == 0, "pclose");
+  CHECK(pclose(pipe) == 0);
   atomic_fetch_add(&started, 1);
 }
 
@@ -107,7 +107,7 @@ static void* starts_children(void* argument) {
 
 static void start_busy(pthread_t* thread, size_t count) {
   for (uintptr_t i = 0; i < count; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &is_busy, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &is_busy, (void*)i) == 0, "thread %zu", (size_t)i);
   }
 }
 
@@ -120,14 +120,14 @@ static _Noreturn void fork_chain(void) {
     void* const mine = load_make(100000);
     fflush(stdout);
     const pid_t child = depth < DEPTH ? fork() : 1;
-    LOAD_CHECK(child >= 0, "fork at depth %zu", depth);
+    CHECK_SAY(child >= 0, "fork at depth %zu", depth);
     if (child == 0) {
       load_drop(mine, 100000); // of the parent, whose threads do not exist here
       continue;
     }
     int status = 0;
-    LOAD_CHECK(depth == DEPTH || (waitpid(child, &status, 0) == child && status == 0),
-               "depth %zu: status %d", depth, status);
+    CHECK_SAY(depth == DEPTH || (waitpid(child, &status, 0) == child && status == 0),
+              "depth %zu: status %d", depth, status);
     atomic_store(&is_done, true);
     for (size_t i = 0; i < 2; i++) pthread_join(thread[i], NULL);
     load_drop(mine, 100000);
@@ -140,7 +140,7 @@ static void fork_forks(void) {
   if (LOAD_IS_SANITIZED) return;
   fflush(stdout);
   const pid_t child = fork();
-  LOAD_CHECK(child >= 0, "fork");
+  CHECK(child >= 0);
   if (child == 0) fork_chain();
   wait_for(child, "forks of forks");
   printf("%d children one below the other\n", DEPTH);
@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   pthread_t busy[BUSY], starter[STARTERS];
   start_busy(busy, BUSY);
   for (size_t i = 0; i < STARTERS; i++) {
-    LOAD_CHECK(pthread_create(&starter[i], NULL, &starts_children, NULL) == 0, "a starter");
+    CHECK(pthread_create(&starter[i], NULL, &starts_children, NULL) == 0);
   }
   for (size_t i = 0; i < STARTERS; i++) pthread_join(starter[i], NULL);
   fork_forks();

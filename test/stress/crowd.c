@@ -34,7 +34,7 @@ static void* work(void* argument) {
     const size_t size = 1 + random_below(&state, i % 10 == 0 ? 8000 : 300);
     member[me].block[i] = malloc(size);
     member[me].size[i] = size;
-    LOAD_CHECK(member[me].block[i] != NULL, "no memory for %zu bytes", size);
+    CHECK_SAY(member[me].block[i] != NULL, "no memory for %zu bytes", size);
     load_fill(member[me].block[i], size, (uint8_t)size);
     atomic_fetch_add_explicit(&live, size, memory_order_relaxed);
   }
@@ -59,7 +59,7 @@ static size_t run_wave(size_t wave, size_t start_rss) {
   load.seed += wave;
   for (uintptr_t i = 0; i < threads; i++) {
     load_alive();
-    LOAD_CHECK(pthread_create(&thread[i], &small, &work, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], &small, &work, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   pthread_barrier_wait(&all_have);
   load_alive();
@@ -74,10 +74,10 @@ static size_t run_wave(size_t wave, size_t start_rss) {
 int main(int argc, char** argv) {
   const load_argument_t own[] = {{"--threads", &threads}, {"--waves", &waves}};
   load = load_begin_with(argc, argv, own, sizeof(own) / sizeof(own[0]));
-  LOAD_CHECK(threads >= 1 && threads <= THREADS_MAX, "1 to %d threads", THREADS_MAX);
+  CHECK_SAY(threads >= 1 && threads <= THREADS_MAX, "1 to %d threads", THREADS_MAX);
   threads = load_scale(&load, threads);
   member = (member_t*)calloc(threads, sizeof(member_t));
-  LOAD_CHECK(member != NULL, "no memory for %zu threads", threads);
+  CHECK_SAY(member != NULL, "no memory for %zu threads", threads);
   pthread_barrier_init(&all_have, NULL, (unsigned)threads + 1);
   pthread_barrier_init(&may_go_on, NULL, (unsigned)threads + 1);
   memset(member, 0xFF, threads * sizeof(member_t));
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
       threads, live / threads, first / threads / LOAD_KIB, last / threads / LOAD_KIB, waves);
   fflush(stdout);
   if (LOAD_IS_TSAN) return 0;
-  LOAD_CHECK(last <= threads * THREAD_BYTES_MAX, "%zu KiB each", last / threads / LOAD_KIB);
-  LOAD_CHECK(last <= first + first * GROWTH_PERCENT / 100, "more in each wave");
+  CHECK_SAY(last <= threads * THREAD_BYTES_MAX, "%zu KiB each", last / threads / LOAD_KIB);
+  CHECK_SAY(last <= first + first * GROWTH_PERCENT / 100, "more in each wave");
   return 0;
 }

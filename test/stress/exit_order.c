@@ -114,7 +114,7 @@ static int exit_with_threads(const char* how) {
   const bool is_by_thread = strcmp(how, "thread") == 0 || strcmp(how, "pthread_exit") == 0;
   for (uintptr_t i = 0; i < 4; i++) {
     void* (*const work)(void*) = i == 0 && is_by_thread ? &exits : &never_ends;
-    LOAD_CHECK(pthread_create(&thread, &detached, work, (void*)i) == 0, "a detached thread");
+    CHECK(pthread_create(&thread, &detached, work, (void*)i) == 0);
   }
   if (strcmp(how, "thread") == 0) never_ends(NULL);
   if (strcmp(how, "pthread_exit") == 0) pthread_exit(NULL);
@@ -122,7 +122,7 @@ static int exit_with_threads(const char* how) {
   if (strcmp(how, "exit") == 0) exit(0);
   if (strcmp(how, "quick_exit") == 0) quick_exit(0);
   if (strcmp(how, "_exit") == 0) _exit(0);
-  LOAD_CHECK(strcmp(how, "return") == 0, "no such way to end: %s", how);
+  CHECK_SAY(strcmp(how, "return") == 0, "no such way to end: %s", how);
   return 0;
 }
 
@@ -134,8 +134,8 @@ static size_t run_threads(size_t first, size_t count, uint64_t deadline_ms) {
   size_t done = 0;
   for (; done < count && load_now_ms() < deadline_ms; done += 2) {
     pthread_t thread[2];
-    LOAD_CHECK(pthread_create(&thread[0], NULL, &work, (void*)(first + done)) == 0, "a thread");
-    LOAD_CHECK(pthread_create(&thread[1], NULL, &only_late_thread, (void*)1) == 0, "a thread");
+    CHECK(pthread_create(&thread[0], NULL, &work, (void*)(first + done)) == 0);
+    CHECK(pthread_create(&thread[1], NULL, &only_late_thread, (void*)1) == 0);
     for (size_t i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   }
   return done;
@@ -146,9 +146,8 @@ int main(int argc, char** argv) {
   load = load_begin(argc, argv);
   atexit(&at_exit);
   // Keys made before and after the allocator has made its own, which it does with the first thread.
-  for (size_t i = 0; i < KEYS; i++)
-    LOAD_CHECK(pthread_key_create(&key[i], &on_thread_end) == 0, "key");
-  LOAD_CHECK(pthread_key_create(&only_key, &on_only_end) == 0, "key");
+  for (size_t i = 0; i < KEYS; i++) CHECK(pthread_key_create(&key[i], &on_thread_end) == 0);
+  CHECK(pthread_key_create(&only_key, &on_only_end) == 0);
   const size_t count = load_scale(&load, THREADS);
   const uint64_t deadline_ms = load_now_ms() + TIME_MS;
   const size_t warm = run_threads(0, count / 8, deadline_ms);
@@ -157,9 +156,9 @@ int main(int argc, char** argv) {
   const size_t after = load_rss();
   printf("threads %zu, late calls %zu: resident %zu KiB, then %zu KiB\n", warm + more,
          atomic_load(&late_calls), before / LOAD_KIB, after / LOAD_KIB);
-  LOAD_CHECK(atomic_load(&late_calls) >= (warm + more) / 2, "destructors ran");
-  LOAD_CHECK(after <= before + load_bound(GROWTH_MAX), "grew by %zu KiB",
-             (after - before) / LOAD_KIB);
+  CHECK_SAY(atomic_load(&late_calls) >= (warm + more) / 2, "destructors ran");
+  CHECK_SAY(after <= before + load_bound(GROWTH_MAX), "grew by %zu KiB",
+            (after - before) / LOAD_KIB);
   for (size_t i = 0; i < 4 * WAYS; i++) {
     fflush(stdout);
     load_alive();
@@ -170,8 +169,8 @@ int main(int argc, char** argv) {
       _exit(127);
     }
     int status = 1;
-    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "detached, %s: status %d", way,
-               status);
+    CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "detached, %s: status %d", way,
+              status);
   }
   return 0;
 }

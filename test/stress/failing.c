@@ -80,7 +80,7 @@ static void resizing(void) {
     void* p = mi_malloc(size);
     void* const was = p;
     const int err = mi_reallocarr(&p, more / 8, 8);
-    LOAD_CHECK(err == 0 || (err == ENOMEM && p == was), "mi_reallocarr: %d", err);
+    CHECK_SAY(err == 0 || (err == ENOMEM && p == was), "mi_reallocarr: %d", err);
     sweep_keep(p, err == 0 ? more / 8 * 8 : p == NULL ? 0 : size);
   }
 }
@@ -121,8 +121,8 @@ static void aligned(void) {
       errno = 0;
       const int err = functions[i](&p, a, size);
       const int errno_of_failure = functions[i] == &posix_memalign ? ENOMEM : 0; // as glibc's
-      LOAD_CHECK(errno == (err == 0 ? 0 : errno_of_failure), "%d", errno);
-      LOAD_CHECK((err == 0 ? p != NULL : err == ENOMEM && p == NULL), "%d", err);
+      CHECK_SAY(errno == (err == 0 ? 0 : errno_of_failure), "%d", errno);
+      CHECK_SAY((err == 0 ? p != NULL : err == ENOMEM && p == NULL), "%d", err);
       sweep_check_aligned("posix_memalign", p, a, 0);
       sweep_keep(p, size);
     }
@@ -143,7 +143,7 @@ static void strings(void) {
   char* value = NULL;
   size_t size = 0;
   const int err = mi_dupenv_s(&value, &size, "PATH");
-  LOAD_CHECK(err == 0 || (err == ENOMEM && value == NULL), "mi_dupenv_s: %d", err);
+  CHECK_SAY(err == 0 || (err == ENOMEM && value == NULL), "mi_dupenv_s: %d", err);
   mi_free(value);
   wchar_t* wide = NULL;
   use((size_t)mi_wdupenv_s(&wide, &size, L"PATH"));
@@ -230,12 +230,12 @@ static void* fill_heap_on_thread(void* heap) {
 static void on_thread(void* (*body)(void*), void* arg) {
   pthread_t thread;
   const int err = pthread_create(&thread, NULL, body, arg);
-  LOAD_CHECK(err == 0 || err == EAGAIN, "pthread_create: %d", err);
+  CHECK_SAY(err == 0 || err == EAGAIN, "pthread_create: %d", err);
   if (err == 0) pthread_join(thread, NULL);
 }
 
 static mi_heap_t* heap_or_null(const char* what, mi_heap_t* heap) {
-  LOAD_CHECK(heap != NULL || (errno == ENOMEM && sweep_told > 0), "%s: %d", what, errno);
+  CHECK_SAY(heap != NULL || (errno == ENOMEM && sweep_told > 0), "%s: %d", what, errno);
   return heap;
 }
 
@@ -272,7 +272,7 @@ static void theaps(void) {
   mi_heap_t* const heap = mi_heap_new();
   sweep_begin();
   mi_theap_t* const theap = mi_heap_theap(heap);
-  LOAD_CHECK(theap != NULL || errno == ENOMEM, "mi_heap_theap: %d", errno);
+  CHECK_SAY(theap != NULL || errno == ENOMEM, "mi_heap_theap: %d", errno);
   mi_theap_t* const before = mi_theap_get_default();
   if (theap != NULL) {
     mi_theap_set_default(theap);
@@ -318,7 +318,7 @@ static void sub_processes(void) {
     sweep_begin();
     const mi_subproc_id_t id = mi_subproc_new();
     if (id._mi_subproc_id == NULL) {
-      LOAD_CHECK(errno == ENOMEM && sweep_told > 0, "mi_subproc_new: %d", errno);
+      CHECK_SAY(errno == ENOMEM && sweep_told > 0, "mi_subproc_new: %d", errno);
       continue;
     }
     on_thread(&join_subproc, id._mi_subproc_id);
@@ -352,7 +352,7 @@ static void use_arena(mi_arena_id_t arena) {
 }
 
 static void check_reserve(const char* what, int err) {
-  LOAD_CHECK(err == 0 || err == ENOMEM, "%s: %d", what, err);
+  CHECK_SAY(err == 0 || err == ENOMEM, "%s: %d", what, err);
 }
 
 static void reserved_memory(void) {
@@ -382,7 +382,7 @@ static void brought_memory(void) {
   const size_t alignment = mi_arena_min_alignment();
   char* p = (char*)mmap(NULL, 3 * size + alignment, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  LOAD_CHECK(p != (char*)MAP_FAILED, "no memory for the test");
+  CHECK(p != (char*)MAP_FAILED);
   p += (alignment - (uintptr_t)p % alignment) % alignment;
   mi_arena_id_t id = NULL;
   if (mi_manage_memory(p, size, true, false, true, -1, true, &commit, NULL, &id)) use_arena(id);
@@ -426,14 +426,14 @@ static void passing(void) {
 static void forking(void) {
   SWEEP_GET(SMALL, mi_malloc(SMALL));
   const pid_t child = fork();
-  LOAD_CHECK(child >= 0, "no child");
+  CHECK(child >= 0);
   if (child == 0) {
     plain();
     sweep_check_kept();
     _exit(0);
   }
   int status = -1;
-  LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+  CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
 }
 
 static void on_deferred(bool is_forced, unsigned long long heartbeat, void* arg) {

@@ -29,10 +29,10 @@ template <class Get> void get(const char* what, size_t size, Get get_block) {
     p = get_block(size);
   } catch (const std::bad_alloc&) {
     is_thrown = true;
-    LOAD_CHECK(sweep_told > 0, "%s: the error function was not told", what);
+    CHECK_SAY(sweep_told > 0, "%s: the error function was not told", what);
   }
-  LOAD_CHECK(is_thrown == (p == nullptr), "%s: %p", what, p);
-  LOAD_CHECK(!is_thrown || handled == 1, "%s: the handler was called %zu times", what, handled);
+  CHECK_SAY(is_thrown == (p == nullptr), "%s: %p", what, p);
+  CHECK_SAY(!is_thrown || handled == 1, "%s: the handler was called %zu times", what, handled);
   sweep_keep(p, size);
 }
 
@@ -42,7 +42,7 @@ template <class Get> void get_nothrow(const char* what, size_t size, Get get_blo
   std::set_new_handler(&on_new);
   sweep_begin();
   void* const p = sweep_result(what, get_block(size), size);
-  LOAD_CHECK(p != nullptr || handled == 1, "%s: the handler was called %zu times", what, handled);
+  CHECK_SAY(p != nullptr || handled == 1, "%s: the handler was called %zu times", what, handled);
   sweep_keep(p, size);
 }
 
@@ -54,7 +54,7 @@ template <class Resize> void resize(const char* what, size_t size, Resize resize
   get(what, size, [&](size_t wanted) { return now = resize_block(p, wanted); });
   if (now != nullptr || p == nullptr) return;
   const unsigned char* const s = static_cast<unsigned char*>(p);
-  LOAD_CHECK(s[0] == 7 && s[size / 2 - 1] == 7, "%s: the old block is lost", what);
+  CHECK_SAY(s[0] == 7 && s[size / 2 - 1] == 7, "%s: the old block is lost", what);
   mi_free(p);
 }
 

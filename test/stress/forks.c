@@ -32,7 +32,7 @@ static size_t count = 200, threads = 8, child_mib = 10, seconds = 7;
 static uintptr_t* make(uint64_t* state, size_t top) {
   const size_t size = sizeof(uintptr_t) + random_below(state, top);
   uintptr_t* const block = (uintptr_t*)malloc(size);
-  LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(block != NULL, "no memory for %zu bytes", size);
   block[0] = size;
   load_fill(block + 1, size - sizeof(uintptr_t), (uint8_t)size);
   return block;
@@ -51,7 +51,7 @@ static void replace_in_heap(void** slot, uint64_t* state) {
   mi_free(*slot);
   const size_t size = 10000 + random_below(state, 90000);
   *slot = mi_heap_malloc(heap, size);
-  LOAD_CHECK(*slot != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(*slot != NULL, "no memory for %zu bytes", size);
   load_fill(*slot, 1000, 7);
 }
 
@@ -110,11 +110,11 @@ static void be_child(size_t number) {
     mine[made] = make(&state, made % 16 == 0 ? 300000 : 4000);
     bytes += mine[made++][0];
   }
-  LOAD_CHECK(bytes >= child_mib * LOAD_MIB, "only %zu bytes in %zu blocks", bytes, made);
+  CHECK_SAY(bytes >= child_mib * LOAD_MIB, "only %zu bytes in %zu blocks", bytes, made);
   // A sanitizer still has the parent's threads in its list there, or a lock that one of them held.
   if (number % 8 == 0 && !LOAD_IS_SANITIZED) {
     pthread_t thread;
-    LOAD_CHECK(pthread_create(&thread, NULL, &work_in_child, (void*)number) == 0, "in a child");
+    CHECK_SAY(pthread_create(&thread, NULL, &work_in_child, (void*)number) == 0, "in a child");
     pthread_join(thread, NULL);
   }
   for (size_t i = 0; i < made; i++) drop(mine[i]);
@@ -125,8 +125,8 @@ static void be_child(size_t number) {
       _exit(0);
     }
     int status = 1;
-    LOAD_CHECK(waitpid(grandchild, &status, 0) == grandchild && status == 0, "grandchild: %d",
-               status);
+    CHECK_SAY(waitpid(grandchild, &status, 0) == grandchild && status == 0, "grandchild: %d",
+              status);
   }
   if (number % 2 == 0) exit(0);
   _exit(0);
@@ -157,8 +157,8 @@ static void check_growth(const char* what, size_t first, size_t last) {
   printf("FIGURE %s of the parent of forks: %zu KiB in the first quarter, %zu KiB in the last\n",
          what, first / LOAD_KIB, last / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(last <= first + first * GROWTH_PERCENT / 100 + GROWTH_MAX, "%s grew by %zu KiB", what,
-             (last - first) / LOAD_KIB);
+  CHECK_SAY(last <= first + first * GROWTH_PERCENT / 100 + GROWTH_MAX, "%s grew by %zu KiB", what,
+            (last - first) / LOAD_KIB);
 }
 
 // Forks one child and waits for it. Returns how long that took.
@@ -168,11 +168,11 @@ static uint64_t fork_one(size_t number) {
   seen[number] = measure();
   const uint64_t start_ms = load_now_ms();
   const pid_t child = fork();
-  LOAD_CHECK(child >= 0, "fork %zu", number);
+  CHECK_SAY(child >= 0, "fork %zu", number);
   if (child == 0) be_child(number);
   int status = 1;
-  LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "child %zu: status %d", number,
-             status);
+  CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "child %zu: status %d", number,
+            status);
   return load_now_ms() - start_ms;
 }
 
@@ -181,14 +181,14 @@ int main(int argc, char** argv) {
       {"--count", &count}, {"--threads", &threads}, {"--mib", &child_mib}, {"--seconds", &seconds}};
   load = load_begin_with(argc, argv, own, sizeof(own) / sizeof(own[0]));
   count = load_scale(&load, count);
-  LOAD_CHECK(threads >= 8 && threads <= THREADS_MAX, "8 to %d threads", THREADS_MAX);
+  CHECK_SAY(threads >= 8 && threads <= THREADS_MAX, "8 to %d threads", THREADS_MAX);
   const uint64_t start_ms = load_now_ms();
   heap = mi_heap_new();
   seen = (memory_t*)calloc(count, sizeof(memory_t));
-  LOAD_CHECK(heap != NULL && seen != NULL, "no heap for %zu threads", threads);
+  CHECK_SAY(heap != NULL && seen != NULL, "no heap for %zu threads", threads);
   static pthread_t thread[THREADS_MAX];
   for (uintptr_t i = 0; i < threads; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   size_t done = 0;
   uint64_t slowest_ms = 0;

@@ -66,7 +66,7 @@ static void drop(block_t* block) {
 }
 
 static void fill(block_t* block, size_t size, uint32_t life, uint64_t* state) {
-  LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(block != NULL, "no memory for %zu bytes", size);
   block->size = size;
   block->life = life;
   block->mark = (uint8_t)random_next(state);
@@ -85,7 +85,7 @@ static block_t* make_zeroed(mi_heap_t* heap, size_t size) {
   block_t* const block = (block_t*)mi_heap_calloc(heap, 1, size);
   const uint8_t* const bytes = (const uint8_t*)block;
   for (size_t i = 0; block != NULL && i < size; i += load_step(i, size)) {
-    LOAD_CHECK(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
+    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
   }
   return block;
 }
@@ -105,7 +105,7 @@ static block_t* resize(mi_heap_t* heap, uint32_t life, block_t* block, uint64_t*
   const size_t old = block->size, size = draw_size(state);
   const uint8_t mark = block->mark;
   block_t* const moved = (block_t*)mi_heap_realloc(heap, block, size);
-  LOAD_CHECK(moved != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(moved != NULL, "no memory for %zu bytes", size);
   const size_t common = (size < old ? size : old) - sizeof(block_t);
   if (old - sizeof(block_t) <= LOAD_WHOLE_MAX) load_verify(moved + 1, common, mark);
   fill(moved, size, life, state);
@@ -125,7 +125,7 @@ static void change_entry(world_t* world, entry_t* entry, uint64_t* state) {
   pthread_rwlock_rdlock(&entry->lock);
   block_t* const block = resize(entry->heap, entry->life, other, state);
   if (entry->heap != NULL) {
-    LOAD_CHECK(mi_heap_of(block) == entry->heap, "%zu bytes in another heap", block->size);
+    CHECK_SAY(mi_heap_of(block) == entry->heap, "%zu bytes in another heap", block->size);
   }
   slot_t* slot = random_slot(world, state);
   if (entry->is_closed) slot = &entry->slot[random_below(state, CLOSED_SLOTS)];
@@ -151,7 +151,7 @@ static void replace_entry(entry_t* entry, uint64_t* state) {
     if (!is_destroyed) drop(block);
   }
   entry->heap = mi_heap_new();
-  LOAD_CHECK(entry->heap != NULL, "no heap");
+  CHECK(entry->heap != NULL);
   entry->life = atomic_fetch_add(&last_life, 1) + 1;
   entry->is_closed = random_below(state, 2) == 0;
   pthread_rwlock_unlock(&entry->lock);
@@ -166,7 +166,7 @@ enum { OWN_BLOCKS = 64 };
 static void use_own_heap(world_t* world, uint64_t* state) {
   block_t* own[OWN_BLOCKS];
   mi_heap_t* const heap = mi_heap_new();
-  LOAD_CHECK(heap != NULL, "no heap");
+  CHECK(heap != NULL);
   const uint32_t life = atomic_fetch_add(&last_life, 1) + 1;
   const bool is_default = random_below(state, 2) == 0;
   if (is_default) mi_theap_set_default(mi_heap_theap(heap));
@@ -178,7 +178,7 @@ static void use_own_heap(world_t* world, uint64_t* state) {
     } else {
       own[i] = make(heap, life, state);
     }
-    LOAD_CHECK(mi_heap_of(own[i]) == heap, "%zu bytes in another heap", own[i]->size);
+    CHECK_SAY(mi_heap_of(own[i]) == heap, "%zu bytes in another heap", own[i]->size);
   }
   for (size_t i = 0; i < OWN_BLOCKS; i++) verify(own[i]);
   if (random_below(state, 2) == 0) {
@@ -192,7 +192,7 @@ static void use_own_heap(world_t* world, uint64_t* state) {
     for (size_t i = 1; i < OWN_BLOCKS; i += 2) drop(own[i]);
   }
   void* const p = mi_malloc(40);
-  LOAD_CHECK(mi_heap_of(p) == mi_heap_main(), "the default is not the main heap again");
+  CHECK_SAY(mi_heap_of(p) == mi_heap_main(), "the default is not the main heap again");
   mi_free(p);
   atomic_fetch_add(&heaps_ended, 1);
 }
@@ -234,7 +234,7 @@ static void* run_in_main(void* argument) {
 static void* run_as_guest(void* argument) {
   task_t* const task = (task_t*)argument;
   mi_subproc_add_current_thread(task->subproc);
-  LOAD_CHECK(mi_subproc_current()._mi_subproc_id == task->subproc._mi_subproc_id, "not in it");
+  CHECK_SAY(mi_subproc_current()._mi_subproc_id == task->subproc._mi_subproc_id, "not in it");
   work(&guest_world[task->lane], &task->seed);
   return NULL;
 }
@@ -269,9 +269,9 @@ static void add_slots(sum_t* sum, slot_t* slot, size_t count, uint32_t life) {
 }
 
 static void check_sum(const char* name, sum_t seen, sum_t model) {
-  LOAD_CHECK(seen.blocks == model.blocks && seen.bytes == model.bytes,
-             "%s: %zu blocks of %zu bytes are seen, in use are %zu of %zu", name, seen.blocks,
-             seen.bytes, model.blocks, model.bytes);
+  CHECK_SAY(seen.blocks == model.blocks && seen.bytes == model.bytes,
+            "%s: %zu blocks of %zu bytes are seen, in use are %zu of %zu", name, seen.blocks,
+            seen.bytes, model.blocks, model.bytes);
 }
 
 // Each heap has the blocks it should have. Returns the sum of all blocks of the world.
@@ -306,11 +306,11 @@ static void check_main_heap(void) {
       const entry_t* const entry = &main_world.entry[k];
       if (block->life != 0 && block->life == entry->life) expected = entry->heap;
     }
-    LOAD_CHECK(mi_heap_of(block) == expected, "block %zu is in another heap", i);
+    CHECK_SAY(mi_heap_of(block) == expected, "block %zu is in another heap", i);
     if (expected == mi_heap_main()) model.blocks++;
   }
-  LOAD_CHECK(seen.blocks >= model.blocks && seen.blocks <= model.blocks + LIBC_BLOCKS_MAX,
-             "%zu blocks are seen, in use are %zu", seen.blocks, model.blocks);
+  CHECK_SAY(seen.blocks >= model.blocks && seen.blocks <= model.blocks + LIBC_BLOCKS_MAX,
+            "%zu blocks are seen, in use are %zu", seen.blocks, model.blocks);
 }
 
 static void drop_world(world_t* world) {
@@ -340,12 +340,12 @@ static void* run_subproc(void* argument) {
   task_t* const task = (task_t*)argument;
   world_t* const world = &guest_world[task->lane];
   const mi_subproc_id_t subproc = mi_subproc_new();
-  LOAD_CHECK(subproc._mi_subproc_id != NULL, "no sub-process");
+  CHECK(subproc._mi_subproc_id != NULL);
   pthread_t thread[GUESTS];
   task_t guest[GUESTS];
   for (size_t i = 0; i < GUESTS; i++) {
     guest[i] = (task_t){random_next(&task->seed), task->lane, subproc};
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &run_as_guest, &guest[i]) == 0, "thread %zu", i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &run_as_guest, &guest[i]) == 0, "thread %zu", i);
   }
   for (size_t i = 0; i < THREAD_CHANGES / 2; i++) {
     drop(atomic_exchange(random_slot(world, &task->seed), NULL));
@@ -369,7 +369,7 @@ static void* run_subproc(void* argument) {
 static void start(pthread_t* thread, task_t* task, uint64_t* state) {
   task->seed = random_next(state);
   void* (*const run)(void*) = random_below(state, 4) == 0 ? &run_subproc : &run_in_main;
-  LOAD_CHECK(pthread_create(thread, NULL, run, task) == 0, "thread of lane %zu", task->lane);
+  CHECK_SAY(pthread_create(thread, NULL, run, task) == 0, "thread of lane %zu", task->lane);
 }
 
 int main(int argc, char** argv) {
@@ -409,7 +409,7 @@ int main(int argc, char** argv) {
   printf("live %zu KiB, resident %zu KiB; in the end %zu KiB, at the start %zu KiB\n",
          live.bytes / LOAD_KIB, rss / LOAD_KIB, end_rss / LOAD_KIB, start_rss / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(end_rss < start_rss + load_bound(LEFT_MAX), "%zu KiB stay",
-             (end_rss - start_rss) / LOAD_KIB);
+  CHECK_SAY(end_rss < start_rss + load_bound(LEFT_MAX), "%zu KiB stay",
+            (end_rss - start_rss) / LOAD_KIB);
   return 0;
 }

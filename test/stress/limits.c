@@ -15,7 +15,7 @@ static void* block[BLOCK_MAX];
 
 static bool is_refused(void* p) {
   if (p != NULL) return false;
-  LOAD_CHECK(errno == ENOMEM, "errno is %d", errno);
+  CHECK_SAY(errno == ENOMEM, "errno is %d", errno);
   return true;
 }
 
@@ -45,18 +45,17 @@ static void run(size_t size, size_t least) {
   const size_t count = exhaust(size);
   printf("blocks of %zu: %zu, %zu MiB\n", size, count, count * size / LOAD_MIB);
   fflush(stdout);
-  LOAD_CHECK(count < BLOCK_MAX, "never refused");
-  LOAD_CHECK(count * size >= least, "only %zu KiB", count * size / LOAD_KIB);
+  CHECK(count < BLOCK_MAX);
+  CHECK_SAY(count * size >= least, "only %zu KiB", count * size / LOAD_KIB);
   // Everything refuses, nothing breaks, and what there was is still there.
   errno = 0;
-  LOAD_CHECK(is_refused(malloc(LIMIT)), "more than there is");
+  CHECK_SAY(is_refused(malloc(LIMIT)), "more than there is");
   errno = 0;
-  LOAD_CHECK(is_refused(calloc(LIMIT / 8, 16)), "more than there is");
+  CHECK_SAY(is_refused(calloc(LIMIT / 8, 16)), "more than there is");
   errno = 0;
-  LOAD_CHECK(is_refused(realloc(count > 0 ? block[0] : NULL, LIMIT)), "more than there is");
+  CHECK_SAY(is_refused(realloc(count > 0 ? block[0] : NULL, LIMIT)), "more than there is");
   void* aligned = NULL;
-  LOAD_CHECK(posix_memalign(&aligned, 64, LIMIT) == ENOMEM && aligned == NULL,
-             "more than there is");
+  CHECK_SAY(posix_memalign(&aligned, 64, LIMIT) == ENOMEM && aligned == NULL, "more than there is");
   // Half is freed: as many blocks can be had again, mostly.
   release(count, size, 0, 2);
   size_t again = 0;
@@ -66,7 +65,7 @@ static void run(size_t size, size_t least) {
     load_fill(block[i], size, (uint8_t)i);
     again++;
   }
-  LOAD_CHECK(again + again / 8 + 2 >= count / 2, "%zu of %zu again", again, count / 2);
+  CHECK_SAY(again + again / 8 + 2 >= count / 2, "%zu of %zu again", again, count / 2);
   for (size_t i = 0; i < count; i++) {
     if (block[i] == NULL) continue;
     load_verify(block[i], size, (uint8_t)i);
@@ -75,10 +74,10 @@ static void run(size_t size, size_t least) {
 }
 
 int main(int argc, char** argv) {
-  if (LOAD_IS_SANITIZED) LOAD_SKIP("a sanitizer's shadow needs more addresses than the limit");
+  if (LOAD_IS_SANITIZED) SKIP("a sanitizer's shadow needs more addresses than the limit");
   if (getenv("MI_STRESS_LIMITED") == NULL) {
     const struct rlimit limit = {LIMIT, LIMIT};
-    LOAD_CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+    CHECK_SAY(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
     setenv("MI_STRESS_LIMITED", "1", 1);
     execv("/proc/self/exe", argv); // so that it holds from the first allocation on
     return 127;

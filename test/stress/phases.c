@@ -44,7 +44,7 @@ static void take(set_t* set, sizes_t sizes, size_t bytes) {
   while (taken < bytes) {
     const size_t size = sizes.least + random_below(&set->seed, sizes.most - sizes.least + 1);
     if (taken + size > bytes) break;
-    LOAD_CHECK(set->count < set->max, "more blocks than thought");
+    CHECK_SAY(set->count < set->max, "more blocks than thought");
     set->block[set->count] = load_make(size);
     set->size[set->count++] = size;
     taken += size;
@@ -59,7 +59,7 @@ static void drop(set_t* set) {
 // The lists are no part of what is measured: they are touched before.
 static set_t set_of(size_t max, uint64_t seed) {
   set_t set = {calloc(max, sizeof(void*)), calloc(max, sizeof(size_t)), 0, max, seed};
-  LOAD_CHECK(set.block != NULL && set.size != NULL, "no memory");
+  CHECK(set.block != NULL && set.size != NULL);
   return set;
 }
 
@@ -111,7 +111,7 @@ static void threads(uint64_t seed) {
   uint64_t seeds[THREADS];
   for (size_t i = 0; i < THREADS; i++) {
     seeds[i] = seed + i;
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &thread_main, &seeds[i]) == 0, "no thread");
+    CHECK(pthread_create(&thread[i], NULL, &thread_main, &seeds[i]) == 0);
   }
   for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
 }
@@ -122,7 +122,7 @@ static void one_after_the_other(uint64_t seed) {
     load_alive();
     uint64_t seeds = seed + i;
     pthread_t thread;
-    LOAD_CHECK(pthread_create(&thread, NULL, &thread_main, &seeds) == 0, "no thread");
+    CHECK(pthread_create(&thread, NULL, &thread_main, &seeds) == 0);
     pthread_join(thread, NULL);
   }
 }
@@ -146,7 +146,7 @@ static void busy_then_quiet(uint64_t seed) {
   const size_t after = load_rss();
   printf("  resident %zu KiB more after %d ms of little work\n", (after - before) / LOAD_KIB,
          IDLE_MS);
-  LOAD_CHECK(after <= before + load_bound(IDLE_MAX), "%zu KiB stay", (after - before) / LOAD_KIB);
+  CHECK_SAY(after <= before + load_bound(IDLE_MAX), "%zu KiB stay", (after - before) / LOAD_KIB);
 }
 
 static const struct {
@@ -177,7 +177,7 @@ static void run_pattern(size_t i, uint64_t seed) {
   printf("%zu %s: peak %zu MiB for %zu\n", i, pattern[i].name, bytes / LOAD_MIB, LIVE / LOAD_MIB);
   fflush(stdout);
   const size_t bound = PEAK_MAX + pattern[i].extra;
-  LOAD_CHECK(bytes <= load_bound(bound), "%s: peak %zu KiB", pattern[i].name, bytes / LOAD_KIB);
+  CHECK_SAY(bytes <= load_bound(bound), "%s: peak %zu KiB", pattern[i].name, bytes / LOAD_KIB);
 }
 
 int main(int argc, char** argv) {
@@ -188,14 +188,14 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < PATTERN_COUNT; i++) {
     if (only < PATTERN_COUNT && i != only) continue;
     const pid_t child = fork();
-    LOAD_CHECK(child >= 0, "no child");
+    CHECK(child >= 0);
     if (child == 0) {
       run_pattern(i, load.seed);
       return 0;
     }
     int status = 0;
     load_alive();
-    LOAD_CHECK(waitpid(child, &status, 0) == child && status == 0, "pattern %zu failed", i);
+    CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "pattern %zu failed", i);
   }
   return 0;
 }

@@ -54,7 +54,7 @@ static void* consume(void* argument) {
 
 static void send(size_t i, size_t size) {
   uintptr_t* const block = (uintptr_t*)malloc(size);
-  LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(block != NULL, "no memory for %zu bytes", size);
   memset(block, 0, size);
   block[0] = size;
   load_fill(block + 1, shown(size), (uint8_t)size);
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   const load_t load = load_begin(argc, argv);
   pthread_t thread[CONSUMERS];
   for (uintptr_t i = 0; i < CONSUMERS; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &consume, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &consume, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   const size_t base = load_rss();
   peak_t peak = {0, 0};
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   }
   // Pages that the producer still owns wait for it to come by; others take 115 to 128 MiB.
   const size_t bound = load_bound(peak.live * 3 / 2 + 40 * LOAD_MIB);
-  LOAD_CHECK(peak.rss <= bound, "resident %zu KiB, bound %zu KiB", peak.rss / LOAD_KIB,
-             bound / LOAD_KIB);
+  CHECK_SAY(peak.rss <= bound, "resident %zu KiB, bound %zu KiB", peak.rss / LOAD_KIB,
+            bound / LOAD_KIB);
   return 0;
 }

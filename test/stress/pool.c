@@ -29,7 +29,7 @@ static size_t work(uint64_t* state, void** kept, size_t* kept_size) {
   while (bytes < WORK_BYTES && count < BLOCK_MAX) {
     const size_t size = 16 + random_below(state, (size_t)16 << random_below(state, 9));
     block[count] = malloc(size);
-    LOAD_CHECK(block[count] != NULL, "no memory for %zu bytes", size);
+    CHECK_SAY(block[count] != NULL, "no memory for %zu bytes", size);
     load_fill(block[count], size, (uint8_t)size);
     size_of[count++] = size;
     bytes += size;
@@ -81,16 +81,16 @@ static void run(const char* name, size_t keep_one_in) {
   every = keep_one_in;
   turn = live_peak = rss_peak = 0;
   for (uintptr_t i = 0; i < THREADS; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &take_turns, (void*)i) == 0, "thread %zu",
-               (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &take_turns, (void*)i) == 0, "thread %zu",
+              (size_t)i);
   }
   for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
-  LOAD_CHECK(live == 0, "%zu bytes live", live);
+  CHECK_SAY(live == 0, "%zu bytes live", live);
   const size_t each = (rss_peak > live_peak ? rss_peak - live_peak : 0) / THREADS;
   printf("%s: peak live %zu KiB, resident %zu KiB, %zu KiB for each thread\n", name,
          live_peak / LOAD_KIB, rss_peak / LOAD_KIB, each / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(each <= load_bound(THREAD_BYTES_MAX), "each thread sits on %zu KiB", each / LOAD_KIB);
+  CHECK_SAY(each <= load_bound(THREAD_BYTES_MAX), "each thread sits on %zu KiB", each / LOAD_KIB);
 }
 
 int main(int argc, char** argv) {

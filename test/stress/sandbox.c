@@ -62,7 +62,7 @@ static void moving(void) {
     for (size_t at = 0; at < size; at += 4096) p[k][at] = (unsigned char)k;
   }
   for (size_t k = 0; k < 8; k++) {
-    LOAD_CHECK(p[k] == NULL || p[k][4096] == k, "block %zu", k);
+    CHECK_SAY(p[k] == NULL || p[k][4096] == k, "block %zu", k);
     mi_free(p[k]);
   }
 }
@@ -111,7 +111,7 @@ static void crowd(void) {
   for (size_t i = 0; i < CROWD; i++) sem_init(&turns[i], 0, i % 16 == 0 ? 1 : 0);
   for (size_t i = 0; i < CROWD; i++) {
     const int err = pthread_create(&threads[i], NULL, &crowd_body, (void*)i);
-    LOAD_CHECK(err == 0, "pthread_create: %d", err);
+    CHECK_SAY(err == 0, "pthread_create: %d", err);
   }
   for (size_t i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);
 }

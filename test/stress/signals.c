@@ -62,10 +62,10 @@ static void work(uint64_t* state, void** block) {
   free(block[i]);
   const size_t size = 1 + random_below(state, i % 4 == 0 ? 4 * LOAD_MIB : 3000);
   block[i] = malloc(size);
-  LOAD_CHECK(block[i] != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(block[i] != NULL, "no memory for %zu bytes", size);
   memset(block[i], 1, size < 1000 ? size : 1000);
   mi_heap_t* const heap = mi_heap_new();
-  LOAD_CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL, "a heap");
+  CHECK(heap != NULL && mi_heap_malloc(heap, 100) != NULL);
   mi_heap_destroy(heap);
   if (i % 8 == 0) mi_collect(true);
 }
@@ -104,7 +104,7 @@ static void run_with_threads(size_t wanted) {
   allow_signal(SIG_BLOCK);
   pthread_t thread[THREADS];
   for (uintptr_t i = 0; i < THREADS; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &run, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &run, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   const uint64_t deadline_ms = load_now_ms() + TIME_MS;
   while (!end_of_phase(wanted, deadline_ms)) load_wait_ms(10);
@@ -116,11 +116,11 @@ int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "child") == 0) return 0;
   load = load_begin(argc, argv);
   load_skip_with_tsan();
-  LOAD_CHECK(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "the file of this program");
+  CHECK_SAY(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "the file of this program");
   const struct sigaction action = {.sa_handler = &on_signal, .sa_flags = SA_RESTART};
   sigaction(SIGUSR1, &action, NULL);
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
-  LOAD_CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0, "timer: error %d", errno);
+  CHECK_SAY(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0, "timer: error %d", errno);
   start_timer();
   const size_t wanted = load_scale(&load, SIGNALS);
   run_alone(wanted);
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
   allow_signal(SIG_BLOCK);
   printf("signals %zu with one thread, %zu with %d\n", alone, atomic_load(&handled) - alone,
          THREADS);
-  LOAD_CHECK(atomic_load(&failed) == 0, "%zu children did not run", atomic_load(&failed));
-  LOAD_CHECK(alone > 0 && atomic_load(&handled) > alone, "no signal came");
+  CHECK_SAY(atomic_load(&failed) == 0, "%zu children did not run", atomic_load(&failed));
+  CHECK_SAY(alone > 0 && atomic_load(&handled) > alone, "no signal came");
   return 0;
 }

@@ -36,7 +36,7 @@ static header_t* make_zeroed(size_t size) {
   header_t* const block = (header_t*)calloc(1, size);
   const uint8_t* const bytes = (const uint8_t*)block;
   for (size_t i = 0; block != NULL && i < size; i += load_step(i, size)) {
-    LOAD_CHECK(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
+    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
   }
   return block;
 }
@@ -50,11 +50,11 @@ static header_t* make(uint64_t* state) {
   } else if (way == 1) {
     const size_t alignment = (size_t)16 << random_below(state, 10);
     block = (header_t*)memalign(alignment, size);
-    LOAD_CHECK(((uintptr_t)block & (alignment - 1)) == 0, "%p for %zu", (void*)block, alignment);
+    CHECK_SAY(((uintptr_t)block & (alignment - 1)) == 0, "%p for %zu", (void*)block, alignment);
   } else {
     block = (header_t*)malloc(size);
   }
-  LOAD_CHECK(block != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(block != NULL, "no memory for %zu bytes", size);
   block->size = size;
   block->mark = (uint8_t)random_next(state);
   load_fill(block + 1, size - sizeof(header_t), block->mark);
@@ -76,7 +76,7 @@ static header_t* resize(header_t* block, uint64_t* state) {
   verify(block);
   const size_t old = block->size, size = draw_size(state);
   header_t* const moved = (header_t*)realloc(block, size);
-  LOAD_CHECK(moved != NULL, "no memory for %zu bytes", size);
+  CHECK_SAY(moved != NULL, "no memory for %zu bytes", size);
   const size_t common = (size < old ? size : old) - sizeof(header_t);
   if (old - sizeof(header_t) <= LOAD_WHOLE_MAX) load_verify(moved + 1, common, moved->mark);
   atomic_fetch_add(&live, size - old);
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   const size_t rss_start = load_rss();
   atomic_store(&running, THREADS);
   for (uintptr_t i = 0; i < THREADS; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
+    CHECK_SAY(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
   }
   size_t live_peak = 0, rss_peak = 0;
   while (atomic_load(&running) > 0) {
@@ -124,12 +124,12 @@ int main(int argc, char** argv) {
     header_t* const block = atomic_exchange(&slot[i], NULL);
     if (block != NULL) drop(block);
   }
-  LOAD_CHECK(atomic_load(&live) == 0, "%zu bytes live", atomic_load(&live));
+  CHECK_SAY(atomic_load(&live) == 0, "%zu bytes live", atomic_load(&live));
   printf("peak: live %zu KiB, resident %zu KiB\n", live_peak / LOAD_KIB, rss_peak / LOAD_KIB);
   // Freed memory stays resident for a moment on purpose, and large blocks come and go: others take
   // 45 to 78 MiB, here it is up to 91.
   const size_t bound = load_bound(live_peak * 3 / 2 + 72 * LOAD_MIB);
-  LOAD_CHECK(rss_peak <= bound, "resident %zu KiB, bound %zu KiB", rss_peak / LOAD_KIB,
-             bound / LOAD_KIB);
+  CHECK_SAY(rss_peak <= bound, "resident %zu KiB, bound %zu KiB", rss_peak / LOAD_KIB,
+            bound / LOAD_KIB);
   return 0;
 }

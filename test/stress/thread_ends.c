@@ -76,7 +76,7 @@ static void* is_doomed(void* argument) {
   if (!LOAD_IS_SANITIZED || LOAD_IS_TSAN) mi_free(&no_block);
   mi_collect(true);
   mi_heap_t* const heap = mi_heap_new();
-  LOAD_CHECK(mi_heap_malloc(heap, 100) != NULL, "a heap");
+  CHECK(mi_heap_malloc(heap, 100) != NULL);
   mi_heap_destroy(heap);
   atomic_store(&is_through, true);
   pthread_testcancel();
@@ -89,10 +89,10 @@ static void check_cancellation_points(void) {
   mi_option_enable(mi_option_show_errors);
   pthread_t thread;
   void* result = NULL;
-  LOAD_CHECK(pthread_create(&thread, NULL, &is_doomed, NULL) == 0, "a thread");
-  LOAD_CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED, "cancel");
+  CHECK(pthread_create(&thread, NULL, &is_doomed, NULL) == 0);
+  CHECK_SAY(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED, "cancel");
   mi_option_disable(mi_option_show_errors);
-  LOAD_CHECK(atomic_load(&is_through), "a thread was cancelled inside the allocator");
+  CHECK_SAY(atomic_load(&is_through), "a thread was cancelled inside the allocator");
 }
 
 static int of_c11(void* argument) {
@@ -113,29 +113,29 @@ static int of_c11_detached(void* argument) {
 static void start_and_end_c11(size_t round) {
   if (LOAD_IS_TSAN) return;
   thrd_t thread, detached;
-  LOAD_CHECK(thrd_create(&thread, &of_c11, (void*)round) == thrd_success, "a thread");
+  CHECK(thrd_create(&thread, &of_c11, (void*)round) == thrd_success);
   atomic_fetch_add(&detached_left, 1);
-  LOAD_CHECK(thrd_create(&detached, &of_c11_detached, (void*)round) == thrd_success, "a thread");
+  CHECK(thrd_create(&detached, &of_c11_detached, (void*)round) == thrd_success);
   thrd_detach(detached);
   int result = 0;
-  LOAD_CHECK(thrd_join(thread, &result) == thrd_success && result == 3, "thrd_join");
+  CHECK(thrd_join(thread, &result) == thrd_success && result == 3);
 }
 
 static void start_and_end(size_t round) {
   load_alive();
   pthread_t thread[3];
   void* const number = (void*)round;
-  LOAD_CHECK(pthread_create(&thread[0], NULL, &exits, number) == 0, "a thread");
-  LOAD_CHECK(pthread_create(&thread[1], NULL, &is_cancelled, number) == 0, "a thread");
-  LOAD_CHECK(pthread_create(&thread[2], NULL, &is_cancelled, number) == 0, "a thread");
+  CHECK(pthread_create(&thread[0], NULL, &exits, number) == 0);
+  CHECK(pthread_create(&thread[1], NULL, &is_cancelled, number) == 0);
+  CHECK(pthread_create(&thread[2], NULL, &is_cancelled, number) == 0);
   pthread_cancel(thread[1]); // maybe before it started
   start_and_end_c11(round);
   if (round % 8 == 0) load_wait_ms(1);
   pthread_cancel(thread[2]);
   void* result = NULL;
-  LOAD_CHECK(pthread_join(thread[0], &result) == 0 && result == (void*)7, "pthread_exit");
+  CHECK(pthread_join(thread[0], &result) == 0 && result == (void*)7);
   for (size_t i = 1; i < 3; i++) {
-    LOAD_CHECK(pthread_join(thread[i], &result) == 0 && result == PTHREAD_CANCELED, "cancel");
+    CHECK_SAY(pthread_join(thread[i], &result) == 0 && result == PTHREAD_CANCELED, "cancel");
   }
 }
 
@@ -162,10 +162,10 @@ static size_t hand_over(uint64_t* state) {
     handed_size[handed_count] = size;
     bytes += size;
   }
-  LOAD_CHECK(bytes >= HANDED_BYTES, "only %zu bytes", bytes);
+  CHECK_SAY(bytes >= HANDED_BYTES, "only %zu bytes", bytes);
   pthread_t thread[FREERS];
   for (uintptr_t i = 0; i < FREERS; i++) {
-    LOAD_CHECK(pthread_create(&thread[i], NULL, &only_frees, (void*)i) == 0, "a thread");
+    CHECK(pthread_create(&thread[i], NULL, &only_frees, (void*)i) == 0);
   }
   for (size_t i = 0; i < FREERS; i++) pthread_join(thread[i], NULL);
   return load_rss();
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
   printf("%zu rounds: resident %zu KiB after a quarter, %zu KiB at the end\n", done,
          warm / LOAD_KIB, after / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(warm == 0 || after <= warm + GROWTH_MAX, "grew by %zu KiB", (after - warm) / LOAD_KIB);
+  CHECK_SAY(warm == 0 || after <= warm + GROWTH_MAX, "grew by %zu KiB", (after - warm) / LOAD_KIB);
   uint64_t state = load.seed;
   const size_t once = hand_over(&state);
   load_alive();
@@ -196,6 +196,6 @@ int main(int argc, char** argv) {
          (size_t)HANDED_BYTES / LOAD_MIB, once / LOAD_MIB, again / LOAD_MIB);
   fflush(stdout);
   if (LOAD_IS_TSAN) return 0;
-  LOAD_CHECK(again <= HANDED_BYTES + HANDED_BYTES / 2, "the blocks were not used again");
+  CHECK_SAY(again <= HANDED_BYTES + HANDED_BYTES / 2, "the blocks were not used again");
   return 0;
 }

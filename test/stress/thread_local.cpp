@@ -29,7 +29,7 @@ struct Local {
     names.resize(names.size() / 2);
     for (int i = 0; i < 50; i++) names.push_back(std::string(100 + i * 7, 'd'));
     table[1000] = std::make_unique<std::string>(5000, 'e');
-    LOAD_CHECK(names.back().size() == 443 && names.front()[0] == 'a', "what a thread had");
+    CHECK_SAY(names.back().size() == 443 && names.front()[0] == 'a', "what a thread had");
     if (pthread_getspecific(late_key) == nullptr) {
       pthread_setspecific(late_key, new std::string(300, 's'));
     }
@@ -43,7 +43,7 @@ static thread_local Local local;
 static void on_late(void* value) {
   auto* const text = static_cast<std::string*>(value);
   late_calls++;
-  LOAD_CHECK((*text)[0] == 's', "a block of the thread");
+  CHECK_SAY((*text)[0] == 's', "a block of the thread");
   if (text->size() < 1200) pthread_setspecific(late_key, new std::string(text->size() * 2, 's'));
   delete text;
 }
@@ -69,7 +69,7 @@ static size_t run(size_t first, size_t count, uint64_t deadline_ms) {
 int main(int argc, char** argv) {
   const load_t load = load_begin(argc, argv);
   std::thread([] { work(0); }).join(); // our key is made
-  LOAD_CHECK(pthread_key_create(&late_key, &on_late) == 0, "a key");
+  CHECK(pthread_key_create(&late_key, &on_late) == 0);
   const size_t count = load_scale(&load, THREADS);
   const uint64_t deadline_ms = load_now_ms() + TIME_MS;
   const size_t warm = run(0, count / 8, deadline_ms);
@@ -79,9 +79,9 @@ int main(int argc, char** argv) {
   printf("threads %zu, late calls %zu: resident %zu KiB, then %zu KiB\n", warm + more,
          late_calls.load(), before / LOAD_KIB, after / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(destroyed == warm + more + 1, "%zu destructors", destroyed.load());
-  LOAD_CHECK(late_calls >= 2 * (warm + more), "%zu late calls", late_calls.load());
-  LOAD_CHECK(after <= before + GROWTH_MAX, "grew by %zu KiB", (after - before) / LOAD_KIB);
+  CHECK_SAY(destroyed == warm + more + 1, "%zu destructors", destroyed.load());
+  CHECK_SAY(late_calls >= 2 * (warm + more), "%zu late calls", late_calls.load());
+  CHECK_SAY(after <= before + GROWTH_MAX, "grew by %zu KiB", (after - before) / LOAD_KIB);
   work(1); // the object of this thread goes when the program ends
   return 0;
 }

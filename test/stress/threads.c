@@ -31,7 +31,7 @@ static void* work(void* argument) {
   for (size_t i = 0; i < BLOCKS; i++) {
     const size_t size = sizeof(uintptr_t) + random_below(&state, i % 20 == 0 ? 20000 : 600);
     mine[i] = (uintptr_t*)malloc(size);
-    LOAD_CHECK(mine[i] != NULL, "no memory for %zu bytes", size);
+    CHECK_SAY(mine[i] != NULL, "no memory for %zu bytes", size);
     mine[i][0] = size;
     load_fill(mine[i] + 1, size - sizeof(uintptr_t), (uint8_t)size);
   }
@@ -51,7 +51,7 @@ static size_t run(size_t first, size_t wanted, uint64_t deadline_ms) {
     load_alive();
     for (size_t i = 0; i < at_once; i++) {
       void* const number = (void*)(first + started + i);
-      LOAD_CHECK(pthread_create(&thread[i], NULL, &work, number) == 0, "thread %zu", started + i);
+      CHECK_SAY(pthread_create(&thread[i], NULL, &work, number) == 0, "thread %zu", started + i);
     }
     for (size_t i = 0; i < at_once; i++) pthread_join(thread[i], NULL);
     started += at_once;
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   const load_argument_t own[] = {
       {"--count", &count}, {"--at-once", &at_once}, {"--seconds", &seconds}};
   load = load_begin_with(argc, argv, own, sizeof(own) / sizeof(own[0]));
-  LOAD_CHECK(at_once >= 1 && at_once <= AT_ONCE_MAX, "1 to %d threads at once", AT_ONCE_MAX);
+  CHECK_SAY(at_once >= 1 && at_once <= AT_ONCE_MAX, "1 to %d threads at once", AT_ONCE_MAX);
   count = load_scale(&load, count);
   const uint64_t start_ms = load_now_ms();
   const size_t warm = run(0, count / 10, start_ms + seconds * 1000 / 5);
@@ -75,8 +75,8 @@ int main(int argc, char** argv) {
          warm + more, at_once, (size_t)(load_now_ms() - start_ms) / 1000, before / LOAD_KIB, warm,
          after / LOAD_KIB);
   fflush(stdout);
-  LOAD_CHECK(after <= before + load_bound(GROWTH_MAX), "grew by %zu KiB",
-             (after - before) / LOAD_KIB);
+  CHECK_SAY(after <= before + load_bound(GROWTH_MAX), "grew by %zu KiB",
+            (after - before) / LOAD_KIB);
   for (size_t i = 0; i < SLOTS; i++) drop(atomic_exchange(&slot[i], NULL));
   return 0;
 }

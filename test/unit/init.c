@@ -31,12 +31,12 @@ static void be_child(void) {
   os_fake.on_at_fork = NULL;
   void* const p = mi_malloc(100);
   void* const q = mi_calloc(1, MI_SLICE_SIZE);
-  if (p == NULL || q == NULL) _exit(1);
+  check(p != NULL && q != NULL);
   mi_free(p);
   mi_free(q);
-  if (mi_atomic_load_relaxed(&mi_state.stage) != MI_STAGE_READY) _exit(2);
-  if (mi_state.main.count.heaps != 1 || os_fake.fork_child == NULL) _exit(3);
-  if (mi_locks_held != 0) _exit(4);
+  check_equal(mi_atomic_load_relaxed(&mi_state.stage), MI_STAGE_READY);
+  check(mi_state.main.count.heaps == 1 && os_fake.fork_child != NULL);
+  check_equal(mi_locks_held, 0);
   _exit(0);
 }
 

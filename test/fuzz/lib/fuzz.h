@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// fuzz.h - what the fuzz targets share: reading numbers from an input, and failing.
+// fuzz.h - what the fuzz targets share: reading numbers from an input, and checks.
 //
 // A target is one file of test/fuzz. libFuzzer calls its `LLVMFuzzerTestOneInput` for each input,
-// which takes numbers from it until it is done, acts on them, and calls `require`.
+// which takes numbers from it until it is done, acts on them, and checks what must hold.
 //
 // Each input starts from the same state: what one does must not depend on those before it, or a
 // failure cannot be seen again.
@@ -13,12 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerInitialize(int* argc, char*** argv);
-
-_Noreturn void fuzz_fail(const char* file, int line, const char* text);
-
-#define require(e) ((e) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #e))
 
 typedef struct fuzz_input_s {
   const uint8_t* data;

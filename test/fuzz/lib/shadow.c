@@ -34,13 +34,13 @@ static void write_pattern(const block_t* b) {
 
 static void check_pattern(const block_t* b, const uint8_t* p, size_t kept) {
   for (size_t i = 0; i < kept; i = next_spot(i, b->filled)) {
-    require(p[i] == pattern_byte(b->pattern, i) && "the contents are kept");
+    CHECK(p[i] == pattern_byte(b->pattern, i) && "the contents are kept");
   }
 }
 
 static void check_zero(const uint8_t* p, size_t from, size_t to) {
   for (size_t i = from; i < to; i = from + next_spot(i - from, to - from)) {
-    require(p[i] == 0 && "what must be zero is");
+    CHECK(p[i] == 0 && "what must be zero is");
   }
 }
 
@@ -49,8 +49,8 @@ void check_block(const block_t* b) {
   if (b->is_zero_behind) check_zero(b->p, b->filled, mi_usable_size(b->p));
   const mi_heap_t* const heap = b->home == HOME_UNKNOWN ? NULL : fuzz.home[b->home].heap;
   if (heap != NULL) {
-    require(mi_heap_of(b->p) == heap && mi_heap_contains(heap, b->p));
-    require(mi_heap_of(b->p + b->size / 2) == heap);
+    CHECK(mi_heap_of(b->p) == heap && mi_heap_contains(heap, b->p));
+    CHECK(mi_heap_of(b->p + b->size / 2) == heap);
   }
 }
 
@@ -73,8 +73,8 @@ bool is_block(const void* p, size_t home) {
   const bool is_refused = is_refused_since(fuzz.log_seen);
   fuzz.has_failed |= is_refused;
   if (p != NULL) return true;
-  require(is_refused || fuzz.is_scarce || (home < HOME_COUNT && fuzz.home[home].is_bounded));
-  require(errno == ENOMEM);
+  CHECK(is_refused || fuzz.is_scarce || (home < HOME_COUNT && fuzz.home[home].is_bounded));
+  CHECK(errno == ENOMEM);
   return false;
 }
 
@@ -102,7 +102,7 @@ static void check_no_overlap(const block_t* b, size_t usable) {
   for (size_t i = 0; i < BLOCK_COUNT; i++) {
     const block_t* const other = &fuzz.block[i];
     if (other == b || other->p == NULL) continue;
-    require(b->p + usable <= other->p || other->p + mi_usable_size(other->p) <= b->p);
+    CHECK(b->p + usable <= other->p || other->p + mi_usable_size(other->p) <= b->p);
   }
 }
 
@@ -112,9 +112,9 @@ void accept_block(block_t* b, size_t kept) {
             (size_t)(b - fuzz.block), (void*)b->p, b->size, b->alignment, b->offset, b->home);
   }
   const size_t usable = mi_usable_size(b->p);
-  require(usable >= b->size && mi_malloc_size(b->p) == usable);
-  require(((uintptr_t)b->p + b->offset) % b->alignment == 0);
-  require((uintptr_t)b->p % (b->offset == 0 && b->size >= 16 ? 16 : 8) == 0 || b->alignment > 1);
+  CHECK(usable >= b->size && mi_malloc_size(b->p) == usable);
+  CHECK(((uintptr_t)b->p + b->offset) % b->alignment == 0);
+  CHECK((uintptr_t)b->p % (b->offset == 0 && b->size >= 16 ? 16 : 8) == 0 || b->alignment > 1);
   check_no_overlap(b, usable);
   check_pattern(b, b->p, kept);
   if (b->is_zero_behind) check_zero(b->p, kept, usable);

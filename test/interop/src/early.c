@@ -13,7 +13,7 @@ static unsigned char* kept;
 static void use_mapping(void) {
   const size_t size = (size_t)3 << 30;
   unsigned char* const p = (unsigned char*)malloc(size);
-  if (p == NULL) fail("no mapping");
+  if (p == NULL) FAIL("no mapping");
   p[0] = p[size - 1] = 1;
   free(p);
 }
@@ -37,14 +37,14 @@ static void in_child(void) {
 }
 
 __attribute__((constructor(101))) static void begin(void) {
-  if (pthread_atfork(&prepare, &in_parent, &in_child) != 0) fail("pthread_atfork");
+  if (pthread_atfork(&prepare, &in_parent, &in_child) != 0) FAIL("pthread_atfork");
   churn(4);
   kept = (unsigned char*)malloc(5000);
   kept[4999] = 7;
 }
 
 __attribute__((destructor(101))) static void end(void) {
-  if (kept[4999] != 7) fail("a block has changed");
+  if (kept[4999] != 7) FAIL("a block has changed");
   free(kept);
   churn(5);
   static const char text[] = "the early library ended\n";

@@ -10,7 +10,7 @@
 
 #include <new>
 
-#include "check.h"
+#include "../../lib/check.h"
 
 static bool count_heap(mi_heap_t*, void* arg) {
   ++*static_cast<int*>(arg);

@@ -26,7 +26,7 @@ struct front {
 
 [[maybe_unused]] static void unmade(size_t pair, void* p) {
   if (p == nullptr) return;
-  if (((front*)p)[-1].pair != pair) fail("operator delete: not a block of this operator new");
+  if (((front*)p)[-1].pair != pair) FAIL("operator delete: not a block of this operator new");
   free(((front*)p)[-1].start);
 }
 
@@ -59,8 +59,8 @@ void operator delete(void* p) noexcept { free(p); }
 
 // Which pair a block must have in front; 0: of none.
 static void* seen(size_t pair, void* p) {
-  if (p == nullptr) fail("NULL");
-  if (pair != 0 && ((front*)p)[-1].pair != pair) fail("operator new: the form of the program was not called");
+  if (p == nullptr) FAIL("NULL");
+  if (pair != 0 && ((front*)p)[-1].pair != pair) FAIL("operator new: the form of the program was not called");
 #if defined(OWN_MALLOC)
   own_header(pair != 0 ? ((front*)p)[-1].start : p);
 #endif

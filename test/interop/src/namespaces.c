@@ -17,6 +17,7 @@
 
 #include <mimalloc-stats.h>
 
+#include "../../lib/check.h"
 #include "../../lib/random.h"
 
 #define ROUNDS 500000
@@ -24,14 +25,6 @@
 #define KEPT 16
 #define SMALL 1000
 #define LARGE (600 * 1024)
-
-#define CHECK(e)                                                                                   \
-  do {                                                                                             \
-    if (!(e)) {                                                                                    \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #e);                              \
-      abort();                                                                                     \
-    }                                                                                              \
-  } while (0)
 
 // The size, and a number that no other block has, in front and at the end.
 typedef struct block_s {

@@ -13,19 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../lib/check.h"
+
 #ifdef __cplusplus
 #define OWN extern "C"
 #else
 #define OWN
 #endif
-
-static inline void fail(const char* what) {
-  (void)!write(2, what, strlen(what));
-  (void)!write(2, "\n", 1);
-  _exit(1);
-}
-
-#define CHECK(condition) ((condition) ? (void)0 : fail("not true: " #condition))
 
 #define OWN_MAGIC ((size_t)0x0123456789abcdef)
 
@@ -42,14 +36,14 @@ static inline int own_has(const void* p) {
 
 static inline struct own_header* own_header(const void* p) {
   struct own_header* header = (struct own_header*)p - 1;
-  if (!own_has(p)) fail("a block of another allocator, or a block of ours without its header");
-  if (header->magic != OWN_MAGIC) fail("not the start of a block");
+  if (!own_has(p)) FAIL("a block of another allocator, or a block of ours without its header");
+  if (header->magic != OWN_MAGIC) FAIL("not the start of a block");
   return header;
 }
 
 static inline void* own_allocate(size_t alignment, size_t size) {
   const size_t offset = __atomic_fetch_add(&own_used, size + 2 * alignment + 32, __ATOMIC_RELAXED);
-  if (offset + size + 2 * alignment + 32 > sizeof(own_pool)) fail("the pool is too small");
+  if (offset + size + 2 * alignment + 32 > sizeof(own_pool)) FAIL("the pool is too small");
   const uintptr_t start = (uintptr_t)own_pool + offset + sizeof(struct own_header);
   void* p = (void*)((start + alignment - 1) / alignment * alignment);
   ((struct own_header*)p)[-1] = (struct own_header){size, OWN_MAGIC};

@@ -21,7 +21,7 @@ static void* (*volatile malloc_opaque)(size_t) = &malloc;
 static void use_heap(void) {
   mi_heap_t* const heap = mi_heap_new();
   if (heap == NULL || mi_heap_malloc(heap, 100) == NULL || mi_heap_malloc(heap, 100000) == NULL) {
-    fail("no heap");
+    FAIL("no heap");
   }
   mi_heap_destroy(heap);
 }
@@ -39,7 +39,7 @@ static _Atomic(size_t) outputs, errors, deferred;
 static int not_a_block;
 
 static void on_output(const char* text, void* arg) {
-  if (arg != &outputs || text[0] == 0) fail("output: argument or text");
+  if (arg != &outputs || text[0] == 0) FAIL("output: argument or text");
   atomic_fetch_add(&outputs, 1);
   do_all(strlen(text));
   char* const copy = strdup(text);
@@ -50,7 +50,7 @@ static void on_output(const char* text, void* arg) {
 }
 
 static void on_error(int err, void* arg) {
-  if (arg != &errors) fail("error: argument");
+  if (arg != &errors) FAIL("error: argument");
   atomic_fetch_or(&errors, err == EINVAL ? 1 : err == EAGAIN ? 2 : err == ENOMEM ? 4 : 8);
   do_all((size_t)err);
   free_opaque(&not_a_block); // an error inside the handler is not told
@@ -67,11 +67,11 @@ static void make_errors(void) {
   free_opaque(&not_a_block);
   pthread_t thread;
   void* const block = malloc(100);
-  if (pthread_create(&thread, NULL, &frees_twice, block) != 0) fail("a thread");
+  if (pthread_create(&thread, NULL, &frees_twice, block) != 0) FAIL("a thread");
   pthread_join(thread, NULL);
   errno = 0;
-  if (malloc_opaque((size_t)1 << 50) != NULL || errno != ENOMEM) fail("a petabyte");
-  if (malloc_opaque(SIZE_MAX / 2 + 100) != NULL || errno != ENOMEM) fail("half of everything");
+  if (malloc_opaque((size_t)1 << 50) != NULL || errno != ENOMEM) FAIL("a petabyte");
+  if (malloc_opaque(SIZE_MAX / 2 + 100) != NULL || errno != ENOMEM) FAIL("half of everything");
 }
 
 static void test_output(void) {
@@ -83,18 +83,18 @@ static void test_output(void) {
   do_all(1);
   mi_register_output(NULL, NULL);
   mi_option_disable(mi_option_verbose);
-  if (atomic_load(&outputs) < 20) fail("output: too few calls");
+  if (atomic_load(&outputs) < 20) FAIL("output: too few calls");
 }
 
 static void test_error(void) {
   mi_register_error(&on_error, (void*)&errors);
   make_errors();
   mi_register_error(NULL, NULL);
-  if (atomic_load(&errors) != 15) fail("error: not every kind was told");
+  if (atomic_load(&errors) != 15) FAIL("error: not every kind was told");
 }
 
 static void on_deferred(bool is_forced, unsigned long long heartbeat, void* arg) {
-  if (arg != &deferred) fail("deferred: argument");
+  if (arg != &deferred) FAIL("deferred: argument");
   atomic_fetch_add(&deferred, 1);
   do_all((size_t)heartbeat);
   mi_collect(is_forced);
@@ -109,11 +109,11 @@ static void test_deferred(void) {
   mi_register_deferred_free(&on_deferred, (void*)&deferred);
   pthread_t thread[THREADS];
   for (size_t i = 0; i < THREADS; i++) {
-    if (pthread_create(&thread[i], NULL, &allocates, NULL) != 0) fail("a thread");
+    if (pthread_create(&thread[i], NULL, &allocates, NULL) != 0) FAIL("a thread");
   }
   for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   mi_register_deferred_free(NULL, NULL);
-  if (atomic_load(&deferred) < 100) fail("deferred: too few calls");
+  if (atomic_load(&deferred) < 100) FAIL("deferred: too few calls");
 }
 
 // -- fork handlers --
@@ -144,23 +144,23 @@ static void* allocates_all_the_time(void* argument) {
 
 static void test_fork(void) {
   pthread_t thread[THREADS];
-  if (pthread_atfork(&prepare, &in_parent, &in_child) != 0) fail("pthread_atfork");
+  if (pthread_atfork(&prepare, &in_parent, &in_child) != 0) FAIL("pthread_atfork");
   for (size_t i = 0; i < THREADS; i++) {
-    if (pthread_create(&thread[i], NULL, &allocates_all_the_time, NULL) != 0) fail("a thread");
+    if (pthread_create(&thread[i], NULL, &allocates_all_the_time, NULL) != 0) FAIL("a thread");
   }
   for (int i = 1; i <= FORKS; i++) {
     alarm(60);
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);
-      if (late_in_child != 1 || early_in_child != 1) fail("handlers in the child");
+      if (late_in_child != 1 || early_in_child != 1) FAIL("handlers in the child");
       do_all(4);
       _exit(0);
     }
     int status = 1;
-    if (waitpid(child, &status, 0) != child || status != 0) fail("a child");
-    if (late_prepared != i || late_in_parent != i) fail("handlers of the program");
-    if (early_prepared != i || early_in_parent != i) fail("handlers of the library");
+    if (waitpid(child, &status, 0) != child || status != 0) FAIL("a child");
+    if (late_prepared != i || late_in_parent != i) FAIL("handlers of the program");
+    if (early_prepared != i || early_in_parent != i) FAIL("handlers of the library");
   }
   atomic_store(&is_done, true);
   for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
@@ -179,7 +179,7 @@ __attribute__((constructor(101))) static void begin(void) {
 static void at_exit(void) { do_all(7); }
 
 __attribute__((destructor(101))) static void end(void) {
-  if (before_main[776] != 9) fail("a block has changed");
+  if (before_main[776] != 9) FAIL("a block has changed");
   free(before_main);
   do_all(8);
 }
@@ -188,7 +188,7 @@ int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   alarm(100);
   atexit(&at_exit);
-  if (!mi_is_in_heap_region(before_main)) fail("malloc is not ours");
+  if (!mi_is_in_heap_region(before_main)) FAIL("malloc is not ours");
   if (strcmp(what, "output") == 0) test_output();
   if (strcmp(what, "error") == 0) test_error();
   if (strcmp(what, "deferred") == 0) test_deferred();

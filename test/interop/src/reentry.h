@@ -8,13 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHURN_BLOCKS 60
+#include "../../lib/check.h"
 
-// Neither stdio nor assert: they allocate, and this runs everywhere.
-static inline void fail(const char* what) {
-  if (write(2, what, strlen(what)) < 0 || write(2, "\n", 1) < 0) _exit(2);
-  _exit(1);
-}
+#define CHURN_BLOCKS 60
 
 static inline void churn(size_t seed) {
   unsigned char* block[CHURN_BLOCKS];
@@ -22,11 +18,11 @@ static inline void churn(size_t seed) {
   for (size_t i = 0; i < CHURN_BLOCKS; i++) {
     size[i] = 1 + (seed * 7919 + i * 104729) % (i % 20 == 0 ? 3000000 : 4000);
     block[i] = (unsigned char*)malloc(size[i]);
-    if (block[i] == NULL) fail("no memory");
+    if (block[i] == NULL) FAIL("no memory");
     block[i][0] = block[i][size[i] - 1] = (unsigned char)i;
   }
   for (size_t i = 0; i < CHURN_BLOCKS; i++) {
-    if (block[i][0] != i || block[i][size[i] - 1] != i) fail("a block has changed");
+    if (block[i][0] != i || block[i][size[i] - 1] != i) FAIL("a block has changed");
     free(block[i]);
   }
 }
