@@ -1,6 +1,9 @@
-"""Shared by all tests: figures that are printed at the end, and the last line with the counts."""
+"""Shared by all tests: how a program is run, figures that are printed at the end, and the last line with the counts."""
+import collections
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 
 import pytest
@@ -9,13 +12,43 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = []
 
 
-def run(*command, **environment):
-    """What a program prints that must end with 0, without the variables of the library and the loader but those given."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=120, env={**kept, **{k: str(v) for k, v in environment.items()}})
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
+# How a program ended: its exit status, or minus the number of the signal, or None when it took too long. What it printed
+# to its standard output, and to error output; where the two are not kept apart, all of it is in `output`.
+Ended = collections.namedtuple("Ended", "status output errors")
+
+
+def environment(**variables):
+    """The variables of this process but those of the library, the loader, libc's malloc and libstdc++; and those given."""
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith(("MIMALLOC_", "LD_", "MALLOC_", "GLIBC_TUNABLES", "GLIBCXX_"))}
+    return {**kept, **{k: str(v) for k, v in variables.items()}}
+
+
+def attempt(*command, timeout=240, apart=False, cwd=None, stdin=None, env=None, **variables):
+    """Run a program in `env`, or `environment(**variables)`; if it takes too long it is ended with all that it started."""
+    process = subprocess.Popen([str(part) for part in command], cwd=cwd, start_new_session=True,
+                               env=environment(**variables) if env is None else env,
+                               stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE if apart else subprocess.STDOUT)
+    try:
+        seen = process.communicate(None if stdin is None else stdin.encode(), timeout=timeout)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        seen, status = process.communicate(), None
+    return Ended(status, *((text or b"").decode(errors="backslashreplace") for text in seen))
+
+
+def run(*command, **options):
+    """What a program prints that must end with 0."""
+    ended = attempt(*command, **options)
+    assert ended.status == 0, f"{' '.join(map(str, command))} ended with {ended.status}\n{ended.output}{ended.errors}"[-8000:]
+    return ended.output
+
+
+def find(*names):
+    """The path of the first of these programs that is installed; skips the test if there is none."""
+    return next(filter(None, map(shutil.which, names)), None) or pytest.skip(f"{names[0]} is not installed")
 
 
 def pytest_configure(config):

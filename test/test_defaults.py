@@ -1,9 +1,9 @@
 """Defaults of options that whoever builds the library may change (src/base/defaults.h)."""
 import re
 import signal
-import subprocess
 
 import conftest
+from conftest import attempt, run
 
 TABLE = (conftest.ROOT / "src" / "core" / "common" / "options.def").read_text()
 OPTIONS = re.findall(r"^X\((\w+), ([^,]+),", TABLE, re.M)
@@ -27,10 +27,9 @@ def values(folder, *flags):
     source = folder / "defaults.c"
     source.write_text(PROGRAM)
     program = folder / "defaults"
-    subprocess.run(["cc", "-std=gnu11", f"-I{conftest.ROOT / 'src'}", f"-I{conftest.ROOT / 'include'}", *flags, source,
-                    conftest.ROOT / "src" / "core" / "common" / "state.c", "-o", program], check=True, timeout=60)
-    printed = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
-    return dict(zip((name for name, _ in OPTIONS), map(int, printed.split())))
+    run("cc", "-std=gnu11", f"-I{conftest.ROOT / 'src'}", f"-I{conftest.ROOT / 'include'}", *flags, source,
+        conftest.ROOT / "src" / "core" / "common" / "state.c", "-o", program)
+    return dict(zip((name for name, _ in OPTIONS), map(int, run(program).split())))
 
 
 def test_defaults_can_be_changed_when_building(tmp_path):
@@ -60,11 +59,9 @@ int main(void) {
 def hungry(folder, *definitions):
     """How a program ends that asks for too much: (exit status, what it printed)."""
     (folder / "hungry.c").write_text(HUNGRY)
-    subprocess.run(["cc", "-std=gnu11", "-Wno-alloc-size-larger-than", f"-I{conftest.ROOT / 'include'}", *definitions,
-                    folder / "hungry.c", conftest.ROOT / "src" / "static.c", "-o", folder / "hungry", "-pthread"],
-                   check=True, timeout=200)
-    done = subprocess.run([folder / "hungry"], stderr=subprocess.PIPE, text=True, timeout=60)
-    return done.returncode, done.stderr
+    run("cc", "-std=gnu11", "-Wno-alloc-size-larger-than", f"-I{conftest.ROOT / 'include'}", *definitions,
+        folder / "hungry.c", conftest.ROOT / "src" / "static.c", "-o", folder / "hungry", "-pthread")
+    return attempt(folder / "hungry")[:2]
 
 
 def test_errors_are_shown_and_fatal_where_the_build_says_so(tmp_path):

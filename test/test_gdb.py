@@ -1,12 +1,10 @@
 """scripts/gdb.py: what it says of addresses in a core dump is what the library says of them."""
-import os
 import re
-import shutil
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import attempt, find, run
 
 PROGRAM = """
 #include "static.c"
@@ -40,40 +38,32 @@ int main(void) {
 
 def test_gdb_says_what_reports_say(tmp_path):
     """Whoever gets a core dump of a user learns which block, page and heap an address in it belongs to."""
-    gdb = shutil.which("gdb")
-    if not gdb:
-        pytest.skip("gdb is not installed")
-    if subprocess.run([gdb, "-batch", "-ex", "python print(1)"], capture_output=True, text=True).stdout != "1\n":
+    gdb = find("gdb")
+    if attempt(gdb, "-batch", "-ex", "python print(1)", apart=True).output != "1\n":
         pytest.skip("this gdb has no Python")
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(PROGRAM)
-    subprocess.run(["cc", "-g", "-O1", "-std=gnu11", f"-I{conftest.ROOT}/src", f"-I{conftest.ROOT}/include", source,
-                    "-o", program, "-lpthread"], check=True)
+    run("cc", "-g", "-O1", "-std=gnu11", f"-I{conftest.ROOT}/src", f"-I{conftest.ROOT}/include", source, "-o", program,
+        "-lpthread")
     core = tmp_path / "core"
     # A core dump that no setting of the machine forbids: gdb writes it when the program has stopped.
-    run = subprocess.run([gdb, "-nx", "-batch", "-ex", "set disable-randomization off", "-ex", "run",
-                          "-ex", f"generate-core-file {core}", program], capture_output=True, text=True, timeout=300,
-                         env={**os.environ, "DEBUGINFOD_URLS": ""})
+    dumped = attempt(gdb, "-nx", "-batch", "-ex", "set disable-randomization off", "-ex", "run",
+                     "-ex", f"generate-core-file {core}", program, apart=True, DEBUGINFOD_URLS="")
     if not core.exists():
-        pytest.skip(f"gdb cannot run a program here: {run.stderr.strip()[-200:]}")
-    told = re.findall(r"^(\w+) (0x[0-9a-f]+) (.*)$", run.stdout, re.M)
+        pytest.skip(f"gdb cannot run a program here: {dumped.errors.strip()[-200:]}")
+    told = re.findall(r"^(\w+) (0x[0-9a-f]+) (.*)$", dumped.output, re.M)
     assert [name for name, _, _ in told] == ["small", "inside", "large", "heap", "freed", "foreign"]
     commands = [argument for _, address, _ in told for argument in ("-ex", f"mi {address}")]
-    seen = subprocess.run([gdb, "-nx", "-batch", "-ex", f"source {conftest.ROOT}/scripts/gdb.py", *commands, "-ex",
-                           "mi small+8", program, core], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "DEBUGINFOD_URLS": ""})
+    seen = attempt(gdb, "-nx", "-batch", "-ex", f"source {conftest.ROOT}/scripts/gdb.py", *commands, "-ex", "mi small+8",
+                   program, core, apart=True, DEBUGINFOD_URLS="")
     for name, address, text in told:
-        assert f"{address}: {text}\n" in seen.stdout, (name, seen.stdout, seen.stderr)
-    assert seen.stdout.count(f"{told[1][1]}: {told[1][2]}\n") == 2
+        assert f"{address}: {text}\n" in seen.output, (name, seen.output, seen.errors)
+    assert seen.output.count(f"{told[1][1]}: {told[1][2]}\n") == 2
 
 
 def test_gdb_without_the_library():
     """A program without us, or without debug information, gets a clear answer."""
-    gdb = shutil.which("gdb")
-    if not gdb:
-        pytest.skip("gdb is not installed")
-    seen = subprocess.run([gdb, "-nx", "-batch", "-ex", f"source {conftest.ROOT}/scripts/gdb.py", "-ex", "mi 16",
-                           "-ex", "mi"], capture_output=True, text=True, timeout=100)
-    if "No module named" in seen.stderr or "Scripting in the" in seen.stderr:
+    seen = attempt(find("gdb"), "-nx", "-batch", "-ex", f"source {conftest.ROOT}/scripts/gdb.py", "-ex", "mi 16", "-ex", "mi")
+    if "No module named" in seen.output or "Scripting in the" in seen.output:
         pytest.skip("this gdb has no Python")
-    assert "no mi_pagemap: the library is not there, or has no debug information" in seen.stderr
+    assert "no mi_pagemap: the library is not there, or has no debug information" in seen.output

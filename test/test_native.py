@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 
 import pytest
 
@@ -46,26 +45,15 @@ def registered_names(source):
 
 @functools.lru_cache(maxsize=None)
 def run(path, emulator):
-    """Run a program once; return (exit status or None after a timeout, all of its output)."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    environment.update(CMOCKA_MESSAGE_OUTPUT="TAP")
-    process = subprocess.Popen([*emulator, path], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, errors="replace", start_new_session=True)
-    try:
-        output, _ = process.communicate(timeout=TIMEOUT_S)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = None
-    return status, output
+    """Run a program once."""
+    return conftest.attempt(*emulator, path, timeout=TIMEOUT_S, CMOCKA_MESSAGE_OUTPUT="TAP")
 
 
 @functools.lru_cache(maxsize=None)
 def results(path, emulator):
     """{test: (outcome, its lines of output)} of a cmocka program."""
     found, lines, last = {}, [], None
-    for line in run(path, emulator)[1].splitlines():
+    for line in run(path, emulator).output.splitlines():
         match = TAP.match(line)
         if match:
             outcome = "skipped" if match[2] else "passed" if match[1] == "ok" else "failed"
@@ -129,7 +117,7 @@ def test_aarch64_is_built():
 @pytest.mark.parametrize("program, name", list(collect()))
 def test_native(program, name):
     key = program["path"], tuple(program["emulator"])
-    status, output = run(*key)
+    status, output, _ = run(*key)
     conftest.FIGURES.extend(f"{label(program)}: {line[7:]}" for line in output.splitlines()
                             if line.startswith("FIGURE "))
     names = registered_names(program["source"])

@@ -1,20 +1,17 @@
 """Builds and runs the small programs that the figures are measured with."""
 import functools
-import os
 import pathlib
 import platform
 import re
-import shutil
-import subprocess
 import tempfile
 
 import pytest
 
 import conftest
+from conftest import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE / "src"
-TIMEOUT_S = 100
 
 x86_only = pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions of x86-64")
 
@@ -29,35 +26,19 @@ def folder():
 def program(name, library=None):
     """Compile src/NAME.c, linked with the library if one is given; return its path."""
     path = pathlib.Path(folder().name) / (name + ("-linked" if library else ""))
-    command = [shutil.which("cc") or "gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
+    command = ["cc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
                "-I", conftest.ROOT / "include", SOURCE / f"{name}.c", "-o", path, "-pthread"]
     if library:
         command += ["-Wl,--no-as-needed", library, f"-Wl,-rpath,{library.parent}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run(*command)
     return path
-
-
-def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "MIMALLOC_", "GLIBC_TUNABLES", "MALLOC_"))}
-
-
-def run(*command, timeout=TIMEOUT_S, preload=None):
-    """Run a program that must succeed; return (standard output, standard error)."""
-    variables = environment()
-    if preload:
-        variables["LD_PRELOAD"] = str(preload)
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=variables,
-                          timeout=timeout)
-    assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}{done.stderr}"[-4000:]
-    return done.stdout, done.stderr
 
 
 def trace(mode, *command, preload=None):
     """What trace.c says about a program: the highest count of calls of each phase; "calls", "peak",
     "private", "libc"."""
     before = [program("trace"), mode] + (["-p", preload] if preload else [])
-    lines = run(*before, *command)[1]
+    lines = run(*before, *command)
     found = {}
     for name, calls in re.findall(r"^phase (\S+) calls (\d+)", lines, re.M):
         found[name] = max(found.get(name, 0), int(calls))

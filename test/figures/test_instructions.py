@@ -7,13 +7,12 @@ compiler that was looked at. MI_UPDATE_GOLDEN=1 rewrites the section of the comp
 import functools
 import os
 import re
-import shutil
-import subprocess
 
 import pytest
 
 import conftest
 import measure
+from conftest import find, run
 
 pytestmark = measure.x86_only
 
@@ -43,11 +42,8 @@ ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purg
 @functools.lru_cache(maxsize=None)
 def disassemble(library):
     """{address: (mnemonic, operands, next address)} and {symbol: address}"""
-    if not shutil.which("objdump"):
-        pytest.skip("objdump is not installed")
-    text = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", library], capture_output=True, text=True,
-                          check=True).stdout
-    symbols = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
+    text = run(find("objdump"), "-d", "-w", "--no-show-raw-insn", library)
+    symbols = run("objdump", "-T", library)
     found = []
     for line in text.splitlines():
         match = re.match(r"\s+([0-9a-f]+):\s+((?:(?:lock|rep|repz|repnz|notrack|bnd|data16|cs) )*\S+)\s*(.*)", line)
@@ -113,7 +109,7 @@ def hit_path(library, function, taken):
 
 def compiler(library):
     """The name and version of the compiler, as in "GCC 12.2"."""
-    text = subprocess.run(["objdump", "-s", "-j", ".comment", library], capture_output=True, text=True).stdout
+    text = run("objdump", "-s", "-j", ".comment", library)
     raw = bytes.fromhex("".join("".join(line[1:].split(" ", 1)[1][:35].split()) for line in text.splitlines()
                                 if re.match(r" [0-9a-f]+ ", line)))
     match = re.search(rb"(GCC|clang)\D*?(?:\([^)]*\))? ?(?:version )?(\d+\.\d+)", raw)
@@ -194,12 +190,8 @@ def class_sizes():
 
 def pair_costs(library, pattern, sizes, folder, rounds=ROUNDS):
     """{size: instructions of a malloc and a free, without the loop around them}"""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
-    out = folder / "out"
-    measure.run("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=measured",
-                "--dump-after=measured", measure.program("pair", library), rounds,
-                *(f"{pattern}:{size}" for size in sizes))
+    run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}", "--toggle-collect=measured",
+        "--dump-after=measured", measure.program("pair", library), rounds, *(f"{pattern}:{size}" for size in sizes))
     total = [int(re.search(r"^totals: (\d+)", (folder / f"out.{i + 1}").read_text(), re.M)[1])
              for i in range(3 * len(sizes))]
     # Three calls for each size: to warm up, with malloc and free, and with two functions that only return,
@@ -243,7 +235,7 @@ def test_pair_makes_no_page_and_no_system_call(library, figure):
     sizes = class_sizes()
     command = measure.program("pair", library), 0, *(f"pair:{size}" for size in sizes)
     phases = measure.trace("calls", *command)
-    made = [int(line.split()[1]) for line in measure.run(measure.program("trace"), "calls", *command)[0].splitlines()]
+    made = [int(line.split()[1]) for line in run(measure.program("trace"), "calls", *command, apart=True).splitlines()]
     measure.say(figure, "system calls of 500,000 pairs, every class", phases["pairs"], 0)
     measure.say(figure, "pages made by 500,000 pairs, every class", max(made), 0)
     assert len(made) == len(sizes) and not any(made)

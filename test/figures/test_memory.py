@@ -6,6 +6,7 @@ import pytest
 
 import conftest
 import measure
+from conftest import run
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +61,7 @@ def test_empty_program_makes_few_system_calls(library, figure):
 
 def test_thread_costs_little(library, figure):
     """A server with a thread per connection pays this a thousand times."""
-    rss = [[int(line) for line in measure.run(measure.program("thread", which), THREADS)[0].split()]
+    rss = [[int(line) for line in run(measure.program("thread", which), THREADS).split()]
            for which in (library, None)]
     more, first = [[b - a for a, b in zip(values, values[1:])] for values in rss]
     measure.say(figure, "one more thread that allocates a little, KiB more",
@@ -91,7 +92,7 @@ def test_request_wastes_little(library, figure):
     sizes, rows = waste_sizes(), []
     program = measure.program("waste", library)
     for start in range(0, len(sizes), 1000):
-        out = measure.run(program, *sizes[start:start + 1000])[0]
+        out = run(program, *sizes[start:start + 1000])
         rows += [tuple(map(int, line.split())) for line in out.splitlines()]
     assert [row[0] for row in rows] == sizes
     # (waste of a block in bytes, size)
@@ -116,11 +117,11 @@ def test_request_wastes_little(library, figure):
 @pytest.mark.parametrize("mib, size", [(65, 0), (65, 64), (65, 1000), (65, 300000), (256, 0), (1024, 0)])
 def test_metadata_is_small(mib, size, library, figure):
     """Memory for bookkeeping grows with the heap: on a large server one percent is gigabytes."""
-    def run(which, *arguments):
-        words = measure.run(measure.program("metadata", which), *arguments)[0].split()
+    def measured(which, *arguments):
+        words = run(measure.program("metadata", which), *arguments).split()
         return dict(zip(words[::2], map(int, words[1::2])))
-    others = run(None, 0, 1)["metadata"]  # what the loader and libc have in mappings without a name
-    found = run(library, mib, size)
+    others = measured(None, 0, 1)["metadata"]  # what the loader and libc have in mappings without a name
+    found = measured(library, mib, size)
     ratio = (found["metadata"] - others) / found["heap"]
     what = f"blocks of {size} B" if size else "mixed sizes"
     measure.say(figure, f"metadata of a heap of {mib} MiB, {what}",
@@ -138,7 +139,7 @@ def test_large_heap_has_few_areas(library, figure):
     overcommit = conftest.pathlib.Path("/proc/sys/vm/overcommit_memory").read_text().strip()
     if overcommit == "2":
         pytest.skip("this machine does not overcommit memory")
-    out = measure.run(measure.program("areas", library), 20)[0]
+    out = run(measure.program("areas", library), 20)
     areas = int(out.split("areas ")[-1].split(",")[0])
     measure.say(figure, "mapped areas of a heap of 20 GiB with random frees", areas, AREAS)
     assert areas < AREAS

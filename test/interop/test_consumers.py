@@ -4,11 +4,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import attempt, find, run
 
 pytestmark = pytest.mark.slow
 SOURCES = pathlib.Path(__file__).resolve().parent / "src"
@@ -16,26 +16,6 @@ INCLUDE = conftest.ROOT / "include"
 STATIC_C = conftest.ROOT / "src" / "static.c"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wno-long-long", "-Werror"]
 MUSL = pathlib.Path("/usr/lib") / f"{os.uname().machine}-linux-musl"
-
-
-def attempt(*command, **options):
-    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=240, **options)
-
-
-def run(*command, **options):
-    result = attempt(*command, **options)
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
-
-
-def find(program):
-    return shutil.which(program) or pytest.skip(f"{program} is not installed")
-
-
-def execute(program, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    return run(program, env={**kept, **environment})
 
 
 # -- What there is to use: an installed tree, an amalgamation, and objects that users compile.
@@ -139,7 +119,7 @@ def test_way(way, source, words, installed, lib, compiled, tmp_path):
     command = [word.format(main=SOURCES / source, object=versioned / "mimalloc.o", archive=versioned / "libmimalloc.a",
                            lib=lib, musl=MUSL, compiled=compiled) for word in words.split()]
     run(*command, f"-I{next(installed.glob('include/*'))}", *WARNINGS, "-pthread", "-o", tmp_path / "main")
-    execute(tmp_path / "main")
+    run(tmp_path / "main")
     is_static = "INTERP" not in run("readelf", "-lW", tmp_path / "main")
     assert is_static == ("-static" in way)
 
@@ -149,20 +129,20 @@ def test_way(way, source, words, installed, lib, compiled, tmp_path):
 def test_stl_allocator(compiler, version, compiled, tmp_path):
     run(find(compiler), f"-std=c++{version}", *WARNINGS, f"-I{INCLUDE}", SOURCES / "stl.cpp", compiled["by-name"],
         "-pthread", "-o", tmp_path / "main")
-    execute(tmp_path / "main")
+    run(tmp_path / "main")
 
 
 def test_stl_allocator_with_prefix(compiled, tmp_path):
     run("c++", "-DMI_PREFIX=one_", *WARNINGS, f"-I{INCLUDE}", SOURCES / "stl.cpp", compiled["one"], "-pthread",
         "-o", tmp_path / "main")
-    execute(tmp_path / "main")
+    run(tmp_path / "main")
     assert "16mi_stl_allocator" not in run("nm", tmp_path / "main"), "the class of two copies has the same name"
 
 
 def test_stl_allocator_without_exceptions(compiled, tmp_path):
     run("c++", "-fno-exceptions", *WARNINGS, f"-I{INCLUDE}", SOURCES / "stl.cpp", compiled["by-name"],
         "-pthread", "-o", tmp_path / "main")
-    assert attempt(tmp_path / "main").returncode == -6, "the program asks for too much and must not go on"
+    assert attempt(tmp_path / "main").status == -6, "the program asks for too much and must not go on"
 
 
 # The classes over heaps: the flags that every program with heaps.h is linked with, and the programs.
@@ -176,13 +156,13 @@ HEAP_PROGRAMS = [("heap_stl.cpp", 11), ("heap_stl.cpp", 14), ("heap_stl.cpp", 17
 def test_heap_classes(compiler, source, version, compiled, tmp_path):
     run(find(compiler), f"-std=c++{version}", *WARNINGS, f"-I{INCLUDE}", SOURCES / source, compiled["by-name"], *HEAPS,
         "-o", tmp_path / "main")
-    execute(tmp_path / "main")
+    run(tmp_path / "main")
 
 
 def test_heap_classes_without_types(compiled, tmp_path):
     run("c++", "-std=c++17", "-fno-rtti", *WARNINGS, f"-I{INCLUDE}", SOURCES / "memory_resource.cpp", compiled["by-name"],
         *HEAPS, "-o", tmp_path / "main")
-    execute(tmp_path / "main")
+    run(tmp_path / "main")
 
 
 @pytest.mark.parametrize("source", ["heap_stl.cpp", "memory_resource.cpp"])
@@ -190,7 +170,7 @@ def test_heap_classes_without_exceptions(source, compiled, tmp_path):
     run("c++", "-std=c++17", "-fno-exceptions", *WARNINGS, f"-I{INCLUDE}", SOURCES / source, compiled["by-name"], *HEAPS,
         "-o", tmp_path / "main")
     result = attempt(tmp_path / "main")
-    assert result.returncode == -6 and not result.stdout, "the program has no memory and must not go on"
+    assert result.status == -6 and not result.output, "the program has no memory and must not go on"
 
 
 @pytest.mark.parametrize("source", ["heap_stl.cpp", "memory_resource.cpp"])
@@ -207,7 +187,7 @@ def test_heap_classes_with_prefix(source, tmp_path):
 def test_memory_resource_needs_cxx17(version, tmp_path):
     (tmp_path / "main.cpp").write_text("#include <mimalloc-memory-resource.h>\n")
     result = attempt("c++", f"-std=c++{version}", f"-I{INCLUDE}", "-fsyntax-only", tmp_path / "main.cpp")
-    assert result.returncode != 0 and "is for C++17 and later" in result.stdout
+    assert result.status != 0 and "is for C++17 and later" in result.output
 
 
 @pytest.mark.parametrize("standard", ["c99", "c11", "c17", "gnu17"])
@@ -225,7 +205,7 @@ def test_copies_with_prefixes(compiled, tmp_path):
         run("cc", "-c", *flags, f"-DMI_PREFIX={name}_", source, "-o", tmp_path / f"{name}.o")
     run("cc", *flags, source, tmp_path / "one.o", tmp_path / "two.o", compiled["replacing"],
         compiled["one"], compiled["two-in-one-file"], "-pthread", "-o", tmp_path / "main")
-    execute(tmp_path / "main", MIMALLOC_PURGE_DELAY="100", ONE_PURGE_DELAY="101", two_purge_delay="102")
+    run(tmp_path / "main", MIMALLOC_PURGE_DELAY="100", ONE_PURGE_DELAY="101", two_purge_delay="102")
 
 
 # -- Installed: CMake and pkg-config
@@ -279,7 +259,7 @@ target_link_libraries(consumer PRIVATE {target})
 def test_find_package(target, installed, tmp_path):
     run(*cmake_project(tmp_path, FIND_PACKAGE.replace("WANTED", "3.4"), target), f"-DCMAKE_PREFIX_PATH={installed}")
     run("cmake", "--build", tmp_path / "b")
-    execute(tmp_path / "b" / "consumer")
+    run(tmp_path / "b" / "consumer")
 
 
 @pytest.mark.parametrize("wanted", ["", "1.4", "2.0", "2.1.7", "3.0", "3.4", "3.4.3", "3 EXACT", "3.4 EXACT",
@@ -291,8 +271,8 @@ def test_find_package_accepts(wanted, installed, tmp_path):
 @pytest.mark.parametrize("wanted", ["3.4.4", "3.5", "4.0", "3.3 EXACT", "3.4.2 EXACT", "2 EXACT", "3.5...4"])
 def test_find_package_refuses(wanted, installed, tmp_path):
     result = attempt(*cmake_project(tmp_path, FIND_PACKAGE.replace("WANTED", wanted)), f"-DCMAKE_PREFIX_PATH={installed}")
-    said = " ".join(result.stdout.split())
-    assert result.returncode != 0 and re.search("(compatible with|exactly matches) requested version", said), result.stdout
+    said = " ".join(result.output.split())
+    assert result.status != 0 and re.search("(compatible with|exactly matches) requested version", said), result.output
 
 
 @pytest.mark.parametrize("how, target", [(ADD_SUBDIRECTORY, "mimalloc-obj"), (ADD_SUBDIRECTORY, "mimalloc-static"),
@@ -300,7 +280,7 @@ def test_find_package_refuses(wanted, installed, tmp_path):
 def test_part_of_a_project(how, target, tmp_path):
     run(*cmake_project(tmp_path, how, target))
     run("cmake", "--build", tmp_path / "b", "--target", "consumer")
-    execute(tmp_path / "b" / "consumer")
+    run(tmp_path / "b" / "consumer")
     commands = run("ninja", "-C", tmp_path / "b", "-t", "commands", "consumer").splitlines()
     assert any("-O2" in line for line in commands if "static.c" in line), "the library is not optimised"
     assert not any("-O2" in line for line in commands if "consumer.c" in line), "the consumer got our flags"
@@ -309,11 +289,11 @@ def test_part_of_a_project(how, target, tmp_path):
 @pytest.mark.parametrize("more", [[], ["-static"]], ids=["shared", "static"])
 def test_pkg_config(more, lib, tmp_path):
     program = shutil.which("pkgconf") or find("pkg-config")
-    asked = {**os.environ, "PKG_CONFIG_PATH": str(lib / "pkgconfig")}
-    flags = run(program, "--cflags", "--libs", *["--static"] * len(more), "mimalloc", env=asked).split()
+    asked = {"PKG_CONFIG_PATH": lib / "pkgconfig"}
+    flags = run(program, "--cflags", "--libs", *["--static"] * len(more), "mimalloc", **asked).split()
     run("cc", *more, SOURCES / "consumer.c", *flags, "-pthread", "-o", tmp_path / "main")
-    execute(tmp_path / "main", LD_LIBRARY_PATH=str(lib))
-    run(program, "--exact-version", "3.4.3", "mimalloc", env=asked)
+    run(tmp_path / "main", LD_LIBRARY_PATH=lib)
+    run(program, "--exact-version", "3.4.3", "mimalloc", **asked)
 
 
 # -- What others can see

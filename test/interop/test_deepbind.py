@@ -1,11 +1,9 @@
 """Libraries opened with RTLD_DEEPBIND see libc's malloc and free before ours. If one of these fails, a program that opens
 its extensions so, as PHP does, dies with the library in front of it, or finds other libraries than without it."""
-import shutil
-
 import pytest
 
 import conftest
-from conftest import run
+from conftest import find, run
 
 SOURCE = conftest.ROOT / "test" / "interop" / "src" / "deepbind.c"
 FLAGS = ["-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin"]
@@ -54,7 +52,7 @@ def test_namespace_of_the_caller(folder, library):
 
 def test_php(library):
     """All of its extensions are opened so."""
-    php = shutil.which("php") or shutil.which("php8.2") or pytest.skip("php is not installed")
+    php = find("php", "php8.2")
     script = ("$a = []; for ($i = 0; $i < 20000; $i++) { $a[] = json_encode(['n' => $i, 's' => str_repeat('x', $i % 300)]); }"
               "preg_match_all('/n\":(\\d+)/', implode($a), $m); echo count(get_loaded_extensions()) > 5 ? 'ok' : 'few', "
               "array_sum($m[1]);")

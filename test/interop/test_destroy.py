@@ -1,11 +1,10 @@
 """Option destroy_on_exit in a program that calls the library by name: nothing of it stays mapped."""
-import os
 import pathlib
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import run
 
 SOURCE = pathlib.Path(__file__).resolve().parent / "src" / "destroy.c"
 
@@ -14,18 +13,14 @@ SOURCE = pathlib.Path(__file__).resolve().parent / "src" / "destroy.c"
 def program(tmp_path_factory):
     """Built with the library, which leaves malloc alone."""
     path = tmp_path_factory.mktemp("destroy") / "destroy"
-    subprocess.run(["cc", "-O1", "-g", f"-I{conftest.ROOT / 'include'}", SOURCE, conftest.ROOT / "src" / "static.c",
-                    "-lpthread", "-o", path], check=True, timeout=240)
+    run("cc", "-O1", "-g", f"-I{conftest.ROOT / 'include'}", SOURCE, conftest.ROOT / "src" / "static.c", "-lpthread",
+        "-o", path)
     return path
 
 
 def mapped(program, **environment):
     """Bytes before the first block, with blocks, and after the end of the library."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    result = subprocess.run([program], env={**kept, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True, timeout=60)
-    assert result.returncode == 0, result.stdout
-    return map(int, result.stdout.split())
+    return map(int, run(program, **environment).split())
 
 
 @pytest.mark.parametrize("value", ["1", "2"])

@@ -1,29 +1,15 @@
 """The library loaded by a program at run time and unloaded again, in both TLS models. If one of these fails, a
 host of plug-ins grows with each one it reloads, or crashes when a thread or the process ends."""
-import os
-import subprocess
-
 import pytest
 
 import conftest
+from conftest import attempt, run
 
 pytestmark = pytest.mark.slow
 SOURCES = conftest.ROOT / "test" / "interop" / "src"
 INCLUDE = conftest.ROOT / "include"
 WARNINGS = ["-O1", "-Wall", "-Wextra", "-Werror"]
 MODELS = ["initial-exec", "local-dynamic"]
-
-
-def attempt(*command, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=240, env={**kept, **environment})
-
-
-def run(*command, **environment):
-    result = attempt(*command, **environment)
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +55,7 @@ def test_never_unloaded(mode, loaded, host):
 @pytest.mark.parametrize("model", MODELS)
 def test_preloaded(model, folders, host):
     library = folders[model] / "libmimalloc.so"
-    assert run(host, "stay", library, "mi_", LD_PRELOAD=str(library)) == "still here\n"
+    assert run(host, "stay", library, "mi_", LD_PRELOAD=library) == "still here\n"
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -83,6 +69,6 @@ def test_static_tls_block_is_full(model, folders, host, tmp_path):
         run("cc", "-shared", "-fPIC", f"-DSIZE={size}", tmp_path / "filler.c", "-o", fillers[-1])
     result = attempt(host, "stay", folders[model] / "libmimalloc.so", "mi_", *fillers)
     if model == "local-dynamic":
-        assert (result.returncode, result.stdout) == (0, "still here\n")
+        assert (result.status, result.output) == (0, "still here\n")
     else:
-        assert "static TLS block" in result.stdout, "if this works too, the option is not needed any more"
+        assert "static TLS block" in result.output, "if this works too, the option is not needed any more"

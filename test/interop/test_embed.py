@@ -1,29 +1,17 @@
 """What those pass who build the sources themselves, as bindings of other languages do: flags, macros and options of the
 library that ours is compatible with. If one of these fails, a build looks as if it had what it asked for."""
-import platform
 import re
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import attempt, run
 
 SOURCES = conftest.ROOT / "test" / "interop" / "src"
 INCLUDE = conftest.ROOT / "include"
 STATIC_C = conftest.ROOT / "src" / "static.c"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wno-long-long", "-Werror"]
 FILLERS = 60
-
-
-def attempt(*command, **options):
-    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=240, **options)
-
-
-def run(*command, **options):
-    result = attempt(*command, **options)
-    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}"
-    return result.stdout
 
 
 # -- Thread-local variables
@@ -69,15 +57,15 @@ def test_library_is_loaded_after_sixty_others(built, host):
     model, library = built
     result = attempt(host / "host", host / "full", FILLERS, library)
     if model == "local-dynamic":
-        assert (result.returncode, result.stdout) == (0, "used\n")
+        assert (result.status, result.output) == (0, "used\n")
     else:
-        assert "static TLS block" in result.stdout, "if this works too, the flag is not needed any more"
+        assert "static TLS block" in result.output, "if this works too, the flag is not needed any more"
 
 
 def test_loader_allocates_for_thread_local_variables(built, host):
     # The loader makes room for variables of libraries loaded late by malloc, which is ours, which has such variables.
     _, library = built
-    assert run(host / "host", host / "late", FILLERS, env={"LD_PRELOAD": str(library)}) == "used\n"
+    assert run(host / "host", host / "late", FILLERS, LD_PRELOAD=library) == "used\n"
     assert run(host / "host", host / "late", FILLERS, library) == "used\n"
 
 
@@ -108,12 +96,12 @@ def test_macro_without_code_stops_the_build(macro):
     result = syntax(macro)
     name = macro.split("=")[0]
     named = name.removesuffix("LOCAL").removesuffix("PTHREADS")
-    assert result.returncode != 0 and re.search(rf'error: #error "{named}\b.* ', result.stdout), result.stdout
+    assert result.status != 0 and re.search(rf'error: #error "{named}\b.* ', result.output), result.output
 
 
 def test_macros_that_act_or_are_harmless_build():
     result = syntax(*ACCEPTED)
-    assert result.returncode == 0, result.stdout
+    assert result.status == 0, result.output
 
 
 def test_no_thp_acts(tmp_path):
@@ -151,8 +139,8 @@ def test_options_of_cmake_are_accepted_with_a_word(tmp_path):
 def test_secure_build_is_refused(folder, options, asked_by, tmp_path):
     # If this fails, whoever asks for protection gets a library of that name, and no protection.
     result = attempt("cmake", "-S", conftest.ROOT, "-B", tmp_path / folder, "-G", "Ninja", *options)
-    said = " ".join(result.stdout.split())
-    assert result.returncode != 0 and f"{asked_by} asks for a secure build, and this version has none" in said, said
+    said = " ".join(result.output.split())
+    assert result.status != 0 and f"{asked_by} asks for a secure build, and this version has none" in said, said
     assert re.search("-DMI_SECURE(_FULL)?=OFF", said) and not (tmp_path / folder / "build.ninja").exists()
 
 

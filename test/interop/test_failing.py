@@ -3,11 +3,11 @@ scenario, and stands before every function of libc that the library calls and th
 the process is ended when it asks the system for more than memory (test/stress/sandbox.c and sandbox_new.cpp)."""
 import json
 import re
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import run
 
 # Exported functions that no scenario calls, with the reason.
 NOT_SWEPT = {
@@ -52,15 +52,11 @@ DATA = {"__environ", "environ", "stderr", "stdout", "_r_debug", "_DYNAMIC", "__l
 
 def undefined(path):
     """Names a program or library expects from others."""
-    output = subprocess.run(["nm", "-D", "--undefined-only", str(path)], check=True, text=True,
-                            stdout=subprocess.PIPE).stdout
-    return {line.split()[-1].split("@")[0] for line in output.splitlines()}
+    return {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--undefined-only", path).splitlines()}
 
 
 def defined(path):
-    output = subprocess.run(["nm", "-D", "--defined-only", str(path)], check=True, text=True,
-                            stdout=subprocess.PIPE).stdout
-    return {line.split()[-1].split("@")[0] for line in output.splitlines()}
+    return {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--defined-only", path).splitlines()}
 
 
 def programs(build, name):

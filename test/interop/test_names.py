@@ -1,19 +1,17 @@
 """Programs that define some of the names we define, and not others. If one of these fails, a program that brings its own
 malloc or its own operator new dies with the library in front of it: a block meets a free it does not come from."""
 import itertools
-import os
 import pathlib
-import shutil
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import attempt, find, run
 
 pytestmark = pytest.mark.slow
 SOURCES = conftest.ROOT / "test" / "interop" / "src"
 C_FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-fno-builtin", "-Wno-deprecated-declarations"]
-RIGHT = (0, "all of one allocator\n")
+RIGHT = conftest.Ended(0, "all of one allocator\n", "")
 
 # What the program has of its own.
 MALLOCS = {"none": [], "malloc": ["-DOWN_MALLOC"], "malloc-aligned": ["-DOWN_MALLOC", "-DOWN_ALIGNED"]}
@@ -25,20 +23,7 @@ WAYS = ("preloaded", "linked")
 OTHERS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
 
-def attempt(*command, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_", "GLIBCXX_"))}
-    result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=240, env={**kept, **environment})
-    return result.returncode, result.stdout
-
-
-def run(*command, **environment):
-    status, output = attempt(*command, **environment)
-    assert status == 0, f"{' '.join(map(str, command))}\n{output}"
-    return output
-
-
-def find(pattern):
+def find_library(pattern):
     """A library of the system; the test is skipped where it is not installed."""
     for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"):
         for path in sorted(pathlib.Path(folder).glob(f"**/{pattern}")):
@@ -76,7 +61,7 @@ def link(source, definitions, built, folder, *words):
 
 def execute(way, source, definitions, built, folder, library):
     if way == "preloaded":
-        return attempt(link(source, definitions, built, folder), LD_PRELOAD=str(library))
+        return attempt(link(source, definitions, built, folder), LD_PRELOAD=library)
     words = ["-Wl,--no-as-needed", f"-L{library.parent}", "-lmimalloc", f"-Wl,-rpath,{library.parent}"]
     return attempt(link(source, definitions, built, folder, *words))
 
@@ -96,12 +81,12 @@ def test_own_malloc(own, way, threads, built, library, tmp_path):
 @pytest.mark.parametrize("name, archive", [("jemalloc", "libjemalloc.a"), ("tcmalloc", "libtcmalloc_minimal.a")])
 @pytest.mark.parametrize("source", ["names.c", "names.cpp"])
 def test_linked_statically_with_another(source, name, archive, way, built, library, tmp_path):
-    path = find(archive)
+    path = find_library(archive)
     words = [path, "-lstdc++", "-lm"]
     if way == "linked":
         words += ["-Wl,--no-as-needed", f"-L{library.parent}", "-lmimalloc", f"-Wl,-rpath,{library.parent}"]
     program = link(source, [], built, tmp_path, *words)
-    assert attempt(program, **({"LD_PRELOAD": str(library)} if way == "preloaded" else {})) == RIGHT
+    assert attempt(program, **({"LD_PRELOAD": library} if way == "preloaded" else {})) == RIGHT
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -110,17 +95,15 @@ def test_another_in_front(source, name, built, library, tmp_path):
     """A program linked with us, and another allocator preloaded: it wins all names it has."""
     words = ["-Wl,--no-as-needed", f"-L{library.parent}", "-lmimalloc", f"-Wl,-rpath,{library.parent}"]
     program = link(source, [], built, tmp_path, *words)
-    assert attempt(program, LD_PRELOAD=str(find(OTHERS[name]))) == RIGHT
+    assert attempt(program, LD_PRELOAD=find_library(OTHERS[name])) == RIGHT
 
 
 @pytest.mark.parametrize("source, words", [("names.c", []), ("names.cpp", [])])
 def test_valgrind(source, words, built, library, tmp_path):
     """Valgrind replaces the names it knows, wherever they are."""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
+    valgrind = find("valgrind")
     program = link(source, ["-DNO_THREADS"] if source == "names.c" else [], built, tmp_path, *words)
-    status, output = attempt("valgrind", "--quiet", "--error-exitcode=99", program, LD_PRELOAD=str(library))
-    assert (status, output) == RIGHT
+    assert attempt(valgrind, "--quiet", "--error-exitcode=99", program, LD_PRELOAD=library) == RIGHT
 
 
 # -- Names of C++

@@ -1,14 +1,13 @@
 """What the guide says of misuse (docs/guide.md, "Misuse that is noticed") is what happens: each row of its table is a
 mistake of src/noticed.c, made with blocks that share pages and with blocks that have a page of their own. If one of these
 fails, somebody relies on a report that never comes, or looks for a mistake that would have been reported."""
-import os
 import pathlib
 import re
-import subprocess
 
 import pytest
 
 import conftest
+from conftest import run
 
 SOURCE = pathlib.Path(__file__).resolve().parent / "src" / "noticed.c"
 SHARED = (16, 1000, 20000)  # bytes of blocks that share pages with others
@@ -40,20 +39,15 @@ ROWS = {
 @pytest.fixture(scope="module")
 def program(build, tmp_path_factory):
     path = tmp_path_factory.mktemp("noticed") / "noticed"
-    subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{conftest.ROOT / 'include'}",
-                    SOURCE, "-L", build, "-lmimalloc", f"-Wl,-rpath,{build}", "-pthread", "-o", path], check=True,
-                   timeout=60)
+    run("cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{conftest.ROOT / 'include'}", SOURCE,
+        "-L", build, "-lmimalloc", f"-Wl,-rpath,{build}", "-pthread", "-o", path)
     return path
 
 
 def outcome(program, mistake, size):
     """What it printed, the first line of each kind."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    done = subprocess.run([program, mistake, str(size)], env=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=60)
-    assert done.returncode == 0, f"{mistake} {size}: status {done.returncode}\n{done.stdout}"
     found = {}
-    for what, said in re.findall(r"^(at the call|later|collected|again|given) (.*)$", done.stdout, re.M):
+    for what, said in re.findall(r"^(at the call|later|collected|again|given) (.*)$", run(program, mistake, size), re.M):
         found.setdefault(what, said)
     return found
 

@@ -7,25 +7,17 @@ import filecmp
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
+from conftest import attempt, find, run
+
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 100
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-def find(*names):
-    """The first of the programs that is installed; skips the test if there is none."""
-    for name in names:
-        path = shutil.which(name)
-        if path:
-            return path
-    pytest.skip(f"{names[0]} is not installed")
 
 
 def find_python():
@@ -61,12 +53,12 @@ class Pair:
         for preload, folder in self.folders.items():
             result = run_in(folder, preload, command, stdin, timeout, extra)
             who = f"{'ours' if preload else 'plain'}: {' '.join(map(str, command))[:200]}"
-            assert result.returncode == expect, f"{who} ended with {result.returncode}\n{text_of(result)}"
+            assert result.status == expect, f"{who} ended with {result.status}\n{text_of(result)}"
             seen.append(result)
         if same:
-            assert seen[0].stdout == seen[1].stdout, "stdout differs"
-            assert seen[0].stderr == seen[1].stderr, "stderr differs"
-        return seen[1].stdout.decode(errors="replace")
+            assert seen[0].output == seen[1].output, "stdout differs"
+            assert seen[0].errors == seen[1].errors, "stderr differs"
+        return seen[1].output
 
     def same_files(self, *names):
         for name in names:
@@ -74,21 +66,16 @@ class Pair:
 
 
 def run_in(folder, preload, command, stdin, timeout, extra=None):
-    """One run. A program that hangs is ended with everything it started."""
-    process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-                               env={**environment(preload), **(extra or {})}, start_new_session=True)
-    try:
-        out, err = process.communicate(stdin.encode() if stdin else None, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    """One run, which must not take too long."""
+    ended = attempt(*command, cwd=folder, stdin=stdin, env={**environment(preload), **(extra or {})}, apart=True,
+                    timeout=timeout)
+    if ended.status is None:
         pytest.fail(f"{' '.join(map(str, command))[:200]} ran longer than {timeout} s ({'ours' if preload else 'plain'})")
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return ended
 
 
 def text_of(result):
-    return (result.stdout + result.stderr).decode(errors="replace")[-6000:]
+    return (result.output + result.errors)[-6000:]
 
 
 @pytest.fixture
@@ -99,8 +86,8 @@ def pair(library, tmp_path):
 def test_the_library_is_really_loaded(library):
     """The control of this file: without it a library that the loader refuses would pass every test."""
     maps = run_in("/", library, ["cat", "/proc/self/maps"], None, 10)
-    assert os.path.realpath(library) in maps.stdout.decode()
-    assert b"cannot be preloaded" not in maps.stderr
+    assert os.path.realpath(library) in maps.output
+    assert "cannot be preloaded" not in maps.errors
 
 
 # -- python3
@@ -111,23 +98,19 @@ PYTHON_PARTS = ["test_json", "test_threading", "test_subprocess", "test_decimal"
 @pytest.mark.parametrize("part", PYTHON_PARTS)
 def test_python_own_tests(library, tmp_path, part):
     python = find_python()
-    if subprocess.run([python, "-c", f"import test.{part}"], capture_output=True).returncode:
+    if attempt(python, "-c", f"import test.{part}").status:
         pytest.skip(f"python3's own {part} is not installed")
     # Not every part passes everywhere without us either: what counts is that nothing gets worse.
     verdicts = {}
     for preload in (library, None):
         result = run_in(tmp_path, preload, [python, "-m", "test", "-v", part], None, 120)
-        verdicts[preload] = (result.returncode, python_verdicts(text_of_all(result)))
-        if preload and result.returncode == 0:
+        verdicts[preload] = (result.status, python_verdicts(result.output + result.errors))
+        if preload and result.status == 0:
             assert len(verdicts[preload][1]) >= 5, text_of(result)
             return
     worse = {name for name, verdict in verdicts[library][1].items()
              if verdict in ("FAIL", "ERROR") and verdicts[None][1].get(name) not in ("FAIL", "ERROR")}
     assert not worse and verdicts[library][0] == verdicts[None][0], f"{sorted(worse)}\n{verdicts[library][0]}"
-
-
-def text_of_all(result):
-    return (result.stdout + result.stderr).decode(errors="replace")
 
 
 def python_verdicts(output):
@@ -413,10 +396,9 @@ class Redis:
         self.log.close()
 
     def cli(self, *command, check=True):
-        result = subprocess.run(["redis-cli", "-s", str(self.socket), *command], capture_output=True, text=True,
-                                timeout=TIMEOUT_S, env=environment(None))
-        assert not check or result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
+        result = attempt("redis-cli", "-s", self.socket, *command, env=environment(None), apart=True)
+        assert not check or result.status == 0, text_of(result)
+        return result.output
 
     def stop(self):
         """Shut down in order; the exit status says whether the server was content."""
@@ -442,10 +424,9 @@ def test_redis(pair, library):
         with Redis(folder, preload) as redis:
             assert redis.cli("eval", FILL, "0").strip().isdigit()
             digests[preload] = redis.cli("eval", DIGEST, "0")
-            bench = subprocess.run(["redis-benchmark", "-s", str(redis.socket), "-q", "-n", "20000", "-c", "20", "-r", "5000",
-                                    "-d", "200", "-t", "set,get,lpush,lpop,sadd,hset,zadd,mset"], capture_output=True,
-                                   text=True, timeout=TIMEOUT_S, env=environment(None))
-            assert bench.returncode == 0 and "requests per second" in bench.stdout, bench.stdout + bench.stderr
+            bench = run("redis-benchmark", "-s", redis.socket, "-q", "-n", "20000", "-c", "20", "-r", "5000", "-d", "200",
+                        "-t", "set,get,lpush,lpop,sadd,hset,zadd,mset", env=environment(None))
+            assert "requests per second" in bench, bench
             redis.cli("flushall")
             assert redis.cli("eval", FILL, "0").strip().isdigit()
             assert redis.cli("save").strip() == "OK"

@@ -1,15 +1,13 @@
 """Programs under AddressSanitizer, Valgrind and ThreadSanitizer: builds that track blocks make the tools find what
 a program does wrong with our memory, and nothing in a program that is right."""
-import os
 import pathlib
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree
 
 import pytest
 
 import conftest
+from conftest import attempt, find, run
 
 INCLUDE = conftest.ROOT / "include"
 LIBRARY = conftest.ROOT / "src" / "static.c"
@@ -32,24 +30,13 @@ VALGRIND = {**dict.fromkeys(OVERFLOWS + LATE, "InvalidWrite"), **dict.fromkeys(R
 RIGHT = ["clean", "holder"]
 
 
-def run(*command, status=0, **environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MIMALLOC_", "LD_"))}
-    result = subprocess.run([str(word) for word in command], env={**kept, **environment}, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=240)
-    if status is not None:
-        assert result.returncode == status, result.stdout
-    return result.stdout
-
-
 def build(folder, name, *arguments, compiler="cc"):
     """The path of what the compiler makes; skips the test if it cannot make programs of the kind at all."""
     path = folder / name
     flags = [word for word in arguments if str(word).startswith("-fsanitize")]
     trial = folder / "trial.c"
     trial.write_text("int main(void) { return 0; }\n")
-    if not shutil.which(compiler):
-        pytest.skip(f"{compiler} is not installed")
-    if subprocess.run([compiler, *flags, trial, "-o", folder / "trial"], capture_output=True).returncode != 0:
+    if attempt(find(compiler), *flags, trial, "-o", folder / "trial").status != 0:
         pytest.skip(f"{compiler} cannot link with {' '.join(flags)}")
     run(compiler, "-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", f"-I{INCLUDE}", *arguments, "-o", path)
     return path
@@ -76,7 +63,7 @@ def asan_program(request, folder, asan_library):
 
 @pytest.mark.parametrize("mistake", OVERFLOWS + LATE + READS + FREES)
 def test_asan_finds(mistake, asan_program):
-    output = run(asan_program, mistake, status=None)
+    output = attempt(asan_program, mistake).output
     frames = re.findall(r"^ +#\d+ 0x\w+ in (\w+)", output, re.M)
     assert "ERROR: AddressSanitizer: " in output, output
     assert mistake in frames, output
@@ -93,10 +80,8 @@ def test_asan_is_silent(name, asan_program):
 
 def valgrind(program, folder, *arguments):
     """[(kind, functions of the stack)] of all errors in one run, and the output of the program."""
-    if not shutil.which("valgrind"):
-        pytest.skip("valgrind is not installed")
     report = folder / "valgrind.xml"
-    output = run("valgrind", "--xml=yes", f"--xml-file={report}", "--leak-check=full", program, *arguments)
+    output = run(find("valgrind"), "--xml=yes", f"--xml-file={report}", "--leak-check=full", program, *arguments)
     errors = xml.etree.ElementTree.parse(report).getroot().findall("error")
     return [(error.findtext("kind"), [frame.findtext("fn") for frame in error.find("stack")]) for error in errors], output
 
@@ -130,7 +115,7 @@ def test_valgrind_with_malloc_replaced(folder, valgrind_program):
                       "int main(void) { volatile char* p = malloc(10); p[10] = 1; free((void*)p); return p[5]; }\n")
     program = build(folder, "plain", "-DMI_TRACK_VALGRIND=1", "-DMI_MALLOC_OVERRIDE", "-fno-builtin", source, LIBRARY,
                     "-lpthread", "-w")
-    output = run("valgrind", "--soname-synonyms=somalloc=nouserintercepts", program, status=None)
+    output = attempt("valgrind", "--soname-synonyms=somalloc=nouserintercepts", program).output
     assert "Invalid write of size 1" in output and "Invalid read of size 1" in output, output
     assert "mi_track_give" in output and "mi_track_take" in output, output
 
@@ -160,21 +145,20 @@ PRELOADED = [("cc", "address", "ours"), ("cc", "thread", "ours"), ("clang", "add
 
 @pytest.fixture(scope="module", params=PRELOADED, ids="-".join)
 def sanitized(request, folder, library):
-    """(sanitizer, whose malloc, run(word, status, preload)) of a program."""
+    """(sanitizer, whose malloc, how to run it) of a program."""
     compiler, sanitizer, whose = request.param
-    if shutil.which("setarch") is None:
-        pytest.skip("setarch is not installed")
+    find("setarch")
     program = build(folder, f"sanitized-{compiler}-{sanitizer}", f"-fsanitize={sanitizer}", "-fno-builtin", SANITIZED,
                     "-lpthread", "-ldl", compiler=compiler)
 
-    def start(word, status=0, preload=library):
+    def start(word, how=run, preload=library):
         # Addresses as without randomisation: older run-time libraries refuse some of the others, with or without us.
         # A block that one thread frees and another gets next is a race to ThreadSanitizer if the malloc is not its
         # own, for it does not see inside (the guide says so): `work`, which does that, runs without reports.
-        return run("setarch", "-R", "env", f"LD_PRELOAD={preload}" if preload else "PRELOADED=no",
+        return how("setarch", "-R", "env", f"LD_PRELOAD={preload}" if preload else "PRELOADED=no",
                    f"TSAN_OPTIONS=report_bugs={int(word != 'work')}",
-                   "ASAN_OPTIONS=verify_asan_link_order=0", program, word, status=status)
-    if start("work", None, None) != "0 wrong, sum 8\n":
+                   "ASAN_OPTIONS=verify_asan_link_order=0", program, word)
+    if start("work", attempt, None).output != "0 wrong, sum 8\n":
         pytest.skip(f"{compiler} -fsanitize={sanitizer} does not work on this machine, with no library in front either")
     return sanitizer, whose, start
 
@@ -190,9 +174,9 @@ def test_sanitizer_still_finds(sanitized):
     """If this fails, it dies no more, but is not checked any more either."""
     sanitizer, whose, start = sanitized
     if sanitizer == "thread":
-        assert "WARNING: ThreadSanitizer: data race" in start("race", status=None)
+        assert "WARNING: ThreadSanitizer: data race" in start("race", attempt).output
     elif sanitizer == "address" and whose == "others":
-        assert "heap-buffer-overflow" in start("overflow", status=None)
+        assert "heap-buffer-overflow" in start("overflow", attempt).output
 
 
 # -- CMake --
@@ -201,4 +185,5 @@ def test_sanitizer_still_finds(sanitized):
     (["-DMI_TRACK_VALGRIND=ON", "-DMI_HAS_MEMCHECK_H=OFF"], "MI_TRACK_VALGRIND needs the header valgrind/memcheck.h"),
     (["-DMI_TRACK_VALGRIND=ON", "-DMI_TRACK_ASAN=ON"], "MI_TRACK_ASAN and MI_TRACK_VALGRIND are both ON")])
 def test_cmake_refuses(flags, problem, tmp_path):
-    assert problem in run("cmake", "-S", conftest.ROOT, "-B", tmp_path, "-G", "Ninja", *flags, status=1)
+    status, output, _ = attempt("cmake", "-S", conftest.ROOT, "-B", tmp_path, "-G", "Ninja", *flags)
+    assert status == 1 and problem in output, output
