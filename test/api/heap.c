@@ -201,7 +201,7 @@ static void heap_delete_leaves_memory_that_is_used(void** state) {
   static void* kept[ROUNDS];
   size_t before = 0;
   for (size_t round = 0; round < ROUNDS; round++) {
-    if (round == 10) before = test_resident();
+    if (round == 10) before = proc_resident();
     static void* p[BLOCKS];
     mi_heap_t* const heap = mi_heap_new();
     for (size_t i = 0; i < BLOCKS; i++) {
@@ -493,8 +493,8 @@ static void heap_destroy_gives_memory_to_the_next(void** state) {
   size_t before = 0, mappings = 0;
   for (size_t round = 0; round < 1000; round++) {
     if (round == 20) {
-      before = test_resident();
-      mappings = test_mappings();
+      before = proc_resident();
+      mappings = proc_areas();
     }
     mi_heap_t* const heap = mi_heap_new();
     assert_non_null(heap);
@@ -504,7 +504,7 @@ static void heap_destroy_gives_memory_to_the_next(void** state) {
   printf("FIGURE 1,000 heaps of 1 MiB one after the other: resident growth %zu KiB\n",
          test_growth(before) / TEST_KIB);
   test_bound_growth(before, 2 * TEST_MIB);
-  assert_true(test_mappings() <= mappings + 20);
+  assert_true(proc_areas() <= mappings + 20);
 }
 
 // If this fails, memory of a heap that ended stays with the program.
@@ -516,7 +516,7 @@ static void heap_destroy_gives_memory_back(void** state) {
   assert_non_null(fill_heap(first));
   mi_heap_destroy(first);
   mi_collect(true);
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   mi_heap_t* const heap = mi_heap_new();
   fill_mib(heap, mib);
   void* const large = mi_heap_malloc(heap, mib * TEST_MIB);
@@ -534,7 +534,7 @@ static void heap_collect_gives_memory_back(void** state) {
   static void* p[COUNT];
   mi_heap_collect(NULL, true);
   mi_heap_t* const heap = mi_heap_new();
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   char* const kept = mi_heap_strdup(heap, "kept");
   for (size_t i = 0; i < COUNT; i++) {
     p[i] = mi_heap_malloc(heap, 1000);
@@ -559,7 +559,7 @@ static void heap_ten_thousand_at_once(void** state) {
   static mi_heap_t* heap[COUNT];
   static unsigned char* p[COUNT];
   mi_collect(true);
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   for (size_t i = 0; i < COUNT; i++) {
     heap[i] = mi_heap_new();
     if (heap[i] == NULL) fail_msg("no heap %zu", i);
@@ -587,7 +587,7 @@ static void heap_ten_thousand_at_once(void** state) {
 // If this fails, a program can make only so many heaps in its life.
 static void heap_numbers_are_used_again(void** state) {
   (void)state;
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   for (size_t i = 0; i < 70000; i++) { // more than 16 bits can count
     mi_heap_t* const heap = mi_heap_new();
     if (heap == NULL) fail_msg("no heap after %zu", i);

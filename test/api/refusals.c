@@ -134,7 +134,7 @@ static void grow_all(void) {
 static void run_lowered(int what) {
   churn(1000, 300 * TEST_KIB);
   free_all();
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   for (size_t round = 0; round < 3; round++) {
     grow_all();
     set_limit(what, TEST_MIB);
@@ -178,15 +178,6 @@ static void run_data(void) { run_with_limit(RLIMIT_DATA); }
 
 // -- little address space, memory that is locked --
 
-// Address space in use, bytes.
-static size_t address_space(void) {
-  char text[128] = {0};
-  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) cannot("statm");
-  close(fd);
-  return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 // Tiny windows have large tables, which are the price of short tests.
 static void need_small_tables(void) {
   errno = 0;
@@ -196,7 +187,7 @@ static void need_small_tables(void) {
 // The first allocation comes when there are 2 MiB left: nearly all of that can be used.
 static void run_little_address_space(void) {
   need_small_tables();
-  set_limit(RLIMIT_AS, address_space() + 2 * TEST_MIB);
+  set_limit(RLIMIT_AS, proc_mapped() + 2 * TEST_MIB);
   size_t used = 0;
   while (mi_malloc(1000) != NULL) {
     used += 1000;
@@ -210,7 +201,7 @@ static void run_little_address_space(void) {
 static void run_locked(void) {
   need_small_tables();
   mi_free(mi_malloc(100));
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   if (mlockall(MCL_CURRENT) != 0) cannot("mlockall");
   const size_t growth = test_growth(before);
   CHECK_SAY(growth <= 8 * TEST_MIB, "%zu KiB became resident", growth / TEST_KIB);
@@ -219,7 +210,7 @@ static void run_locked(void) {
 // From now on all that is mapped is resident at once: not much more than what lives.
 static void run_locked_for_ever(void) {
   need_small_tables();
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   mi_free(mi_malloc(100));
   if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) cannot("mlockall");
   // A user without privilege has 8 MiB; the program itself is some of that.
@@ -237,14 +228,14 @@ static void run_locked_without_privilege(void) {
   need_small_tables();
   struct rlimit both;
   if (getrlimit(RLIMIT_MEMLOCK, &both) != 0) cannot("getrlimit");
-  const size_t size = address_space() + 2 * TEST_MIB;
+  const size_t size = proc_mapped() + 2 * TEST_MIB;
   both.rlim_cur = both.rlim_max < size ? both.rlim_max : size;
   if (setrlimit(RLIMIT_MEMLOCK, &both) != 0) cannot("setrlimit");
   if (geteuid() == 0 && setuid(65534) != 0) cannot("setuid");
-  if (address_space() + 2 * TEST_MIB > size) cannot("a limit that a program fits in");
+  if (proc_mapped() + 2 * TEST_MIB > size) cannot("a limit that a program fits in");
   mi_free(mi_malloc(100));
   CHECK_SAY(mlockall(MCL_CURRENT) == 0, "%s: %zu KiB are mapped of %zu", strerror(errno),
-            address_space() / TEST_KIB, (size_t)both.rlim_cur / TEST_KIB);
+            proc_mapped() / TEST_KIB, (size_t)both.rlim_cur / TEST_KIB);
 }
 
 // -- the limit on mappings --
@@ -276,7 +267,7 @@ static void run_mappings(void) {
   mi_option_set(mi_option_purge_delay, 0);
   churn(1000, 300 * TEST_KIB);
   free_all();
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   const size_t pages = max + 1000;
   unsigned char* const p = (unsigned char*)mmap(NULL, pages * page, PROT_NONE,
@@ -358,29 +349,19 @@ static void refuse(size_t first, size_t end, int err) {
 #endif
 }
 
-// Resident memory in bytes, read from a file that was opened before the filter.
-static int statm;
-
-static size_t filtered_resident(void) {
-  char text[128] = {0};
-  if (pread(statm, text, sizeof(text) - 1, 0) <= 0) return 0;
-  const char* const second = strchr(text, ' ');
-  return second == NULL ? 0 : strtoul(second, NULL, 10) * 4096;
-}
-
 // Everything works, and a load that changes all the time stays within twice what is live.
 static void work_refused(size_t first, size_t end, int err, const char* name) {
   const pid_t child = fork();
   if (child < 0) cannot("fork");
   if (child == 0) {
-    statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    const int statm = proc_open_statm(); // before the filter
     // A mapping of its own that cannot be unmapped is there for good: no block gets one.
     mi_option_set(mi_option_arena_reserve, 1024 * 1024);
-    const size_t before = filtered_resident();
+    const size_t before = proc_statm(statm, PROC_RESIDENT);
     refuse(first, end, err);
     for (size_t round = 0; round < 4; round++) {
       churn(1500, 300 * TEST_KIB);
-      const size_t grown = filtered_resident() - before;
+      const size_t grown = proc_statm(statm, PROC_RESIDENT) - before;
       CHECK_SAY(grown < 2 * live_peak + 16 * TEST_MIB, "%s: %zu MiB, %zu live at most", name,
                 grown / TEST_MIB, live_peak / TEST_MIB);
       grow_all();
@@ -495,7 +476,7 @@ static void run_without_overcommit(void) {
   CHECK(mi_stats_get(&stats));
   CHECK_SAY(stats.commit_calls.total > 0, "memory was not committed piece by piece");
   free_all();
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   for (size_t round = 0; round < 2; round++) {
     refused = 0;
     for (size_t i = 0; i < SLOTS; i++) replace(i, 3 * TEST_MIB);

@@ -184,7 +184,7 @@ static void subproc_destroy_gives_memory_back(void** state) {
   (void)state;
   for (size_t round = 0; round < 5; round++) {
     mi_collect(true);
-    const size_t before = test_resident();
+    const size_t before = proc_resident();
     guest_t guest[2] = {{.subproc = new_subproc()}, {.current = {NULL}}};
     guest[1].subproc = guest[0].subproc;
     for (size_t i = 0; i < 2; i++) test_on_thread(&run_guest, &guest[i]);
@@ -213,20 +213,20 @@ static void* do_nothing(void* arg) { return arg; }
 static void subproc_comes_and_goes(void** state) {
   (void)state;
   // An emulator leaves something behind for each thread.
-  size_t resident = test_resident();
+  size_t resident = proc_resident();
   for (size_t round = 0; round < 1000; round++) test_on_thread(&do_nothing, NULL);
   const size_t of_threads = test_growth(resident);
   size_t mappings = 0;
   for (size_t round = 0; round < 1000; round++) {
     if (round == 50) {
-      resident = test_resident();
-      mappings = test_mappings();
+      resident = proc_resident();
+      mappings = proc_areas();
     }
     mi_subproc_id_t subproc = new_subproc();
     assert_non_null(test_on_thread(&run_small_guest, &subproc));
     mi_subproc_destroy(subproc);
   }
-  const size_t more = test_mappings();
+  const size_t more = proc_areas();
   printf("FIGURE 1,000 sub-processes with a thread each: resident growth %zu KiB, mappings %zu, "
          "then %zu\n",
          test_growth(resident) / TEST_KIB, mappings, more);
@@ -433,7 +433,7 @@ static void subproc_delete_keeps_blocks_in_use(void** state) {
   (void)state;
   for (size_t round = 0; round < 10; round++) {
     mi_collect(true);
-    const size_t before = test_resident();
+    const size_t before = proc_resident();
     guest_t guest = {.subproc = new_subproc()};
     test_on_thread(&run_guest, &guest);
     mi_subproc_delete(guest.subproc);

@@ -360,7 +360,7 @@ static void theap_collect_gives_memory_back(void** state) {
   mi_theap_t* const theap = mi_heap_theap(heap);
   void* const kept = mi_theap_calloc(theap, 10, 10);
   mi_collect(true); // of the tests before
-  const size_t before = test_resident();
+  const size_t before = proc_resident();
   for (size_t i = 0; i < COUNT; i++) {
     p[i] = mi_theap_malloc(theap, 1000);
     test_touch(p[i], 1000, 1);

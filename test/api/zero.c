@@ -150,7 +150,7 @@ static void calloc_of_used_memory_is_not_resident(void** state) {
     unsigned char* const old = (unsigned char*)mi_malloc(size);
     assert_non_null(old);
     memset(old, 0xFF, size);
-    const size_t before = test_resident() - (TEST_IS_SANITIZED ? 0 : size);
+    const size_t before = proc_resident() - (TEST_IS_SANITIZED ? 0 : size);
     mi_free(old);
     void* const zero = i % 2 == 0 ? mi_calloc(1, size) : mi_zalloc_aligned(size, 4096);
     unsigned char* const p = (unsigned char*)zero;

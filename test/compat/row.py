@@ -6,8 +6,9 @@ starts, in an empty folder of the same path: it must end with 0 again and print 
 program computed, and strips what differs from run to run (times, addresses, process ids).
 
 A script finds the functions of prelude.sh, and in its environment: PRELOADED (path of the library, empty with glibc),
-COMMON (folder where `setup` ran, once, without the library), SRC (our test/compat/src) and SOURCES (the sources of others,
-build/compat/sources). A line "FIGURE text" is a number worth knowing: shown in the table, not compared.
+COMMON (folder where `setup` ran, once, without the library), SRC (our test/compat/src: programs that stand for those of
+others, so they share nothing with our tests) and SOURCES (the sources of others, build/compat/sources). A line
+"FIGURE text" is a number worth knowing: shown in the table, not compared.
 """
 import dataclasses
 import importlib.util

@@ -8,7 +8,6 @@
 #ifndef TEST_LOAD_H
 #define TEST_LOAD_H
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +21,7 @@
 #include <mimalloc.h>
 
 #include "check.h"
+#include "proc.h"
 #include "random.h"
 
 #if !defined(__has_feature)
@@ -138,25 +138,16 @@ static inline size_t load_scale(const load_t* load, size_t count) {
   return scaled == 0 ? 1 : scaled;
 }
 
-#if LOAD_IS_SANITIZED
-// What the allocator has committed: the shadow of a sanitizer is resident memory too.
+// Resident memory in bytes; with a sanitizer, whose shadow is resident too, what is committed.
 static inline size_t load_rss(void) {
+#if LOAD_IS_SANITIZED
   size_t committed = 0;
   mi_process_info(NULL, NULL, NULL, NULL, NULL, &committed, NULL, NULL);
   return committed;
-}
 #else
-// Resident memory in bytes.
-static inline size_t load_rss(void) {
-  char text[128] = {0};
-  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) _exit(2);
-  close(fd);
-  const char* const second = strchr(text, ' ');
-  return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
+  return proc_resident();
 #endif
+}
 
 // A bound for that. With a sanitizer memory counts that was never touched, and blocks have margins.
 static inline size_t load_bound(size_t bytes) { return LOAD_IS_SANITIZED ? 4 * bytes : bytes; }

@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "proc.h"
 
 #define SWEEP_KIB ((size_t)1024)
 #define SWEEP_MIB (SWEEP_KIB * SWEEP_KIB)
@@ -423,15 +424,6 @@ static void sweep_set(sweep_setting_t setting) {
   }
 }
 
-static size_t sweep_resident(void) {
-  char text[128] = {0};
-  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  CHECK_SAY(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
-  close(fd);
-  const char* const second = strchr(text, ' ');
-  return second == NULL ? 0 : strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t setting) {
   alarm(60);
   sweep_set(setting);
@@ -447,7 +439,7 @@ static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t settin
   mi_stats_t_decl(stats);
   CHECK(mi_stats_get(&stats));
   sweep_report->committed = (size_t)stats.committed.current;
-  sweep_report->resident = sweep_resident();
+  sweep_report->resident = proc_resident();
   exit(0); // with all destructors
 }
 

@@ -6,10 +6,9 @@
 #ifndef TEST_HEAP_H
 #define TEST_HEAP_H
 
-#include "areas.h"
+#include "proc.h"
 #include "test_api.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,21 +23,9 @@
 
 // -- Memory as the system counts it --
 
-// Resident bytes of this process.
-static inline size_t test_resident(void) {
-  char text[128] = {0};
-  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  assert_true(fd >= 0);
-  assert_true(read(fd, text, sizeof(text) - 1) > 0);
-  close(fd);
-  const char* const second = strchr(text, ' ');
-  assert_non_null(second);
-  return strtoul(second, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
 // How far resident memory is above `before`, in bytes.
 static inline size_t test_growth(size_t before) {
-  const size_t now = test_resident();
+  const size_t now = proc_resident();
   return now > before ? now - before : 0;
 }
 
@@ -47,13 +34,6 @@ static inline void test_bound_growth(size_t before, size_t max) {
   const size_t growth = test_growth(before);
   if (growth <= max || TEST_IS_SANITIZED) return;
   fail_msg("grew by %zu KiB, bound %zu", growth / TEST_KIB, max / TEST_KIB);
-}
-
-// Mapped areas of this process.
-static inline size_t test_mappings(void) {
-  const size_t count = areas_count();
-  assert_true(count > 0);
-  return count;
 }
 
 // Whether blocks of `size` bytes of address space can be had at all here; says so if not.
@@ -70,17 +50,9 @@ static inline bool test_has_address_space(size_t size) {
 // goes on as before.
 static inline bool test_limit_address_space(size_t more) {
   if (TEST_IS_SANITIZED) return false;
-  size_t limit = TEST_MIB;
-  if (more > 0) {
-    char text[128] = {0};
-    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0) return false;
-    close(fd);
-    limit = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) + more;
-  }
   struct rlimit both;
   if (getrlimit(RLIMIT_AS, &both) != 0) return false;
-  both.rlim_cur = limit;
+  both.rlim_cur = more > 0 ? proc_mapped() + more : TEST_MIB;
   const size_t size = more + 64 * TEST_MIB;
   return setrlimit(RLIMIT_AS, &both) == 0 &&
          mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;

@@ -11,7 +11,7 @@
 // first allocation of the load, the last, "end", from after everything was freed and collected.
 #include "soak.h"
 
-#include "areas.h"
+#include "proc.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -52,11 +52,9 @@ static size_t soak_thread_count(void) {
 static void soak_sample(int out, uint64_t start_ms) {
   const uint64_t ms = load_now_ms() - start_ms;
   const size_t live = soak_live();
-  const size_t areas = areas_count();
-  CHECK(areas > 0);
   const int written = dprintf(out, "%llu,%zu,%s,%zu,%zu,%zu,%zu,%zu,%zu\n", (unsigned long long)ms,
                               atomic_load(&soak_cycle), atomic_load(&soak_now), live / LOAD_KIB,
-                              soak_committed() / LOAD_KIB, load_rss() / LOAD_KIB, areas,
+                              soak_committed() / LOAD_KIB, load_rss() / LOAD_KIB, proc_areas(),
                               soak_thread_count(), soak_made());
   CHECK_SAY(written > 0, "the samples cannot be written: %s", strerror(errno));
 }

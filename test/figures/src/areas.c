@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "../../lib/areas.h"
+#include "../../lib/proc.h"
 #include "figures.h"
 
 #define BLOCK_MAX 400000
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     const size_t size = draw_size();
     put(block_count++, malloc(size), size);
   }
-  size_t most = areas_count();
+  size_t most = proc_areas();
   printf("blocks %zu, span %zu MiB, areas when filled %zu\n", block_count, live / FIGURES_MIB,
          most);
   for (size_t change = 0; change < CHANGES; change++) {
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     }
     if (change % (CHANGES / 60) == 0) {
       wait_ms(50); // lets delayed work of the allocator become due
-      const size_t now = areas_count();
+      const size_t now = proc_areas();
       if (now > most) most = now;
     }
   }
@@ -87,6 +87,6 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < block_count; i++) {
     if (block[i] != NULL) drop(i);
   }
-  printf("areas %zu, at the end %zu\n", most, areas_count());
+  printf("areas %zu, at the end %zu\n", most, proc_areas());
   return 0;
 }

@@ -46,7 +46,8 @@ static inline size_t figures_proc_kib(const char* path, const char* name) {
   return strtoul(at + strlen(name), NULL, 10);
 }
 
-// Resident memory of this process in KiB, counted page by page by the kernel.
+// Resident memory of this process in KiB, counted page by page by the kernel, which that of
+// test/lib/proc.h is not.
 static inline size_t figures_rss_kib(void) {
   return figures_proc_kib("/proc/self/smaps_rollup", "\nRss:");
 }
