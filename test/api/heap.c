@@ -411,67 +411,55 @@ static void heap_delete_while_others_free(void** state) {
   }
 }
 
-typedef struct job_s {
-  mi_heap_t* heap;
-  unsigned char* p;
-} job_t;
-
-static void allocate_job(void* argument) {
-  job_t* const job = (job_t*)argument;
-  job->p = (unsigned char*)mi_heap_malloc(job->heap, 40);
-  if (job->p != NULL) memset(job->p, 0x77, 40);
-}
-
 // If this fails, a thread goes on to use what it remembers of a heap that ended, for a new heap at
 // the same address.
 static void heap_end_is_seen_by_threads_that_go_on(void** state) {
   (void)state;
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   for (size_t round = 0; round < 200; round++) {
-    job_t first = {mi_heap_new(), NULL};
-    test_worker_do(&worker, &allocate_job, &first);
-    assert_true(first.p != NULL && mi_heap_of(first.p) == first.heap);
+    mi_heap_t* const before = mi_heap_new();
+    void* const first = puppet_heap_malloc(&puppet, before, 40);
+    assert_true(first != NULL && mi_heap_of(first) == before);
+    memset(first, 0x77, 40);
     if (round % 2 == 0) {
-      mi_heap_destroy(first.heap);
+      mi_heap_destroy(before);
     } else {
-      mi_heap_delete(first.heap);
-      assert_ptr_equal(mi_heap_of(first.p), mi_heap_main());
+      mi_heap_delete(before);
+      assert_ptr_equal(mi_heap_of(first), mi_heap_main());
     }
-    job_t second = {mi_heap_new(), NULL};
-    job_t third = {NULL, NULL};
-    test_worker_do(&worker, &allocate_job, &second);
-    test_worker_do(&worker, &allocate_job, &third);
-    assert_true(second.p != NULL && second.p != third.p && third.p != NULL);
-    assert_ptr_equal(mi_heap_of(second.p), second.heap);
-    assert_ptr_equal(mi_heap_of(third.p), mi_heap_main());
-    assert_int_equal(test_blocks_in(second.heap), 1);
-    if (round % 2 != 0) mi_free(first.p);
-    mi_free(third.p);
-    mi_heap_destroy(second.heap);
+    mi_heap_t* const heap = mi_heap_new();
+    void* const second = puppet_heap_malloc(&puppet, heap, 40);
+    void* const third = puppet_heap_malloc(&puppet, NULL, 40);
+    assert_true(second != NULL && second != third && third != NULL);
+    memset(second, 0x77, 40);
+    memset(third, 0x77, 40);
+    assert_ptr_equal(mi_heap_of(second), heap);
+    assert_ptr_equal(mi_heap_of(third), mi_heap_main());
+    assert_int_equal(test_blocks_in(heap), 1);
+    if (round % 2 != 0) mi_free(first);
+    mi_free(third);
+    mi_heap_destroy(heap);
   }
-  test_worker_end(&worker);
+  puppet_end(&puppet);
 }
 
-static void* allocate_on_thread(void* argument) {
-  allocate_job(argument);
-  return argument;
+static void* allocate_on_thread(void* heap) {
+  void* const p = mi_heap_malloc((mi_heap_t*)heap, 40);
+  return p == NULL ? NULL : memset(p, 0x77, 40);
 }
 
 // If this fails, blocks that a thread left in a heap when it ended are lost to the heap.
 static void heap_outlives_its_threads(void** state) {
   (void)state;
-  job_t job[50];
+  void* p[50];
   mi_heap_t* const heap = mi_heap_new();
-  for (size_t i = 0; i < 50; i++) {
-    job[i] = (job_t){heap, NULL};
-    test_on_thread(&allocate_on_thread, &job[i]);
-  }
+  for (size_t i = 0; i < 50; i++) p[i] = test_on_thread(&allocate_on_thread, heap);
   assert_int_equal(test_blocks_in(heap), 50);
   for (size_t i = 0; i < 50; i++) {
-    assert_true(test_is_filled(job[i].p, 40, 0x77));
-    assert_ptr_equal(mi_heap_of(job[i].p), heap);
-    mi_free(job[i].p);
+    assert_true(p[i] != NULL && test_is_filled(p[i], 40, 0x77));
+    assert_ptr_equal(mi_heap_of(p[i]), heap);
+    mi_free(p[i]);
   }
   assert_int_equal(test_blocks_in(heap), 0);
   mi_heap_delete(heap);

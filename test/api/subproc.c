@@ -261,9 +261,9 @@ static void allocate_more(void* argument) {
 static void subproc_destroy_refuses_with_threads(void** state) {
   (void)state;
   guest_t guest = {.subproc = new_subproc()};
-  test_worker_t worker;
-  test_worker_start(&worker);
-  test_worker_do(&worker, &allocate_as_guest, &guest);
+  puppet_t puppet;
+  puppet_start(&puppet);
+  puppet_do(&puppet, &allocate_as_guest, &guest);
   for (size_t i = 0; i < 2; i++) {
     test_listen();
     if (i == 0) {
@@ -275,9 +275,9 @@ static void subproc_destroy_refuses_with_threads(void** state) {
     check_guest(&guest);
   }
   guest_t later = guest;
-  test_worker_do(&worker, &allocate_more, &later);
+  puppet_do(&puppet, &allocate_more, &later);
   check_guest(&later);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   check_guest(&guest);
   mi_subproc_destroy(guest.subproc);
   check_guest_is_gone(&guest);
@@ -299,22 +299,22 @@ static void subproc_thread_stays_where_it_is(void** state) {
   const mi_subproc_id_t first = new_subproc();
   const mi_subproc_id_t second = new_subproc();
   const mi_subproc_id_t targets[] = {second, mi_subproc_main()};
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   guest_t guest = {.subproc = first};
-  test_worker_do(&worker, &allocate_as_guest, &guest);
+  puppet_do(&puppet, &allocate_as_guest, &guest);
   check_guest(&guest);
   for (size_t i = 0; i < 2; i++) {
     guest_t moved = {.subproc = targets[i]};
     test_listen();
-    test_worker_do(&worker, &allocate_as_guest, &moved);
+    puppet_do(&puppet, &allocate_as_guest, &moved);
     assert_true(test_heard("mimalloc: warning: "));
     assert_true(is_same(moved.current, first));
     assert_ptr_equal(moved.main_heap, guest.main_heap);
     assert_ptr_equal(mi_heap_of(moved.by_malloc[0]), guest.main_heap);
   }
   check_guest(&guest);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   mi_subproc_destroy(second);
   mi_subproc_destroy(first);
 }
@@ -324,22 +324,20 @@ static void allocate_before(void* argument) {
   memset(*(unsigned char**)argument, 0x44, 100);
 }
 
-static void free_it(void* argument) { mi_free(argument); }
-
 // If this fails, what a thread had before it was moved is lost with the sub-process.
 static void subproc_earlier_blocks_stay_in_main(void** state) {
   (void)state;
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   unsigned char* earlier[2] = {NULL, NULL};
-  test_worker_do(&worker, &allocate_before, &earlier[0]);
-  test_worker_do(&worker, &allocate_before, &earlier[1]);
+  puppet_do(&puppet, &allocate_before, &earlier[0]);
+  puppet_do(&puppet, &allocate_before, &earlier[1]);
   guest_t guest = {.subproc = new_subproc()};
-  test_worker_do(&worker, &allocate_as_guest, &guest);
+  puppet_do(&puppet, &allocate_as_guest, &guest);
   check_guest(&guest);
   assert_ptr_equal(mi_heap_of(earlier[0]), mi_heap_main());
-  test_worker_do(&worker, &free_it, earlier[0]);
-  test_worker_end(&worker);
+  puppet_free(&puppet, earlier[0]);
+  puppet_end(&puppet);
   mi_subproc_destroy(guest.subproc);
   check_guest_is_gone(&guest);
   assert_ptr_equal(mi_heap_of(earlier[1]), mi_heap_main());
@@ -396,15 +394,15 @@ static void subproc_blocks_are_freed_across(void** state) {
   (void)state;
   static crossing_t crossing;
   crossing.subproc = new_subproc();
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   for (size_t round = 0; round < 5; round++) {
     for (size_t i = 0; i < CROSSING; i++) {
       crossing.ours[i] = (unsigned char*)mi_malloc(crossing_size(i));
       memset(crossing.ours[i], 1, crossing_size(i));
     }
-    test_worker_do(&worker, &allocate_theirs, &crossing);
-    test_worker_do(&worker, &free_ours, &crossing);
+    puppet_do(&puppet, &allocate_theirs, &crossing);
+    puppet_do(&puppet, &free_ours, &crossing);
     for (size_t i = 0; i < CROSSING; i++) {
       unsigned char* const p = crossing.theirs[i];
       assert_true(p != NULL && test_is_filled(p, crossing_size(i), (unsigned char)(i % 251)));
@@ -418,7 +416,7 @@ static void subproc_blocks_are_freed_across(void** state) {
       mi_free(p);
     }
   }
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   assert_int_equal(blocks_in(crossing.subproc), 5 * CROSSING / 3);
   mi_subproc_destroy(crossing.subproc);
 }

@@ -191,14 +191,14 @@ static void theap_set_default_is_for_malloc_of_this_thread(void** state) {
   (void)state;
   mi_heap_t* const heap = mi_heap_new();
   mi_theap_t* const before = mi_theap_get_default();
-  test_worker_t worker;
+  puppet_t puppet;
   found_t found = {.heap = heap};
-  test_worker_start(&worker);
-  test_worker_do(&worker, &find_theaps_task, &found);
+  puppet_start(&puppet);
+  puppet_do(&puppet, &find_theaps_task, &found);
   assert_ptr_equal(mi_theap_set_default(mi_heap_theap(heap)), before);
   check_default(heap);
   found_t again = {.heap = heap}, fresh = {.heap = heap};
-  test_worker_do(&worker, &find_theaps_task, &again);
+  puppet_do(&puppet, &find_theaps_task, &again);
   test_on_thread(&find_theaps, &fresh);
   assert_true(again.is_main_default && again.by_default == found.by_default);
   assert_true(fresh.is_main_default && fresh.by_default == fresh.of_main);
@@ -208,7 +208,7 @@ static void theap_set_default_is_for_malloc_of_this_thread(void** state) {
   mi_free(p);
   assert_ptr_equal(mi_theap_set_default(before), mi_heap_theap(heap));
   check_default(mi_heap_main());
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   mi_heap_delete(heap);
 }
 
@@ -289,17 +289,17 @@ static void theap_default_of_others_stays_when_a_heap_ends(void** state) {
   (void)state;
   mi_heap_t* const mine = mi_heap_new();
   job_t job = {mi_heap_new(), NULL};
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   mi_theap_set_default(mi_heap_theap(mine));
-  test_worker_do(&worker, &allocate_by_default, &job);
+  puppet_do(&puppet, &allocate_by_default, &job);
   assert_ptr_equal(mi_heap_of(job.p), job.heap);
   mi_heap_destroy(mine);
   check_default(mi_heap_main());
   job_t again = {NULL, NULL};
-  test_worker_do(&worker, &allocate_by_default, &again);
+  puppet_do(&puppet, &allocate_by_default, &again);
   assert_ptr_equal(mi_heap_of(again.p), job.heap);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   assert_true(mi_heap_of(again.p) == job.heap && mi_heap_of(job.p) == job.heap);
   mi_heap_destroy(job.heap);
 }

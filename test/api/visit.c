@@ -249,13 +249,13 @@ static void visit_sees_exactly_the_blocks_in_use(void** state) {
 
 static void check_threads_that_live(size_t count) {
   enum { COUNT_MAX = 40 };
-  static test_worker_t worker[COUNT_MAX];
+  static puppet_t puppet[COUNT_MAX];
   shadow_clear();
   mi_heap_t* const heap = mi_heap_new();
   for (size_t i = 0; i < count; i++) {
-    test_worker_start(&worker[i]);
+    puppet_start(&puppet[i]);
     batch_t batch = shadow_batch(heap, 800, i + 5);
-    test_worker_do(&worker[i], &make_batch, &batch);
+    puppet_do(&puppet[i], &make_batch, &batch);
   }
   check_heap_is_shadow(heap);
   batch_t mine = shadow_batch(heap, 300, 99);
@@ -265,11 +265,11 @@ static void check_threads_that_live(size_t count) {
   // What they freed themselves: they hold some of it ready.
   const size_t first = shadow_count;
   batch_t more = shadow_batch(heap, 500, 7);
-  test_worker_do(&worker[count - 1], &make_batch, &more);
-  test_worker_do(&worker[count / 2], &free_some, &more);
+  puppet_do(&puppet[count - 1], &make_batch, &more);
+  puppet_do(&puppet[count / 2], &free_some, &more);
   shadow_count = first + more.count;
   check_heap_is_shadow(heap);
-  for (size_t i = 0; i < count; i++) test_worker_end(&worker[i]);
+  for (size_t i = 0; i < count; i++) puppet_end(&puppet[i]);
   check_heap_is_shadow(heap);
   shadow_free();
   mi_heap_destroy(heap);
@@ -292,11 +292,11 @@ static void visit_knows_what_a_living_thread_freed(void** state) {
   (void)state;
   shadow_clear();
   mi_heap_t* const heap = mi_heap_new();
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   batch_t mine = shadow_batch(heap, 2000, 3);
   make_batch(&mine);
-  test_worker_do(&worker, &free_some, &mine);
+  puppet_do(&puppet, &free_some, &mine);
   shadow_count = mine.count;
   check_heap_is_shadow(heap);
   // Neighbours, some of which it may not have handed over yet.
@@ -305,10 +305,10 @@ static void visit_knows_what_a_living_thread_freed(void** state) {
     shadow[shadow_count] = (block_t){(unsigned char*)mi_heap_malloc(heap, 64), 64};
   }
   batch_t neighbours = {heap, shadow + first + 300, 700, 1, 0};
-  test_worker_do(&worker, &free_some, &neighbours);
+  puppet_do(&puppet, &free_some, &neighbours);
   shadow_count = first + 300;
   check_heap_is_shadow(heap);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   check_heap_is_shadow(heap);
   shadow_free();
   mi_heap_destroy(heap);
@@ -424,14 +424,14 @@ static void visit_abandoned_sees_what_ended_threads_left(void** state) {
   (void)state;
   shadow_clear();
   mi_heap_t* const heap = mi_heap_new();
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   block_t held = {NULL, 0};
   batch_t of_worker = {heap, &held, 1, 1, 4};
   do { // a small block: its page is not full, so the thread holds it
     mi_free(held.p);
     of_worker.seed++;
-    test_worker_do(&worker, &make_batch, &of_worker);
+    puppet_do(&puppet, &make_batch, &of_worker);
   } while (held.size > 1000);
   unsigned char* const mine = (unsigned char*)mi_heap_malloc(heap, 50);
   batch_t of_thread = shadow_batch(heap, 2000, 51);
@@ -445,7 +445,7 @@ static void visit_abandoned_sees_what_ended_threads_left(void** state) {
   visit_t areas = {.heap = heap};
   finish(&areas, mi_heap_visit_abandoned_blocks(heap, false, &see, &areas));
   assert_true(areas.areas == visit.areas && areas.used == shadow_count);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   mi_heap_destroy(heap);
 }
 
@@ -478,11 +478,11 @@ static void visit_abandoned_of_all_heaps(void** state) {
 static void visit_theap_sees_its_own(void** state) {
   (void)state;
   mi_heap_t* const heap = mi_heap_new();
-  test_worker_t worker;
-  test_worker_start(&worker);
+  puppet_t puppet;
+  puppet_start(&puppet);
   block_t others[20];
   batch_t of_worker = {heap, others, 20, 1, 71};
-  test_worker_do(&worker, &make_batch, &of_worker);
+  puppet_do(&puppet, &make_batch, &of_worker);
   shadow_clear();
   for (size_t i = 0; i < 10; i++) {
     shadow[shadow_count++] = (block_t){(unsigned char*)mi_heap_malloc(heap, 64), 64};
@@ -496,7 +496,7 @@ static void visit_theap_sees_its_own(void** state) {
   visit_t none = {.has_blocks = true};
   (void)mi_theap_visit_blocks(NULL, true, &see, &none);
   assert_int_equal(none.calls, 0);
-  test_worker_end(&worker);
+  puppet_end(&puppet);
   mi_heap_destroy(heap);
 }
 

@@ -434,13 +434,13 @@ static void enter_threadpool(void* arg) {
 
 static void start_actor(size_t index, size_t subproc) {
   actor_t* const actor = &fuzz.actors[index];
-  unit_puppet_start(&actor->puppet);
+  puppet_start(&actor->puppet);
   actor->is_running = true;
   actor->subproc = 0;
   if (subproc == 0 || fuzz.home[subproc].heap == NULL) return;
   actor->subproc = subproc;
   start_call();
-  unit_puppet_do(&actor->puppet, &enter_subproc, actor);
+  puppet_do(&actor->puppet, &enter_subproc, actor);
   // Without memory it stays where it was.
   if (is_refused_since(fuzz.log_seen) || fuzz.is_scarce) actor->subproc = SIZE_MAX;
 }
@@ -455,7 +455,7 @@ static void look_at_subproc(void* arg) {
 static void settle_actor(size_t index) {
   actor_t* const actor = &fuzz.actors[index];
   if (actor->subproc != SIZE_MAX) return;
-  unit_puppet_do(&actor->puppet, &look_at_subproc, NULL);
+  puppet_do(&actor->puppet, &look_at_subproc, NULL);
   for (size_t i = 0; i < SUBPROC_COUNT; i++) {
     const bool is_seen = fuzz.subproc[i]._mi_subproc_id == seen_subproc._mi_subproc_id;
     if (is_seen && fuzz.home[i].heap != NULL) actor->subproc = i; // ids are used again
@@ -469,10 +469,10 @@ static void step_thread(void) {
   const size_t subproc = fuzz_below(&fuzz.in, SUBPROC_COUNT);
   const bool is_in_pool = fuzz_below(&fuzz.in, 4) == 0;
   if (index == fuzz.actor || !fuzz.actors[index].is_running) return;
-  unit_puppet_end(&fuzz.actors[index].puppet);
+  puppet_end(&fuzz.actors[index].puppet);
   start_actor(index, subproc);
   settle_actor(index);
-  if (is_in_pool) unit_puppet_do(&fuzz.actors[index].puppet, &enter_threadpool, NULL);
+  if (is_in_pool) puppet_do(&fuzz.actors[index].puppet, &enter_threadpool, NULL);
 }
 
 // -- Steps: time, the system, options --
@@ -605,7 +605,7 @@ static void step_visit(void) {
   for (size_t i = 0; i < ACTOR_COUNT; i++) {
     if (i == fuzz.actor || !fuzz.actors[i].is_running) continue;
     if (i == 0) return; // it waits for us
-    unit_puppet_do(&fuzz.actors[i].puppet, &gather, NULL);
+    puppet_do(&fuzz.actors[i].puppet, &gather, NULL);
   }
   for (size_t home = 0; home < HOME_COUNT; home++) {
     if (fuzz.home[home].heap == NULL) continue;
@@ -671,7 +671,7 @@ static void on_actor(size_t index, void (*f)(void* arg)) {
   if (index == 0) {
     f(NULL);
   } else {
-    unit_puppet_do(&fuzz.actors[index].puppet, f, NULL);
+    puppet_do(&fuzz.actors[index].puppet, f, NULL);
   }
 }
 
@@ -725,7 +725,7 @@ static void finish(void) {
     if (fuzz.actors[i].is_running) on_actor(i, &free_share);
   }
   for (size_t i = 1; i < ACTOR_COUNT; i++) {
-    if (fuzz.actors[i].is_running) unit_puppet_end(&fuzz.actors[i].puppet);
+    if (fuzz.actors[i].is_running) puppet_end(&fuzz.actors[i].puppet);
     fuzz.actors[i].is_running = false;
   }
   for (size_t i = SUBPROC_COUNT; i < HOME_COUNT; i++) {

@@ -7,6 +7,7 @@
 #define TEST_HEAP_H
 
 #include "proc.h"
+#include "puppet.h"
 #include "test_api.h"
 
 #include <pthread.h>
@@ -115,57 +116,6 @@ static inline void* test_on_thread(void* (*body)(void*), void* arg) {
   assert_int_equal(pthread_create(&thread, NULL, body, arg), 0);
   assert_int_equal(pthread_join(thread, &result), 0);
   return result;
-}
-
-// A thread that does one thing after the other, when told.
-typedef struct test_worker_s {
-  pthread_t thread;
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-  void (*task)(void* arg); // NULL: nothing to do
-  void* arg;
-  bool is_ending;
-} test_worker_t;
-
-static inline void* test_worker_main(void* argument) {
-  test_worker_t* const worker = (test_worker_t*)argument;
-  pthread_mutex_lock(&worker->lock);
-  while (!worker->is_ending || worker->task != NULL) {
-    if (worker->task != NULL) {
-      worker->task(worker->arg);
-      worker->task = NULL;
-      pthread_cond_broadcast(&worker->changed);
-    } else {
-      pthread_cond_wait(&worker->changed, &worker->lock);
-    }
-  }
-  pthread_mutex_unlock(&worker->lock);
-  return NULL;
-}
-
-static inline void test_worker_start(test_worker_t* worker) {
-  memset(worker, 0, sizeof(*worker));
-  pthread_mutex_init(&worker->lock, NULL);
-  pthread_cond_init(&worker->changed, NULL);
-  assert_int_equal(pthread_create(&worker->thread, NULL, &test_worker_main, worker), 0);
-}
-
-// The worker does `task(arg)`; returns when that is done. The task must not use cmocka.
-static inline void test_worker_do(test_worker_t* worker, void (*task)(void*), void* arg) {
-  pthread_mutex_lock(&worker->lock);
-  worker->arg = arg;
-  worker->task = task;
-  pthread_cond_broadcast(&worker->changed);
-  while (worker->task != NULL) pthread_cond_wait(&worker->changed, &worker->lock);
-  pthread_mutex_unlock(&worker->lock);
-}
-
-static inline void test_worker_end(test_worker_t* worker) {
-  pthread_mutex_lock(&worker->lock);
-  worker->is_ending = true;
-  pthread_cond_broadcast(&worker->changed);
-  pthread_mutex_unlock(&worker->lock);
-  assert_int_equal(pthread_join(worker->thread, NULL), 0);
 }
 
 // -- Calls that must fail --

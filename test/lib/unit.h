@@ -30,6 +30,7 @@
 #include "hooks_fake.h"
 #include "mimalloc.h"
 #include "os_fake.h"
+#include "puppet.h"
 #include "random.h"
 
 #define UNIT_HEAP (&mi_state.main.heap_main)
@@ -119,24 +120,5 @@ void unit_on_thread(void (*f)(void* arg), void* arg);
 
 // Runs `f(arg + i * size)` on `count` threads at once.
 void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size);
-
-// A thread that does one thing after the other, as told.
-typedef struct unit_puppet_s {
-  pthread_t thread;
-  pthread_mutex_t lock;
-  pthread_cond_t change;
-  void (*f)(void* arg);
-  void* arg;
-  bool is_ended;
-} unit_puppet_t;
-
-void unit_puppet_start(unit_puppet_t* puppet);
-void unit_puppet_do(unit_puppet_t* puppet, void (*f)(void* arg), void* arg);
-void unit_puppet_end(unit_puppet_t* puppet);
-
-// Short forms for what puppets do most.
-void* unit_puppet_malloc(unit_puppet_t* puppet, size_t size);
-void* unit_puppet_heap_malloc(unit_puppet_t* puppet, mi_heap_t* heap, size_t size);
-void unit_puppet_free(unit_puppet_t* puppet, void* p);
 
 #endif

@@ -433,17 +433,17 @@ static void sampling(void) {
 // finds is usable.
 static void forking(void) {
   keep(mi_malloc(10), 10);
-  unit_puppet_t other;
-  unit_puppet_start(&other);
-  void* const theirs = unit_puppet_malloc(&other, 300);
+  puppet_t other;
+  puppet_start(&other);
+  void* const theirs = puppet_malloc(&other, 300);
   void* const ours = mi_malloc(300);
   if (os_fake.fork_prepare != NULL) {
     os_fake.fork_prepare();
     os_fake.fork_parent();
   }
-  unit_puppet_free(&other, ours);
+  puppet_free(&other, ours);
   mi_free(theirs);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // The library leaves and comes back.

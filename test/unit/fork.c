@@ -23,7 +23,7 @@
 #define CLASS mi_class_of(SIZE)
 
 static void* blocks[UNIT_BLOCKS_MAX];
-static unit_puppet_t other;
+static puppet_t other;
 
 static bool is_free(mi_lock_t* lock) { return mi_atomic_load_relaxed(&lock->word) == 0; }
 
@@ -85,11 +85,11 @@ UNIT_TEST_PAGE_SIZES(fork_child_keeps_its_own_theap) {
 }
 
 static size_t allocate_with_other(void) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   size_t count = 0;
-  for (; count < 40; count++) blocks[count] = unit_puppet_malloc(&other, SIZE);
+  for (; count < 40; count++) blocks[count] = puppet_malloc(&other, SIZE);
   // Some free again, by the thread itself and by this one.
-  for (size_t i = 0; i < 5; i++) unit_puppet_free(&other, blocks[i]);
+  for (size_t i = 0; i < 5; i++) puppet_free(&other, blocks[i]);
   for (size_t i = 5; i < 10; i++) mi_free(blocks[i]);
   return count;
 }
@@ -134,7 +134,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_pages_of_vanished_threads) {
 UNIT_TEST_PAGE_SIZES(fork_child_adopts_orphans) {
   mi_free(mi_malloc(1));
   allocate_with_other();
-  unit_puppet_end(&other);
+  puppet_end(&other);
   mi_page_t* const page = unit_page_of(blocks[20]);
   check_equal(mi_atomic_load_relaxed(&mi_state.orphan_count), 1);
   os_fake.fork_prepare();
@@ -147,12 +147,12 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_orphans) {
 
 // If this fails, guests and full pages of vanished threads confuse the child.
 UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
-  unit_puppet_start(&other);
-  mi_free(unit_puppet_malloc(&other, 8));
+  puppet_start(&other);
+  mi_free(puppet_malloc(&other, 8));
   // A page of this thread that is full; the other one frees into it and keeps it as a guest.
   const size_t count = unit_fill_page(CLASS, blocks);
   void* const next = mi_malloc(SIZE);
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   mi_page_t* const guest = unit_page_of(blocks[1]);
   check_equal(guest->place, MI_PLACE_GUEST);
   // A page of the other thread that is full.
@@ -249,16 +249,16 @@ static mi_heap_t* make_heap(mi_subproc_t* subproc) {
 // If this fails, the child tells theaps of vanished threads that a heap ends, and finds no page of
 // theirs in it.
 UNIT_TEST_PAGE_SIZES(fork_child_takes_heaps_of_vanished_threads) {
-  static unit_puppet_t vanished[4];
+  static puppet_t vanished[4];
   for (size_t k = 0; k < 4; k++) {
     mi_free(mi_malloc(1));
     heap = make_heap(&mi_state.main);
     mi_heap_t* const ended = make_heap(&mi_state.main);
     mi_heap_end_by_delete(ended);
     void* const mine = k < 2 ? mi_heap_malloc(heap, SIZE) : NULL;
-    unit_puppet_start(&vanished[k]);
-    for (size_t i = 0; i < 40; i++) blocks[i] = unit_puppet_heap_malloc(&vanished[k], heap, SIZE);
-    unit_puppet_free(&vanished[k], blocks[0]);
+    puppet_start(&vanished[k]);
+    for (size_t i = 0; i < 40; i++) blocks[i] = puppet_heap_malloc(&vanished[k], heap, SIZE);
+    puppet_free(&vanished[k], blocks[0]);
     mi_free(blocks[1]);
     // Threads that were in the middle of a free.
     mi_atomic_store_relaxed(&heap->inside, 2);
@@ -294,13 +294,13 @@ static void be_in_subproc(void* arg) {
 
 // If this fails, the child cannot end a sub-process whose threads are gone.
 UNIT_TEST_PAGE_SIZES(fork_child_ends_sub_processes_of_vanished_threads) {
-  static unit_puppet_t vanished[2];
+  static puppet_t vanished[2];
   for (size_t k = 0; k < 2; k++) {
     mi_process_setup();
     mi_subproc_t* const subproc = mi_subproc_make();
     heap = make_heap(subproc);
-    unit_puppet_start(&vanished[k]);
-    unit_puppet_do(&vanished[k], &be_in_subproc, subproc);
+    puppet_start(&vanished[k]);
+    puppet_do(&vanished[k], &be_in_subproc, subproc);
     mi_atomic_store_relaxed(&subproc->heap_main.inside, 1);
     os_fake.fork_prepare();
     os_fake.fork_child();
@@ -412,8 +412,8 @@ UNIT_TEST_PAGE_SIZES(fork_inside_waits_for_nothing) {
 UNIT_TEST_PAGE_SIZES(fork_touches_nothing_of_the_thread) {
   os_fake.has_thread_watch = true;
   mi_free(mi_malloc(1));
-  unit_puppet_start(&other);
-  for (size_t i = 0; i < 4; i++) blocks[i] = unit_puppet_malloc(&other, 16);
+  puppet_start(&other);
+  for (size_t i = 0; i < 4; i++) blocks[i] = puppet_malloc(&other, 16);
   mi_page_t* const page = unit_page_of(blocks[0]);
   const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   mi_free(blocks[0]);
@@ -459,7 +459,7 @@ UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_allocate) {
     check(are_locks_free());
     allocate_in_handler();
     for (size_t k = 10; k < 40; k++) mi_free(blocks[k]);
-    if (i == 0) unit_puppet_end(&other);
+    if (i == 0) puppet_end(&other);
   }
   unit_check_valid();
 }

@@ -8,15 +8,15 @@
 #define SIZE 256
 
 static void* blocks[UNIT_BLOCKS_MAX];
-static unit_puppet_t other;
+static puppet_t other;
 
 // If this fails, a free in error handling code destroys the reason of the error.
 UNIT_TEST_PAGE_SIZES(free_keeps_errno) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   unit_option(purge_delay, 0);
   void* const small = mi_malloc(SIZE);
   void* const large = mi_malloc(MI_CLASS_MAX * 2);
-  void* const remote = unit_puppet_malloc(&other, SIZE);
+  void* const remote = puppet_malloc(&other, SIZE);
   errno = 77;
   mi_free(small);
   mi_free(remote);
@@ -25,7 +25,7 @@ UNIT_TEST_PAGE_SIZES(free_keeps_errno) {
   mi_free(&errno);
   check_equal(errno, 77);
   check_equal(hooks_fake.error_count, 1);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, free(NULL) or a free before the first malloc crashes.
@@ -84,8 +84,8 @@ UNIT_TEST_PAGE_SIZES(free_twice_does_not_empty_a_page) {
 
 // If this fails, an address inside a block is freed as if it were one.
 UNIT_TEST_PAGE_SIZES(free_inside_a_block_of_another_thread) {
-  unit_puppet_start(&other);
-  uint8_t* const p = (uint8_t*)unit_puppet_malloc(&other, SIZE);
+  puppet_start(&other);
+  uint8_t* const p = (uint8_t*)puppet_malloc(&other, SIZE);
   for (size_t shift = 8; shift < SIZE; shift += 24) {
     const size_t errors = hooks_fake.count[MI_ERROR_INTERIOR_POINTER];
     mi_free(p + shift);
@@ -94,13 +94,13 @@ UNIT_TEST_PAGE_SIZES(free_inside_a_block_of_another_thread) {
   }
   mi_page_t* const page = unit_page_of(p);
   check_equal(mi_atomic_load_relaxed(&page->thread_free), MI_REMOTE_OWNED);
-  unit_puppet_free(&other, p);
-  unit_puppet_end(&other);
+  puppet_free(&other, p);
+  puppet_end(&other);
 }
 
 // If this fails, blocks with an aligned offset cannot be freed, or their neighbours are.
 UNIT_TEST_PAGE_SIZES(free_finds_the_start_of_a_block) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   for (size_t size = 20; size < MI_SLICE_SIZE / 2; size = size * 2 + 3) {
     uint8_t* const p =
         (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), size, 64, 8, MI_UNINITIALIZED);
@@ -114,10 +114,10 @@ UNIT_TEST_PAGE_SIZES(free_finds_the_start_of_a_block) {
     void* const start = mi_page_block_of(page, p);
     mi_free(p);
     check(page->local_free == start);
-    unit_puppet_free(&other, q);
+    puppet_free(&other, q);
   }
   check_equal(hooks_fake.error_count, 0);
-  unit_puppet_end(&other);
+  puppet_end(&other);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }

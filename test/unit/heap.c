@@ -66,7 +66,7 @@ enum { WORLD_MAX = 6000, KEPT_EVERY = 7 };
 
 typedef struct world_s {
   mi_heap_t* heap;
-  unit_puppet_t other; // a thread that lives, and has a theap in the heap
+  puppet_t other; // a thread that lives, and has a theap in the heap
   void* p[WORLD_MAX];
   size_t count;
 } world_t;
@@ -99,15 +99,15 @@ static void drop_with_gaps(void* arg) {
 
 static void make_world(void) {
   world.heap = make_heap();
-  unit_puppet_start(&world.other);
+  puppet_start(&world.other);
   size_t first = 0;
   fill_pages(NULL);
   drop_with_gaps(&first); // queued here
   fill_pages(NULL); // parked here
   first = world.count;
-  unit_puppet_do(&world.other, &fill_pages, NULL);
-  unit_puppet_do(&world.other, &drop_with_gaps, &first); // queued there
-  unit_puppet_do(&world.other, &fill_pages, NULL); // parked there
+  puppet_do(&world.other, &fill_pages, NULL);
+  puppet_do(&world.other, &drop_with_gaps, &first); // queued there
+  puppet_do(&world.other, &fill_pages, NULL); // parked there
   first = world.count;
   unit_on_thread(&fill_pages, NULL);
   drop_with_gaps(&first); // pooled
@@ -141,11 +141,11 @@ static void delete_world(bool is_elsewhere) {
   // Some by the one thread, some by the other.
   for (size_t i = 0; i < world.count; i++) {
     if (world.p[i] == NULL) continue;
-    if (i % 3 == 0) unit_puppet_free(&world.other, world.p[i]);
+    if (i % 3 == 0) puppet_free(&world.other, world.p[i]);
     if (i % 3 != 0) mi_free(world.p[i]);
   }
   unit_check_valid();
-  unit_puppet_end(&world.other);
+  puppet_end(&world.other);
   mi_thread_leave();
   check_all_given_back();
 }
@@ -175,10 +175,10 @@ static void destroy_world(bool is_elsewhere) {
   world.heap = make_heap();
   world.count = 0;
   fill_pages(NULL);
-  unit_puppet_do(&world.other, &fill_pages, NULL);
+  puppet_do(&world.other, &fill_pages, NULL);
   unit_check_valid();
   for (size_t i = 0; i < world.count; i++) drop(i);
-  unit_puppet_end(&world.other);
+  puppet_end(&world.other);
   mi_thread_leave();
   end(world.heap, true);
   check_all_given_back();
@@ -195,11 +195,11 @@ UNIT_TEST_PAGE_SIZES(heap_has_no_guests_and_no_parcels) {
   os_fake.has_thread_watch = true;
   mi_heap_t* const heap = make_heap();
   mi_free(mi_malloc(SIZE));
-  unit_puppet_t other;
-  unit_puppet_start(&other);
+  puppet_t other;
+  puppet_start(&other);
   const size_t count = unit_page_blocks(mi_class_of(SMALL)) + 1;
   static void* p[UNIT_BLOCKS_MAX];
-  for (size_t i = 0; i < count; i++) p[i] = unit_puppet_heap_malloc(&other, heap, SMALL);
+  for (size_t i = 0; i < count; i++) p[i] = puppet_heap_malloc(&other, heap, SMALL);
   mi_page_t* const parked = unit_page_of(p[0]);
   mi_free(p[0]);
   check_equal(parked->place, MI_PLACE_NONE);
@@ -209,7 +209,7 @@ UNIT_TEST_PAGE_SIZES(heap_has_no_guests_and_no_parcels) {
   mi_free(p[count - 1]);
   check(mi_atomic_load_relaxed(&current->thread_free) > MI_REMOTE_BITS); // it is there already
   end(heap, true);
-  unit_puppet_end(&other);
+  puppet_end(&other);
   check_all_given_back();
 }
 
@@ -287,7 +287,7 @@ UNIT_TEST_PAGE_SIZES(heap_enter_finds_the_heap_of_now) {
 
 static ending_t interruption;
 static mi_heap_t* made_meanwhile;
-static unit_puppet_t interrupter;
+static puppet_t interrupter;
 
 static void end_and_make(void* arg) {
   run_end(arg);
@@ -296,7 +296,7 @@ static void end_and_make(void* arg) {
 
 static void interrupt(void) {
   os_fake.on_purge = NULL;
-  unit_puppet_do(&interrupter, &end_and_make, &interruption);
+  puppet_do(&interrupter, &end_and_make, &interruption);
 }
 
 // If this fails, a heap that is deleted in the middle of the last free in one of its pages is used
@@ -304,8 +304,8 @@ static void interrupt(void) {
 UNIT_TEST_PAGE_SIZES(heap_delete_in_the_middle_of_a_free) {
   for (size_t size = SIZE; size <= LARGE; size += LARGE - SIZE) {
     mi_heap_t* const heap = make_heap();
-    unit_puppet_start(&interrupter);
-    void* block = unit_puppet_heap_malloc(&interrupter, heap, size);
+    puppet_start(&interrupter);
+    void* block = puppet_heap_malloc(&interrupter, heap, size);
     if (size == SIZE) {
       mi_page_t* const page = own_page(heap, &block);
       unit_option(purge_delay, 0);
@@ -327,7 +327,7 @@ UNIT_TEST_PAGE_SIZES(heap_delete_in_the_middle_of_a_free) {
     check_equal(inside(heap), 0);
     unit_check_valid();
     end(made_meanwhile, true);
-    unit_puppet_end(&interrupter);
+    puppet_end(&interrupter);
   }
 }
 
@@ -463,9 +463,9 @@ UNIT_TEST_PAGE_SIZES(heap_end_is_told_to_every_theap) {
   for (size_t k = 0; k < 4; k++) {
     const bool is_destroyed = k % 2 == 1;
     mi_heap_t* const heap = make_heap();
-    unit_puppet_t other;
-    unit_puppet_start(&other);
-    void* const theirs = unit_puppet_heap_malloc(&other, heap, SIZE);
+    puppet_t other;
+    puppet_start(&other);
+    void* const theirs = puppet_heap_malloc(&other, heap, SIZE);
     void* const mine = mi_heap_malloc(heap, SIZE);
     mi_theap_t* const theap = mi_theap_find(heap);
     check(theap != NULL && theap != mi_self_home() && theap->home == mi_self_home());
@@ -488,7 +488,7 @@ UNIT_TEST_PAGE_SIZES(heap_end_is_told_to_every_theap) {
     mi_heap_t* const next = make_heap();
     check(next == heap);
     void* const p = mi_heap_malloc(next, SIZE);
-    void* const q = unit_puppet_heap_malloc(&other, next, SIZE);
+    void* const q = puppet_heap_malloc(&other, next, SIZE);
     check(mi_theap_find(next) == theap && !theap->is_ended);
     check(heap_of(p) == next && heap_of(q) == next);
     unit_check_valid();
@@ -498,7 +498,7 @@ UNIT_TEST_PAGE_SIZES(heap_end_is_told_to_every_theap) {
       mi_free(theirs);
     }
     end(next, true);
-    unit_puppet_end(&other);
+    puppet_end(&other);
     check_all_given_back();
   }
 }
@@ -580,16 +580,16 @@ UNIT_TEST_PAGE_SIZES(heap_structures_are_used_again) {
 // memory of somebody else.
 UNIT_TEST_PAGE_SIZES(heap_forgets_theaps_of_threads_that_end) {
   mi_heap_t* const heap = make_heap();
-  unit_puppet_t other[3];
+  puppet_t other[3];
   void* p[3];
-  for (size_t i = 0; i < 3; i++) unit_puppet_start(&other[i]);
-  for (size_t i = 0; i < 3; i++) p[i] = unit_puppet_heap_malloc(&other[i], heap, SIZE);
+  for (size_t i = 0; i < 3; i++) puppet_start(&other[i]);
+  for (size_t i = 0; i < 3; i++) p[i] = puppet_heap_malloc(&other[i], heap, SIZE);
   check_equal(mi_state.main.count.theaps, 3);
-  unit_puppet_end(&other[1]); // in the middle of the list
+  puppet_end(&other[1]); // in the middle of the list
   unit_check_valid();
   check_equal(mi_state.main.count.theaps, 2);
-  unit_puppet_end(&other[2]);
-  unit_puppet_end(&other[0]);
+  puppet_end(&other[2]);
+  puppet_end(&other[0]);
   check(heap->theaps == NULL);
   // What they left is adopted in the heap.
   void* const q = mi_heap_malloc(heap, SIZE);

@@ -75,13 +75,13 @@ static void fill(void* arg) {
   for (size_t i = 0; i < filled->pages; i++) filled->blocks = unit_fill_page(CLASS, blocks[i]);
 }
 
-static unit_puppet_t other;
+static puppet_t other;
 
 // Pages of another thread, of each of which this thread frees one block.
 static filled_t free_into_pages_of_another(size_t pages) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   filled_t filled = {.pages = pages + 1};
-  unit_puppet_do(&other, &fill, &filled); // of the last it allocates
+  puppet_do(&other, &fill, &filled); // of the last it allocates
   mi_free(mi_malloc(SIZE)); // a theap
   for (size_t i = 0; i < pages; i++) {
     check_equal(mi_atomic_load_relaxed(&unit_page_of(blocks[i][0])->thread_free), 0); // parked
@@ -95,7 +95,7 @@ static void end_of_another(const filled_t* filled) {
   for (size_t i = 0; i < filled->pages; i++) {
     for (size_t k = 0; k < filled->blocks; k++) mi_free(blocks[i][k]);
   }
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 static size_t places(size_t pages, mi_page_place_t place) {

@@ -15,19 +15,19 @@
 #define CLASS mi_class_of(SIZE)
 #define LENGTH mi_portion_length(CLASS)
 
-static unit_puppet_t crowd[CROWD];
+static puppet_t crowd[CROWD];
 static void* blocks[4096];
 
 static void gather(void) {
   unit_theap();
   for (size_t i = 0; i < CROWD; i++) {
-    unit_puppet_start(&crowd[i]);
-    mi_free(unit_puppet_malloc(&crowd[i], MI_SLICE_SIZE));
+    puppet_start(&crowd[i]);
+    mi_free(puppet_malloc(&crowd[i], MI_SLICE_SIZE));
   }
 }
 
 static void dismiss(void) {
-  for (size_t i = 0; i < CROWD; i++) unit_puppet_end(&crowd[i]);
+  for (size_t i = 0; i < CROWD; i++) puppet_end(&crowd[i]);
 }
 
 static size_t length_of(const mi_theap_t* theap) {
@@ -41,7 +41,7 @@ UNIT_TEST_PAGE_SIZES(portion_threads_share_pages_of_small_blocks) {
   gather();
   const int64_t before = mi_state.main.count.pages;
   for (size_t i = 0; i < CROWD; i++) {
-    blocks[i] = unit_puppet_malloc(&crowd[i], SIZE);
+    blocks[i] = puppet_malloc(&crowd[i], SIZE);
     unit_fill(blocks[i], SIZE, i);
     const mi_page_t* const page = unit_page_of(blocks[i]);
     check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
@@ -50,7 +50,7 @@ UNIT_TEST_PAGE_SIZES(portion_threads_share_pages_of_small_blocks) {
   check((size_t)(mi_state.main.count.pages - before) <= needed);
   for (size_t i = 0; i < CROWD; i++) {
     check(unit_is_filled(blocks[i], SIZE, i));
-    unit_puppet_free(&crowd[(i + 5) % CROWD], blocks[i]);
+    puppet_free(&crowd[(i + 5) % CROWD], blocks[i]);
   }
   unit_check_valid();
   dismiss();
@@ -110,7 +110,7 @@ UNIT_TEST_PAGE_SIZES(portion_of_larger_blocks_is_one) {
 UNIT_TEST_PAGE_SIZES(portion_goes_back_when_its_thread_ends) {
   gather();
   void* const mine = mi_malloc(SIZE);
-  for (size_t i = 0; i < CROWD; i++) mi_free(unit_puppet_malloc(&crowd[i], SIZE));
+  for (size_t i = 0; i < CROWD; i++) mi_free(puppet_malloc(&crowd[i], SIZE));
   dismiss();
   mi_free(mine);
   mi_collect_all(MI_FORCE);
@@ -272,16 +272,16 @@ UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
     gather();
     mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
     for (size_t i = 0; i < CROWD; i++) {
-      blocks[i] = unit_puppet_heap_malloc(&crowd[i], heap, SIZE);
-      blocks[CROWD + i] = unit_puppet_heap_malloc(&crowd[i], heap, SIZE);
-      unit_puppet_free(&crowd[i], blocks[i]);
+      blocks[i] = puppet_heap_malloc(&crowd[i], heap, SIZE);
+      blocks[CROWD + i] = puppet_heap_malloc(&crowd[i], heap, SIZE);
+      puppet_free(&crowd[i], blocks[i]);
     }
     unit_check_valid();
     if (k == 0) mi_heap_end_by_destroy(heap);
     if (k == 1) mi_heap_end_by_delete(heap);
     for (size_t i = 0; i < CROWD; i++) {
-      if (k == 1) unit_puppet_free(&crowd[(i + 1) % CROWD], blocks[CROWD + i]);
-      mi_free(unit_puppet_malloc(&crowd[i], SIZE));
+      if (k == 1) puppet_free(&crowd[(i + 1) % CROWD], blocks[CROWD + i]);
+      mi_free(puppet_malloc(&crowd[i], SIZE));
     }
     dismiss();
     mi_collect_all(MI_FORCE);

@@ -13,7 +13,7 @@
 #define CLASS mi_class_of(SIZE)
 
 static void* blocks[2 * UNIT_BLOCKS_MAX];
-static unit_puppet_t other;
+static puppet_t other;
 
 // Allocates until the list of the class is empty. Returns how many blocks that were.
 static size_t drain_list(size_t c, void** to) {
@@ -38,15 +38,15 @@ UNIT_TEST_PAGE_SIZES(refill_uses_own_frees_before_fresh_memory) {
 
 // If this fails, blocks that other threads freed are used only when memory runs out.
 UNIT_TEST_PAGE_SIZES(refill_uses_remote_frees_before_fresh_memory) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   void* const p = mi_malloc(SIZE);
   mi_page_t* const page = unit_page_of(p);
   drain_list(CLASS, blocks);
   const uint32_t capacity = mi_page_capacity(page);
-  unit_puppet_free(&other, p);
+  puppet_free(&other, p);
   check(mi_malloc(SIZE) == p);
   check_equal(mi_page_capacity(page), capacity);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, the heap grows while full pages have free blocks again.
@@ -220,14 +220,14 @@ UNIT_TEST_PAGE_SIZES(refill_zeroes_every_class) {
 
 // If this fails, calloc returns memory that another thread used and freed.
 UNIT_TEST_PAGE_SIZES(refill_zeroes_what_others_freed) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   uint8_t* const p = (uint8_t*)mi_malloc(SIZE);
   const size_t count = drain_list(CLASS, blocks);
   memset(p, 0xFF, SIZE);
-  unit_puppet_free(&other, p);
+  puppet_free(&other, p);
   check(mi_zalloc(SIZE) == p && unit_is_zero(p, SIZE));
   for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, zeroed allocation touches memory that the system has just cleared.
@@ -344,13 +344,13 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
 #define SHARED_MIN (2 * MI_PORTION_BYTES) // each block is a portion
 #define SHARED_SIZE (SHARED_MIN + SHARED_MIN / 4)
 
-static unit_puppet_t crowd[CROWD];
+static puppet_t crowd[CROWD];
 
 static void start_threads(size_t count) {
   unit_theap();
   for (size_t i = 0; i < count; i++) {
-    unit_puppet_start(&crowd[i]);
-    mi_free(unit_puppet_malloc(&crowd[i], 1));
+    puppet_start(&crowd[i]);
+    mi_free(puppet_malloc(&crowd[i], 1));
   }
 }
 
@@ -360,7 +360,7 @@ static void gather_crowd(void) {
 }
 
 static void dismiss_crowd(void) {
-  for (size_t i = 0; i < CROWD; i++) unit_puppet_end(&crowd[i]);
+  for (size_t i = 0; i < CROWD; i++) puppet_end(&crowd[i]);
 }
 
 // Each of the first `count` threads takes a block, and any of them frees it.
@@ -369,7 +369,7 @@ static void check_threads_share_pages(size_t count) {
   const int64_t before = mi_state.main.count.pages;
   const size_t per_page = unit_page_blocks(c);
   for (size_t i = 0; i < count; i++) {
-    blocks[i] = unit_puppet_malloc(&crowd[i], SHARED_SIZE);
+    blocks[i] = puppet_malloc(&crowd[i], SHARED_SIZE);
     unit_fill(blocks[i], SHARED_SIZE, i);
     const mi_page_t* const page = unit_page_of(blocks[i]);
     check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
@@ -378,10 +378,10 @@ static void check_threads_share_pages(size_t count) {
   // Whoever frees gives the block to all.
   for (size_t i = 0; i < count; i += 2) {
     check(unit_is_filled(blocks[i], SHARED_SIZE, i));
-    unit_puppet_free(&crowd[(i + 7) % count], blocks[i]);
+    puppet_free(&crowd[(i + 7) % count], blocks[i]);
   }
   for (size_t i = 0; i < count; i += 2) {
-    blocks[i] = unit_puppet_malloc(&crowd[count - 1 - i], SHARED_SIZE);
+    blocks[i] = puppet_malloc(&crowd[count - 1 - i], SHARED_SIZE);
     unit_fill(blocks[i], SHARED_SIZE, i);
   }
   check_equal(mi_state.main.count.pages - before, mi_bits_divide_up(count, per_page));
@@ -410,9 +410,9 @@ static void join_threadpool(void* arg) {
 UNIT_TEST_PAGE_SIZES(refill_shares_pages_of_a_threadpool) {
   enum { POOL = 6 };
   start_threads(POOL);
-  for (size_t i = 0; i < POOL; i++) unit_puppet_do(&crowd[i], &join_threadpool, NULL);
+  for (size_t i = 0; i < POOL; i++) puppet_do(&crowd[i], &join_threadpool, NULL);
   check_threads_share_pages(POOL);
-  for (size_t i = 0; i < POOL; i++) unit_puppet_end(&crowd[i]);
+  for (size_t i = 0; i < POOL; i++) puppet_end(&crowd[i]);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -422,7 +422,7 @@ UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
   gather_crowd();
   for (size_t i = 0; i < 64; i++) {
     const size_t size = SHARED_MIN + i * SHARED_MIN / 3;
-    uint8_t* const p = (uint8_t*)unit_puppet_malloc(&crowd[i % CROWD], size);
+    uint8_t* const p = (uint8_t*)puppet_malloc(&crowd[i % CROWD], size);
     memset(p, 0xff, size);
     mi_free(p);
     check_zero_and_dirty((uint8_t*)mi_calloc(1, size));
@@ -451,7 +451,7 @@ UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_for_many_threads) {
           mi_bits_align_up(carved, os_fake.page_size));
   }
   check(inside > 0);
-  for (size_t i = 0; i < MANY; i++) unit_puppet_end(&crowd[i]);
+  for (size_t i = 0; i < MANY; i++) puppet_end(&crowd[i]);
 }
 
 // If this fails, a thread that had a page before the crowd came keeps it for ever.

@@ -13,16 +13,16 @@
 #define CLASS mi_class_of(SIZE)
 
 static void* blocks[UNIT_BLOCKS_MAX];
-static unit_puppet_t other;
+static puppet_t other;
 
 static uintptr_t word(mi_page_t* page) { return mi_atomic_load_relaxed(&page->thread_free); }
 static uintptr_t owner(mi_page_t* page) { return mi_atomic_load_relaxed(&page->owner); }
 
 static void get_id(void* id) { *(uintptr_t*)id = mi_tls_thread_id(); }
 
-static uintptr_t puppet_id(unit_puppet_t* puppet) {
+static uintptr_t puppet_id(puppet_t* puppet) {
   uintptr_t id = 0;
-  unit_puppet_do(puppet, &get_id, &id);
+  puppet_do(puppet, &get_id, &id);
   return id;
 }
 
@@ -43,13 +43,13 @@ static void free_all(size_t count) {
 
 // If this fails, a block freed by another thread is lost, or counted while its owner works.
 UNIT_TEST_PAGE_SIZES(remote_free_pushes_onto_an_owned_page) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   for (size_t i = 0; i < 3; i++) blocks[i] = mi_malloc(SIZE);
   mi_page_t* const page = unit_page_of(blocks[0]);
   const uint32_t used = page->count.used;
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   check_equal(word(page), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
-  unit_puppet_free(&other, blocks[1]);
+  puppet_free(&other, blocks[1]);
   check_equal(word(page), (uintptr_t)blocks[1] | MI_REMOTE_OWNED);
   check(((mi_block_t*)blocks[1])->next == blocks[0]);
   check(page->count.used == used && page->local_free == NULL);
@@ -64,7 +64,7 @@ UNIT_TEST_PAGE_SIZES(remote_free_pushes_onto_an_owned_page) {
     mi_free(b);
   }
   mi_free(blocks[2]);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, a program with one thread never gets back what it frees into full pages.
@@ -89,11 +89,11 @@ UNIT_TEST_PAGE_SIZES(remote_own_free_wakes_a_parked_page) {
 
 // If this fails, full pages whose blocks another thread frees are lost.
 UNIT_TEST_PAGE_SIZES(remote_other_free_makes_a_guest) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   const size_t count = park_page();
   mi_page_t* const page = unit_page_of(blocks[0]);
-  mi_free(unit_puppet_malloc(&other, 8)); // it has a theap
-  unit_puppet_free(&other, blocks[0]);
+  mi_free(puppet_malloc(&other, 8)); // it has a theap
+  puppet_free(&other, blocks[0]);
   check_equal(word(page), MI_REMOTE_OWNED);
   check_equal(owner(page), puppet_id(&other));
   check_equal(page->place, MI_PLACE_GUEST);
@@ -102,11 +102,11 @@ UNIT_TEST_PAGE_SIZES(remote_other_free_makes_a_guest) {
   mi_free(blocks[1]);
   check_equal(word(page), (uintptr_t)blocks[1] | MI_REMOTE_OWNED);
   // The guest serves the thread that has it.
-  check(unit_puppet_malloc(&other, SIZE) == blocks[0]);
-  unit_puppet_free(&other, blocks[0]);
-  for (size_t i = 2; i < count; i++) unit_puppet_free(&other, blocks[i]);
+  check(puppet_malloc(&other, SIZE) == blocks[0]);
+  puppet_free(&other, blocks[0]);
+  for (size_t i = 2; i < count; i++) puppet_free(&other, blocks[i]);
   mi_free(blocks[count]);
-  unit_puppet_end(&other);
+  puppet_end(&other);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -119,24 +119,24 @@ static void check_no_theap(void* page) {
 
 // If this fails, a thread that only frees gets allocator state, or its frees are lost.
 UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   const size_t count = park_page();
   mi_page_t* const page = unit_page_of(blocks[0]);
   const int64_t threads = mi_state.main.count.threads_total;
-  unit_puppet_do(&other, &check_no_theap, blocks[0]);
+  puppet_do(&other, &check_no_theap, blocks[0]);
   check_equal(word(page), 0); // not owned, and too full for the pool
   check_equal(owner(page), MI_OWNER_SHARED);
   check_equal(page->count.used, count - 1);
   size_t freed = 1;
   while ((word(page) & MI_REMOTE_POOLED) == 0 && freed < count) {
-    unit_puppet_do(&other, &check_no_theap, blocks[freed++]);
+    puppet_do(&other, &check_no_theap, blocks[freed++]);
     check(page->count.used == count - freed);
   }
   check_equal(freed, (count + 7) / 8); // an eighth of the page makes it worth finding
   check_equal(unit_pool_length(&mi_state.main.heap_main.pool[CLASS]), 1);
   check_equal(mi_state.main.count.threads_total, threads);
-  for (; freed < count; freed++) unit_puppet_do(&other, &check_no_theap, blocks[freed]);
-  unit_puppet_end(&other);
+  for (; freed < count; freed++) puppet_do(&other, &check_no_theap, blocks[freed]);
+  puppet_end(&other);
 }
 
 // If this fails, an empty page of nobody stays in memory.
@@ -154,16 +154,16 @@ UNIT_TEST_PAGE_SIZES(remote_last_free_releases_the_page) {
 
 // If this fails, a page that is not full any more is forgotten.
 UNIT_TEST_PAGE_SIZES(remote_park_fails_when_blocks_arrive) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   const size_t count = unit_page_blocks(CLASS);
   mi_page_t* const page = unit_make_page(CLASS, count, blocks);
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   check(!mi_remote_park(page, mi_tls_thread_id()));
   check_equal(word(page), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
   check_equal(owner(page), mi_tls_thread_id());
   mi_remote_collect(page);
   mi_pool_give_up(page);
-  unit_puppet_end(&other);
+  puppet_end(&other);
   free_all(0);
   for (size_t i = 1; i < count; i++) mi_free(blocks[i]);
 }
@@ -171,11 +171,11 @@ UNIT_TEST_PAGE_SIZES(remote_park_fails_when_blocks_arrive) {
 // If this fails, a free of an address inside a block puts that address onto the free list, and two
 // blocks overlap later.
 UNIT_TEST_PAGE_SIZES(remote_park_that_fails_keeps_the_slow_flag) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   mi_page_t* const page = unit_make_page(CLASS, unit_page_blocks(CLASS), blocks);
   mi_atomic_store_relaxed(&page->has_interior, true);
   mi_atomic_store_relaxed(&page->owner, mi_tls_thread_id() | MI_OWNER_SLOW);
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   check(!mi_remote_park(page, mi_tls_thread_id()));
   check_equal(owner(page), mi_tls_thread_id() | MI_OWNER_SLOW);
   mi_remote_collect(page);
@@ -183,34 +183,34 @@ UNIT_TEST_PAGE_SIZES(remote_park_that_fails_keeps_the_slow_flag) {
   mi_free((uint8_t*)blocks[1] + 64);
   check(page->local_free == blocks[1] && mi_page_is_valid(page));
   mi_pool_give_up(page);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, freeing a block twice on another thread makes a list that runs in a circle.
 UNIT_TEST_PAGE_SIZES(remote_double_free_is_reported) {
-  unit_puppet_start(&other);
+  puppet_start(&other);
   blocks[0] = mi_malloc(SIZE);
   mi_page_t* const page = unit_page_of(blocks[0]);
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   const uintptr_t before = word(page);
-  unit_puppet_free(&other, blocks[0]);
+  puppet_free(&other, blocks[0]);
   check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
   check(hooks_fake.report.p == blocks[0] && hooks_fake.report.size == SIZE);
   check_equal(word(page), before);
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, a thread keeps pages of others for ever.
 UNIT_TEST_PAGE_SIZES(remote_guests_are_bounded) {
-  unit_puppet_start(&other);
-  mi_free(unit_puppet_malloc(&other, 8));
+  puppet_start(&other);
+  mi_free(puppet_malloc(&other, 8));
   mi_page_t* page[MI_GUEST_COUNT + 2];
   for (size_t i = 0; i < MI_GUEST_COUNT + 2; i++) {
     page[i] = unit_make_page(CLASS, unit_page_blocks(CLASS), blocks);
     mi_pool_give_up(page[i]);
     check_equal(word(page[i]), 0);
-    unit_puppet_free(&other, blocks[0]);
-    unit_puppet_free(&other, blocks[1]);
+    puppet_free(&other, blocks[0]);
+    puppet_free(&other, blocks[1]);
     check_equal(page[i]->place, MI_PLACE_GUEST);
     if (i >= MI_GUEST_COUNT) {
       mi_page_t* const oldest = page[i - MI_GUEST_COUNT];
@@ -220,7 +220,7 @@ UNIT_TEST_PAGE_SIZES(remote_guests_are_bounded) {
     }
   }
   unit_check_valid();
-  unit_puppet_end(&other);
+  puppet_end(&other);
 }
 
 // If this fails, the hint in the owner word lets a thread write to a page it does not own.
@@ -395,16 +395,16 @@ static void make_parcel_blocks(void) {
 // If this fails, each free into another thread's page waits for a cache line.
 UNIT_TEST(remote_parcels_are_pushed_at_once) {
   make_parcel_blocks();
-  unit_puppet_t puppet;
-  unit_puppet_start(&puppet);
+  puppet_t puppet;
+  puppet_start(&puppet);
   size_t count = 31;
-  unit_puppet_do(&puppet, &free_parcel_blocks, &count);
+  puppet_do(&puppet, &free_parcel_blocks, &count);
   check_equal(list_length(parcel_page), 0);
   count = 1;
   memmove(parcel_blocks, parcel_blocks + 31, 33 * sizeof(parcel_blocks[0]));
-  unit_puppet_do(&puppet, &free_parcel_blocks, &count);
+  puppet_do(&puppet, &free_parcel_blocks, &count);
   check_equal(list_length(parcel_page), 32);
-  unit_puppet_end(&puppet);
+  puppet_end(&puppet);
   check_equal(list_length(parcel_page), 32);
   for (size_t i = 1; i < 33; i++) mi_free(parcel_blocks[i]);
 }
@@ -427,12 +427,12 @@ static void free_and_collect(void* arg) {
 // If this fails, a thread that collects before it sleeps still holds memory back.
 UNIT_TEST(remote_parcels_are_delivered_by_a_collect) {
   make_parcel_blocks();
-  unit_puppet_t puppet;
-  unit_puppet_start(&puppet);
+  puppet_t puppet;
+  puppet_start(&puppet);
   size_t count = 5;
-  unit_puppet_do(&puppet, &free_and_collect, &count);
+  puppet_do(&puppet, &free_and_collect, &count);
   check_equal(list_length(parcel_page), 5);
-  unit_puppet_end(&puppet);
+  puppet_end(&puppet);
   for (size_t i = 5; i < 64; i++) mi_free(parcel_blocks[i]);
 }
 
@@ -461,11 +461,11 @@ UNIT_TEST(remote_parcels_hold_small_blocks_only) {
   os_fake.has_thread_watch = true;
   large_blocks[0] = mi_malloc(MI_SLICE_SIZE / 16);
   large_blocks[1] = mi_malloc(MI_SLICE_SIZE / 16);
-  unit_puppet_t puppet;
-  unit_puppet_start(&puppet);
-  unit_puppet_do(&puppet, &free_large, NULL);
+  puppet_t puppet;
+  puppet_start(&puppet);
+  puppet_do(&puppet, &free_large, NULL);
   check_equal(list_length(unit_page_of(large_blocks[1])), 1);
-  unit_puppet_end(&puppet);
+  puppet_end(&puppet);
   mi_free(large_blocks[1]);
 }
 

@@ -313,17 +313,17 @@ static void leave_slots(void* arg) {
 
 // If this fails, a child of fork has no room for its own reports, or tells those of its parent.
 UNIT_TEST(report_of_other_threads_is_forgotten_in_a_child) {
-  static unit_puppet_t other;
+  static puppet_t other;
   void* const p = mi_malloc(SIZE);
-  unit_puppet_start(&other);
-  unit_puppet_do(&other, &fill_slots, p);
+  puppet_start(&other);
+  puppet_do(&other, &fill_slots, p);
   mi_report_keep_own();
   fill_slots(p);
   mi_report_leave();
   check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 16);
-  unit_puppet_do(&other, &leave_slots, NULL); // as if it were another thread with that id
+  puppet_do(&other, &leave_slots, NULL); // as if it were another thread with that id
   check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 16);
-  unit_puppet_end(&other);
+  puppet_end(&other);
   mi_free(p);
 }
 

@@ -357,13 +357,13 @@ UNIT_TEST_PAGE_SIZES(subproc_join_as_the_first_call) {
   mi_thread_leave();
   check(mi_subproc_end_by_destroy(guest.subproc));
   for (size_t i = 0; i < 3; i++) {
-    unit_puppet_t other;
-    unit_puppet_start(&other);
-    void* const p = unit_puppet_malloc(&other, SIZE);
+    puppet_t other;
+    puppet_start(&other);
+    void* const p = puppet_malloc(&other, SIZE);
     mi_free(mi_malloc(SIZE));
     unit_check_valid();
-    unit_puppet_free(&other, p);
-    unit_puppet_end(&other);
+    puppet_free(&other, p);
+    puppet_end(&other);
     mi_thread_leave();
   }
   mi_collect_all(MI_FORCE);
@@ -409,15 +409,15 @@ static void join_another(void* arg) {
 // If this fails, an interpreter is ended under the feet of its threads.
 UNIT_TEST_PAGE_SIZES(subproc_with_threads_does_not_end) {
   guest_t guest = {.subproc = make_subproc()};
-  unit_puppet_t other;
-  unit_puppet_start(&other);
-  unit_puppet_do(&other, &join_another, &guest);
+  puppet_t other;
+  puppet_start(&other);
+  puppet_do(&other, &join_another, &guest);
   check(!mi_subproc_end_by_destroy(guest.subproc));
   check(!mi_subproc_end_by_delete(guest.subproc));
   check(is_listed(guest.subproc) && !guest.subproc->is_deleted);
   check_equal(*(uint8_t*)guest.p[1], 0xAB);
   unit_check_valid();
-  unit_puppet_end(&other);
+  puppet_end(&other);
   check(mi_subproc_end_by_destroy(guest.subproc));
 }
 
@@ -428,9 +428,9 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
     mi_subproc_t* const subproc = make_subproc();
     mi_heap_t* const heap = k % 2 == 0 ? &subproc->heap_main : mi_heap_make(subproc, NULL);
     const size_t slot = heap->slot;
-    unit_puppet_t other; // and another thread that goes on
-    unit_puppet_start(&other);
-    void* const theirs = k < 2 ? unit_puppet_heap_malloc(&other, heap, SIZE) : NULL;
+    puppet_t other; // and another thread that goes on
+    puppet_start(&other);
+    void* const theirs = k < 2 ? puppet_heap_malloc(&other, heap, SIZE) : NULL;
     void* const p = mi_heap_malloc(heap, SIZE);
     check(k >= 2 || unit_page_of(theirs) != unit_page_of(p));
     check(mi_atomic_load_relaxed(&unit_page_of(p)->heap) == heap);
@@ -453,10 +453,10 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
     mi_subproc_t* const next = make_subproc();
     check(next == subproc);
     void* const r = mi_heap_malloc(&next->heap_main, SIZE);
-    void* const q2 = unit_puppet_heap_malloc(&other, &next->heap_main, SIZE);
+    void* const q2 = puppet_heap_malloc(&other, &next->heap_main, SIZE);
     check(mi_arena_of(next, r) != NULL && mi_arena_of(next, q2) != NULL);
     unit_check_valid();
-    unit_puppet_end(&other);
+    puppet_end(&other);
     check(mi_subproc_end_by_destroy(next));
   }
 }

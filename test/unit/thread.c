@@ -160,14 +160,14 @@ UNIT_TEST_PAGE_SIZES(thread_allocates_after_its_end) {
 // If this fails, threads that ended hold more and more memory.
 UNIT_TEST(thread_orphans_are_few) {
   enum { THREADS = 40, KEPT_MAX = 16 };
-  static unit_puppet_t puppet[THREADS];
+  static puppet_t puppet[THREADS];
   int64_t meta = 0;
   for (size_t round = 0; round < 2; round++) {
-    for (size_t i = 0; i < THREADS; i++) unit_puppet_start(&puppet[i]);
+    for (size_t i = 0; i < THREADS; i++) puppet_start(&puppet[i]);
     for (size_t i = 0; i < THREADS; i++) {
-      for (size_t k = 0; k < 3; k++) blocks[3 * i + k] = unit_puppet_malloc(&puppet[i], 100 << k);
+      for (size_t k = 0; k < 3; k++) blocks[3 * i + k] = puppet_malloc(&puppet[i], 100 << k);
     }
-    for (size_t i = 0; i < THREADS; i++) unit_puppet_end(&puppet[i]);
+    for (size_t i = 0; i < THREADS; i++) puppet_end(&puppet[i]);
     check_equal(orphan_list_length(), THREADS);
     size_t with_pages = 0;
     for (mi_theap_t* t = mi_state.orphans; t != NULL; t = t->orphan_next) {
@@ -245,16 +245,16 @@ UNIT_TEST_PAGE_SIZES(thread_main_can_leave_and_come_back) {
 // If this fails, one more thread costs more than it must.
 UNIT_TEST(thread_costs_little) {
   mi_free(mi_malloc(1));
-  unit_puppet_t puppet;
-  unit_puppet_start(&puppet);
+  puppet_t puppet;
+  puppet_start(&puppet);
   void* p[8];
   const size_t before = os_fake_resident_all();
-  for (size_t i = 0; i < 8; i++) p[i] = unit_puppet_malloc(&puppet, 16 << i);
+  for (size_t i = 0; i < 8; i++) p[i] = puppet_malloc(&puppet, 16 << i);
   const size_t after = os_fake_resident_all();
   printf("FIGURE one more thread with a block in 8 classes: %zu KiB\n", (after - before) / MI_KIB);
   check(after - before <= 80 * MI_KIB);
-  for (size_t i = 0; i < 8; i++) unit_puppet_free(&puppet, p[i]);
-  unit_puppet_end(&puppet);
+  for (size_t i = 0; i < 8; i++) puppet_free(&puppet, p[i]);
+  puppet_end(&puppet);
 }
 
 static void churn(void* arg) {

@@ -145,17 +145,17 @@ UNIT_TEST_PAGE_SIZES(unload_leaves_memory_of_the_program) {
 
 // If this fails, a thread that still runs when the process ends crashes it.
 UNIT_TEST_PAGE_SIZES(unload_leaves_other_threads_alone) {
-  static unit_puppet_t other;
-  unit_puppet_start(&other);
+  static puppet_t other;
+  puppet_start(&other);
   use_everything();
-  uint8_t* const p = (uint8_t*)unit_puppet_malloc(&other, 1000);
+  uint8_t* const p = (uint8_t*)puppet_malloc(&other, 1000);
   memset(p, 1, 1000);
   const size_t mapped = os_fake.mapped;
   check(!mi_unload_alone());
   check_equal(os_fake.mapped, mapped);
-  unit_puppet_free(&other, p);
+  puppet_free(&other, p);
   check(mi_malloc(1) != NULL); // this thread starts again
-  unit_puppet_end(&other);
+  puppet_end(&other);
   check(mi_unload_alone());
   check_equal(os_fake.mapped, 0);
 }

@@ -48,12 +48,12 @@ UNIT_TEST(usage_counts_who_is_inside_an_ended_heap) {
 UNIT_TEST(usage_knows_what_others_freed) {
   enum { COUNT = 20 };
   unit_theap();
-  unit_puppet_t other;
-  unit_puppet_start(&other);
-  mi_free(unit_puppet_malloc(&other, 1)); // it has a theap
+  puppet_t other;
+  puppet_start(&other);
+  mi_free(puppet_malloc(&other, 1)); // it has a theap
   for (size_t i = 0; i < COUNT; i++) blocks[i] = mi_malloc(SIZE);
-  for (size_t i = 0; i < 5; i++) unit_puppet_free(&other, blocks[i]);
-  unit_puppet_end(&other);
+  for (size_t i = 0; i < 5; i++) puppet_free(&other, blocks[i]);
+  puppet_end(&other);
   static mi_usage_t usage;
   mi_usage_measure(&mi_state.main, NULL, &usage);
   check_equal(usage.class_blocks[CLASS], COUNT - 5);

@@ -36,7 +36,7 @@ typedef struct block_s {
 } block_t;
 
 typedef struct actor_s {
-  unit_puppet_t puppet; // of actors above 0
+  puppet_t puppet; // of actors above 0
   bool is_running;
   size_t subproc; // which the thread is in
 } actor_t;
