@@ -502,7 +502,7 @@ UNIT_TEST(subproc_adopts_an_arena_that_is_large_enough) {
   mi_run_t run = {0};
   mi_subproc_t* const next = make_subproc();
   check(mi_slices_claim(&next->heap_main, 2 * MI_RESERVE_UNIT / MI_SLICE_SIZE, MI_SLICE_SIZE, 0,
-                       &run));
+                        &run));
   check_equal(run.arena->slice_count, 4 * MI_RESERVE_UNIT / MI_SLICE_SIZE);
   check_equal(arenas_free(), 1);
   mi_slices_release(run.arena, run.slice_index, run.slice_count);
