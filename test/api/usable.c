@@ -24,9 +24,7 @@ static void check_good_size(size_t size) {
 // blocks.
 static void good_size_is_what_malloc_gives(void** state) {
   (void)state;
-#if !defined(TEST_TINY)
   test_for_sizes(256 * TEST_KIB, &check_good_size);
-#endif
 }
 
 // If this fails, a capacity computed near the largest size wraps around.
