@@ -22,8 +22,8 @@ file(GLOB mi_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/base
      ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*/*.c ${CMAKE_CURRENT_SOURCE_DIR}/src/api/*.c)
 set(mi_fuzz_helpers
     ${CMAKE_CURRENT_SOURCE_DIR}/src/os/assert.c ${MI_FUZZ_LIB_DIR}/os_fake.c
-    ${MI_FUZZ_LIB_DIR}/puppet.c ${MI_FUZZ_LIB_DIR}/spawn.c ${MI_FUZZ_LIB_DIR}/unit.c
-    ${MI_FUZZ_DIR}/lib/hooks_real.c ${MI_FUZZ_DIR}/lib/shadow.c)
+    ${MI_FUZZ_LIB_DIR}/puppet.c ${MI_FUZZ_LIB_DIR}/shadow.c ${MI_FUZZ_LIB_DIR}/spawn.c
+    ${MI_FUZZ_LIB_DIR}/unit.c ${MI_FUZZ_DIR}/lib/hooks_real.c ${MI_FUZZ_DIR}/lib/model.c)
 set(mi_fuzz_tiny calls pagemap sizeclass threads)
 file(GLOB mi_fuzz_targets CONFIGURE_DEPENDS ${MI_FUZZ_DIR}/*.c)
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // property.c - random sequences of calls, checked against a model of what every block must be.
 //
-// The model knows for each live block its size, alignment, whether it must be zero behind its
-// contents, and the pattern written to it. A sequence is determined by its seed alone: --seed=N
-// runs the one that failed again, and --sequences=N runs that many instead of as many as fit the
-// time.
+// The model is a shadow of each live block (shadow.h). A sequence is determined by its seed alone:
+// --seed=N runs the one that failed again, and --sequences=N runs that many instead of as many as
+// fit the time.
+#include "shadow.h"
 #include "test_api.h"
 
 #include <pthread.h>
@@ -14,17 +14,7 @@
 #define OPERATIONS 4000
 #define TIME_LIMIT_MS 1500
 
-typedef struct slot_s {
-  unsigned char* p; // NULL: no block
-  size_t size; // what was asked for
-  size_t filled; // bytes that hold the pattern
-  size_t alignment; // of p + offset
-  size_t offset;
-  uint64_t pattern;
-  bool is_zero_behind; // was allocated zero, and only resized so
-} slot_t;
-
-static slot_t slots[SLOT_COUNT];
+static shadow_t slots[SLOT_COUNT];
 static uint64_t first_seed;
 static size_t sequence_limit; // 0: by time
 static uint64_t seed;
@@ -34,72 +24,27 @@ static uint64_t random_state;
 
 static uint64_t draw(uint64_t limit) { return random_next(&random_state) % limit; }
 
-// Everything a reader needs to see it again.
-#define REQUIRE(slot, condition)                                                                   \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      fail_msg("--seed=%llu, operation %zu (%s): not so: %s; block %p size %zu usable %zu "        \
-               "alignment %zu offset %zu",                                                         \
-               (unsigned long long)seed, operation, action, #condition, (void*)(slot)->p,          \
-               (slot)->size, mi_usable_size((slot)->p), (slot)->alignment, (slot)->offset);        \
-    }                                                                                              \
-  } while (0)
-
-// The pattern is made of words of 8 bytes that differ, so that a shifted copy is noticed.
-static uint64_t pattern_word(uint64_t pattern, size_t index) {
-  return pattern ^ ((uint64_t)index * UINT64_C(0xD6E8FEB86659FD93));
+// Everything a reader needs to see it again, if `fact` does not hold.
+static void fail_unless(const shadow_t* slot, bool is_so, const char* fact) {
+  if (is_so) return;
+  fail_msg(
+      "--seed=%llu, operation %zu (%s): not so: %s; block %p size %zu usable %zu alignment %zu "
+      "offset %zu",
+      (unsigned long long)seed, operation, action, fact, (void*)slot->p, slot->size,
+      mi_usable_size(slot->p), slot->alignment, slot->offset);
 }
 
-static unsigned char pattern_byte(uint64_t pattern, size_t i) {
-  return (unsigned char)(pattern_word(pattern, i / 8) >> (i % 8 * 8));
-}
+#define REQUIRE(slot, condition) fail_unless(slot, condition, #condition)
 
-static void write_pattern(const slot_t* slot, size_t from, size_t to) {
-  size_t i = from;
-  for (; i < to && i % 8 != 0; i++) slot->p[i] = pattern_byte(slot->pattern, i);
-  for (; i + 8 <= to; i += 8) {
-    const uint64_t word = pattern_word(slot->pattern, i / 8);
-    __builtin_memcpy(slot->p + i, &word, 8);
-  }
-  for (; i < to; i++) slot->p[i] = pattern_byte(slot->pattern, i);
-}
-
-static void check_contents(const slot_t* slot, size_t from, size_t to) {
-  size_t i = from;
-  for (; i < to && i % 8 != 0; i++) {
-    REQUIRE(slot, slot->p[i] == pattern_byte(slot->pattern, i) && "the contents are kept");
-  }
-  for (; i + 8 <= to; i += 8) {
-    uint64_t word;
-    __builtin_memcpy(&word, slot->p + i, 8);
-    REQUIRE(slot, word == pattern_word(slot->pattern, i / 8) && "the contents are kept");
-  }
-  for (; i < to; i++) {
-    REQUIRE(slot, slot->p[i] == pattern_byte(slot->pattern, i) && "the contents are kept");
-  }
-}
-
-static void check_zero(const slot_t* slot, size_t from) {
-  const size_t usable = mi_usable_size(slot->p);
-  if (from < usable) {
-    REQUIRE(slot, test_is_filled(slot->p + from, usable - from, 0) && "the rest is zero");
-  }
-}
-
-// A block that was just allocated or resized: what is promised holds. Then everything that may be
-// written is.
-static void accept(slot_t* slot, size_t kept) {
+static void accept(shadow_t* slot, size_t kept) {
   REQUIRE(slot, slot->p != NULL);
-  const size_t usable = mi_usable_size(slot->p);
-  REQUIRE(slot, usable >= slot->size);
-  REQUIRE(slot, test_is_aligned(slot->p + slot->offset, slot->alignment));
-  if (slot->offset == 0 && slot->alignment <= 16) {
-    REQUIRE(slot, test_is_aligned(slot->p, slot->size >= 16 ? 16 : 8));
-  }
-  check_contents(slot, 0, kept);
-  if (slot->is_zero_behind) check_zero(slot, kept);
-  slot->filled = slot->is_zero_behind ? slot->size : usable;
-  write_pattern(slot, kept, slot->filled);
+  const char* const wrong = shadow_accept(slot, kept, random_next(&random_state));
+  fail_unless(slot, wrong == NULL, wrong);
+}
+
+static void look(const shadow_t* slot) {
+  const char* const wrong = shadow_look(slot);
+  fail_unless(slot, wrong == NULL, wrong);
 }
 
 static size_t draw_size(void) {
@@ -121,13 +66,12 @@ static size_t draw_alignment(void) { return (size_t)1 << (draw(30) == 0 ? draw(2
 
 // -- Operations --
 
-static void allocate(slot_t* slot) {
+static void allocate(shadow_t* slot) {
   const size_t size = draw_size();
   slot->size = size;
   slot->alignment = 1;
   slot->offset = 0;
   slot->is_zero_behind = false;
-  slot->pattern = random_next(&random_state);
   switch (draw(8)) {
     case 0:
       action = "zalloc";
@@ -165,7 +109,7 @@ static void allocate(slot_t* slot) {
   accept(slot, 0);
 }
 
-static void resize(slot_t* slot) {
+static void resize(shadow_t* slot) {
   const size_t size = draw(4) == 0 ? draw_size() : slot->size + draw(slot->size / 2 + 10);
   size_t kept = slot->filled < size ? slot->filled : size;
   unsigned char* const old = slot->p;
@@ -192,7 +136,7 @@ static void resize(slot_t* slot) {
   accept(slot, kept);
 }
 
-static void expand(slot_t* slot) {
+static void expand(shadow_t* slot) {
   action = "expand";
   const size_t size = slot->size + draw(slot->size + 10);
   void* const p = mi_expand(slot->p, size);
@@ -204,10 +148,9 @@ static void expand(slot_t* slot) {
   accept(slot, slot->filled < size ? slot->filled : size);
 }
 
-static void release(slot_t* slot) {
+static void release(shadow_t* slot) {
   action = "free";
-  check_contents(slot, 0, slot->filled);
-  if (slot->is_zero_behind) check_zero(slot, slot->filled);
+  look(slot);
   switch (draw(5)) {
     case 0:
       mi_free_size(slot->p, slot->size);
@@ -238,7 +181,6 @@ static void* release_some(void* arg) {
     slots[i].alignment = 1;
     slots[i].offset = 0;
     slots[i].is_zero_behind = false;
-    slots[i].pattern = i;
     slots[i].p = (unsigned char*)mi_malloc(slots[i].size);
   }
   return NULL;
@@ -247,7 +189,7 @@ static void* release_some(void* arg) {
 static void release_on_another_thread(void) {
   action = "free on another thread";
   for (size_t i = 0; i < SLOT_COUNT; i += 3) {
-    if (slots[i].p != NULL) check_contents(&slots[i], 0, slots[i].filled);
+    if (slots[i].p != NULL) look(&slots[i]);
   }
   pthread_t thread;
   if (pthread_create(&thread, NULL, &release_some, NULL) != 0) return;
@@ -258,24 +200,23 @@ static void release_on_another_thread(void) {
 // -- The whole model --
 
 static int compare_slots(const void* a, const void* b) {
-  const slot_t* const x = *(slot_t* const*)a;
-  const slot_t* const y = *(slot_t* const*)b;
+  const shadow_t* const x = *(shadow_t* const*)a;
+  const shadow_t* const y = *(shadow_t* const*)b;
   return x->p < y->p ? -1 : (x->p > y->p ? 1 : 0);
 }
 
 static void check_everything(void) {
-  static slot_t* live[SLOT_COUNT];
+  static shadow_t* live[SLOT_COUNT];
   size_t count = 0;
   action = "check";
   for (size_t i = 0; i < SLOT_COUNT; i++) {
     if (slots[i].p == NULL) continue;
-    check_contents(&slots[i], 0, slots[i].filled);
-    if (slots[i].is_zero_behind) check_zero(&slots[i], slots[i].filled);
+    look(&slots[i]);
     live[count++] = &slots[i];
   }
   qsort(live, count, sizeof(live[0]), &compare_slots);
   for (size_t i = 1; i < count; i++) {
-    const slot_t* const lower = live[i - 1];
+    const shadow_t* const lower = live[i - 1];
     REQUIRE(lower, lower->p + mi_usable_size(lower->p) <= live[i]->p && "blocks do not overlap");
   }
 }
@@ -283,7 +224,7 @@ static void check_everything(void) {
 static void run_sequence(void) {
   random_state = seed;
   for (operation = 0; operation < OPERATIONS; operation++) {
-    slot_t* const slot = &slots[draw(SLOT_COUNT)];
+    shadow_t* const slot = &slots[draw(SLOT_COUNT)];
     if (slot->p == NULL) {
       allocate(slot);
     } else if (draw(3) == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // calls.c - fuzz target: sequences of calls of the public interface on one to three threads,
-// against a shadow model of what every block must be, on the fake operating system.
+// against a model of what every block must be (model.h), on the fake operating system.
 //
 // The input says what the system is like, and then for each step which thread does what. One
 // thread runs at a time, so that an input always does the same. The system may refuse calls: the
@@ -21,7 +21,7 @@
 #include "core/threads/sample.h"
 #include "core/heaps/subproc.h"
 #include "mimalloc-stats.h"
-#include "shadow.h"
+#include "model.h"
 
 #define STEP_COUNT 600
 #define LIVE_MAX ((size_t)64 << 20) // bytes of all blocks together
@@ -49,7 +49,7 @@ static size_t draw_home(void) {
   return home < HOME_COUNT && fuzz.home[home].heap != NULL ? home : main_home();
 }
 
-static void* allocate_plain(block_t* b, size_t how) {
+static void* allocate_plain(shadow_t* b, size_t how) {
   size_t slot = 0;
   void* p = NULL;
   switch (how) {
@@ -84,7 +84,7 @@ static void* allocate_plain(block_t* b, size_t how) {
   }
 }
 
-static void* allocate_in(mi_heap_t* heap, block_t* b, size_t how) {
+static void* allocate_in(mi_heap_t* heap, shadow_t* b, size_t how) {
   switch (how) {
     case 0:
       return mi_heap_zalloc(heap, b->size);
@@ -106,9 +106,9 @@ static void* allocate_in(mi_heap_t* heap, block_t* b, size_t how) {
 }
 
 static void step_allocate(void) {
-  block_t* const b = unused_block();
+  shadow_t* const b = unused_block();
   if (b == NULL) return;
-  *b = (block_t){.alignment = 1, .home = draw_home()};
+  *b = (shadow_t){.alignment = 1, .home = draw_home()};
   mi_heap_t* const heap = fuzz.home[b->home].heap;
   const bool is_plain = b->home == main_home();
   size_t how = fuzz_below(&fuzz.in, 16);
@@ -131,7 +131,7 @@ static void step_allocate(void) {
 static void step_absurd(void) {
   const size_t size = SIZE_MAX - fuzz_size(&fuzz.in, 62);
   const size_t bad = fuzz_size(&fuzz.in, 64) | 3;
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   start_call();
   CHECK(mi_malloc(size) == NULL && errno == ENOMEM);
   CHECK(mi_calloc(size / 2, 3) == NULL && mi_zalloc_aligned(size, 64) == NULL);
@@ -146,7 +146,7 @@ static void step_absurd(void) {
 // -- Steps: resizing --
 
 // `heap` NULL: by the functions without one.
-static void* resize_block(block_t* b, size_t size, mi_heap_t* heap) {
+static void* resize_block(shadow_t* b, size_t size, mi_heap_t* heap) {
   const bool is_plain = heap == NULL;
   const bool is_aligned = b->alignment > 1 || b->offset > 0;
   const bool is_zero = b->is_zero_behind && size >= b->size;
@@ -165,7 +165,7 @@ static void* resize_block(block_t* b, size_t size, mi_heap_t* heap) {
 }
 
 static void step_resize(void) {
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   if (b == NULL) return;
   const size_t home = draw_home();
   const size_t size =
@@ -192,7 +192,7 @@ static void step_resize(void) {
 }
 
 static void step_expand(void) {
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   if (b == NULL) return;
   const size_t size = b->size + fuzz_below(&fuzz.in, b->size / 2 + 20);
   void* const p = mi_expand(b->p, size);
@@ -206,7 +206,7 @@ static void step_expand(void) {
 
 // -- Steps: freeing --
 
-static void free_block(block_t* b, size_t how) {
+static void free_block(shadow_t* b, size_t how) {
   check_block(b);
   uint8_t* const p = b->p;
   const size_t alignment = b->offset == 0 ? b->alignment : 1;
@@ -239,7 +239,7 @@ static void free_block(block_t* b, size_t how) {
 
 static void step_free(void) {
   const size_t how = fuzz_below(&fuzz.in, 8);
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   if (b != NULL) free_block(b, how);
 }
 
@@ -257,9 +257,9 @@ static void step_allocate_many(void) {
   const size_t home = draw_home();
   const size_t count = fuzz_below(&fuzz.in, BLOCK_COUNT);
   for (size_t i = 0; i < count; i++) {
-    block_t* const b = &fuzz.block[i];
+    shadow_t* const b = &fuzz.block[i];
     if (b->p != NULL || fuzz.live + size > LIVE_MAX) continue;
-    *b = (block_t){.alignment = 1, .size = size, .home = home};
+    *b = (shadow_t){.alignment = 1, .size = size, .home = home};
     start_call();
     uint8_t* const p = (uint8_t*)mi_heap_malloc(fuzz.home[home].heap, size);
     if (!is_block(p, home)) return;
@@ -273,7 +273,7 @@ static void free_deferred(bool force, unsigned long long heartbeat, void* arg) {
   (void)force, (void)heartbeat, (void)arg;
   const int saved = errno;
   for (size_t i = 0; i < BLOCK_COUNT; i++) {
-    block_t* const b = &fuzz.block[i];
+    shadow_t* const b = &fuzz.block[i];
     if (b->p == NULL || !b->is_deferred) continue;
     free_block(b, 4);
     errno = saved;
@@ -282,7 +282,7 @@ static void free_deferred(bool force, unsigned long long heartbeat, void* arg) {
 }
 
 static void step_defer(void) {
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   if (b != NULL) b->is_deferred = true;
 }
 
@@ -307,7 +307,7 @@ static void step_misuse(void) {
   const uintptr_t address = fuzz_size(&fuzz.in, MI_ADDRESS_BITS) & ~(uintptr_t)7;
   if (address != 0 && !mi_any_heap_contains((void*)address)) free_wrongly((void*)address);
   free_wrongly(&not_ours[1]);
-  block_t* const b = used_block();
+  shadow_t* const b = used_block();
   if (b == NULL || b->size < 16) return;
   // Pages with aligned blocks inside slots take any address in a slot for its block, and in those
   // of the thread nobody looks.
@@ -335,7 +335,7 @@ static void step_heap_new(void) {
 // The blocks of a heap that ends: they move to `home`, or are gone.
 static void end_blocks(size_t from, bool is_destroyed, size_t home) {
   for (size_t i = 0; i < BLOCK_COUNT; i++) {
-    block_t* const b = &fuzz.block[i];
+    shadow_t* const b = &fuzz.block[i];
     if (b->p == NULL || b->home != from) continue;
     check_block(b);
     b->home = home;
@@ -367,13 +367,13 @@ static void step_heap_end(void) {
 }
 
 static void step_heap_default(void) {
-  block_t* const b = unused_block();
+  shadow_t* const b = unused_block();
   const size_t home = draw_home();
   mi_heap_t* const heap = fuzz.home[home].heap;
   mi_heap_t* const before = mi_heap_set_default(heap);
   const bool is_set = mi_heap_get_default() == heap; // else there was no memory for it
   if (b != NULL && is_set) {
-    *b = (block_t){.alignment = 1, .size = draw_size(), .home = home};
+    *b = (shadow_t){.alignment = 1, .size = draw_size(), .home = home};
     start_call();
     uint8_t* const p = (uint8_t*)mi_malloc(b->size);
     b->p = is_block(p, home) ? p : NULL;
@@ -585,7 +585,7 @@ static bool find_block(const mi_heap_t* heap, const mi_heap_area_t* area, void* 
   CHECK((uint8_t*)block >= (uint8_t*)area->blocks);
   size_t matches = 0;
   for (size_t i = 0; i < BLOCK_COUNT; i++) {
-    const block_t* const b = &fuzz.block[i];
+    const shadow_t* const b = &fuzz.block[i];
     const bool is_inside = b->p >= (uint8_t*)block && b->p < (uint8_t*)block + size;
     if (b->p == NULL || !is_inside) continue;
     CHECK(b->home == census->home);
@@ -763,6 +763,7 @@ int LLVMFuzzerInitialize(int* argc, char*** argv) {
   mi_state.is_unloaded = false;
   os_fake_end();
   is_traced = getenv("MI_FUZZ_TRACE") != NULL;
+  shadow_dense_max = 8192;
   return 0;
 }
 

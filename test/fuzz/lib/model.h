@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// shadow.h - the model that calls.c compares the library with: what every block must be, and when a
-// call may fail.
-#ifndef TEST_FUZZ_SHADOW_H
-#define TEST_FUZZ_SHADOW_H
+// model.h - the model that calls.c compares the library with: which blocks, heaps and threads there
+// are, what every block must be (test/lib/shadow.h), and when a call may fail.
+#ifndef TEST_FUZZ_MODEL_H
+#define TEST_FUZZ_MODEL_H
 
 #include "fuzz.h"
+#include "shadow.h"
 #include "unit.h"
 
 #define BLOCK_COUNT 128
@@ -23,18 +24,6 @@ typedef struct home_s {
   bool is_bounded; // its arena may be full
 } home_t;
 
-typedef struct block_s {
-  uint8_t* p; // NULL: none
-  size_t size; // what was asked for
-  size_t filled; // bytes that hold the pattern
-  size_t alignment; // of p + offset
-  size_t offset;
-  uint64_t pattern;
-  size_t home;
-  bool is_zero_behind; // was allocated zero, and only resized so
-  bool is_deferred; // is freed by the deferred-free function
-} block_t;
-
 typedef struct actor_s {
   puppet_t puppet; // of actors above 0
   bool is_running;
@@ -42,10 +31,10 @@ typedef struct actor_s {
 } actor_t;
 
 // What an input has done so far.
-typedef struct shadow_s {
+typedef struct model_s {
   fuzz_input_t in;
   size_t actor; // who does the step
-  block_t block[BLOCK_COUNT];
+  shadow_t block[BLOCK_COUNT]; // deferred: freed by the deferred-free function
   home_t home[HOME_COUNT];
   mi_subproc_id_t subproc[SUBPROC_COUNT];
   actor_t actors[ACTOR_COUNT];
@@ -57,9 +46,9 @@ typedef struct shadow_s {
   mi_arena_id_t arena[ARENA_COUNT];
   size_t foreign; // bytes that the program brought along
   uint64_t next_pattern;
-} shadow_t;
+} model_t;
 
-extern shadow_t fuzz;
+extern model_t fuzz;
 extern bool is_traced; // MI_FUZZ_TRACE=1 shows what an input does
 
 // Before a call that may give no block, and after it: whether it gave one. If not there was a
@@ -72,13 +61,13 @@ bool is_refused_since(size_t seen);
 
 // A block was just allocated or resized, and `kept` bytes of the pattern must be in it: what is
 // promised holds. Then everything that may be written is.
-void accept_block(block_t* b, size_t kept);
+void accept_block(shadow_t* b, size_t kept);
 
 // It is as it was left, and where it was.
-void check_block(const block_t* b);
+void check_block(const shadow_t* b);
 
 // From a place that the input says. NULL: there is none.
-block_t* unused_block(void);
-block_t* used_block(void); // that the step may change
+shadow_t* unused_block(void);
+shadow_t* used_block(void); // that the step may change
 
 #endif
