@@ -27,6 +27,11 @@ LAYERS = {
 # that is core.h, and the table of options.
 CORE = ("common", "arenas", "pages", "threads", "heaps", "process", "front")
 CORE_FACES = {"core.h", "common/options.def"}
+# Who may write what says whose a page is and where it is kept.
+PAGE_STATE = (
+    (re.compile(r"mi_atomic_(store|cas|swap|add|sub|and|or)\w*\(&?\w+->owner\b|\bplace = MI_PLACE|->page_count( [-+]?=[^=]|\+\+|--)"), ("life.c",)),
+    (re.compile(r"mi_atomic_(store|cas|swap|add|sub|and|or)\w*\(&\w+->thread_free\b"), ("life.c", "remote.c")),
+)
 OS_MACRO = re.compile(r"\b(_WIN32|_WIN64|__APPLE__|__linux__|__ANDROID__|__BIONIC__|__\w*BSD__|__sun|__HAIKU__"
                       r"|__wasi__|__EMSCRIPTEN__|__CYGWIN__|__MINGW\w+|__QNX__|__GLIBC__)\b")
 OS_DIRS = ("src/os/", "src/override/", "src/base/compiler.h", "include/")
@@ -213,6 +218,8 @@ def check_file(p, text, code, com, known, paths, bad):
         if layer == "core" and BANNED.search(cd) and not re.match(r"\s*#", cd):
             here("banned", f"{BANNED.search(cd)[1]} called in core")
         if p.startswith("include/") and re.search(r"@(end)?code\b", cm): example = "@code" in cm
+        for pattern, writers in PAGE_STATE if layer == "core" else ():
+            if pattern.search(cd) and os.path.basename(p) not in writers: here("page-state", f"only {', '.join(writers)} may: {cd.strip()[:60]}")
         if DEAD.match(line) and not example: here("dead-code", line.strip()[:70])
         if re.search(r"\b(TODO|FIXME|XXX|[Tt]odo)\b", cm) and not re.search(r"#\d+", cm): here("todo", cm.strip()[:70])
         if p.startswith("src/") and ORDERED.search(cd) and not re.match(r"\s*#", cd) and p != "src/base/atomic.h":

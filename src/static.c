@@ -38,9 +38,10 @@
 #include "core/arenas/book.c"
 #include "core/arenas/run.c"
 // - pages and blocks
+#include "core/pages/remote.c"
+#include "core/pages/life.c"
 #include "core/pages/track.c"
 #include "core/pages/page.c"
-#include "core/pages/remote.c"
 #include "core/pages/pool.c"
 #include "core/pages/large.c"
 // - a thread's part

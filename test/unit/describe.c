@@ -113,8 +113,7 @@ UNIT_TEST_PAGE_SIZES(describe_places) {
   void* p;
   mi_page_t* const page = unit_make_page(c, 1, &p);
   says(p, "in none of its lists");
-  mi_queue_append(&unit_theap()->queue[c], page);
-  unit_theap()->page_count++;
+  mi_life_enqueue(unit_theap(), page);
   says(p, "in its queue");
   mi_free(p);
 }

@@ -158,7 +158,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
   // A page of the other thread that is full.
   mi_page_t* const parked = unit_make_page(CLASS, unit_page_blocks(CLASS), &blocks[count]);
   mi_atomic_store_relaxed(&parked->owner, mi_tls_thread_id() + 4096);
-  check(mi_remote_park(parked, mi_tls_thread_id() + 4096));
+  check(mi_life_park(parked, mi_tls_thread_id() + 4096));
   os_fake.fork_prepare();
   os_fake.fork_child();
   check_equal(guest->place, MI_PLACE_NONE);

@@ -17,7 +17,7 @@ static size_t list_length(const mi_block_t* list) {
 
 // Takes all blocks in use back and gives the page's slices to the arena.
 static void drop(mi_page_t* page) {
-  mi_remote_collect(page);
+  mi_page_collect(page);
   page->local_free = NULL;
   page->count.used = 0;
   mi_page_release(UNIT_HEAP, page);
@@ -163,11 +163,11 @@ UNIT_TEST_PAGE_SIZES(page_collects_what_others_freed) {
   const size_t local = list_length(page->local_free);
   unit_on_thread(&free_first_blocks, &remote);
   check_equal(page->count.used, 30); // not counted before the owner looks
-  mi_remote_collect(page);
+  mi_page_collect(page);
   check_equal(page->count.used, 20);
   check_equal(list_length(page->local_free), local + 10);
   check(mi_page_is_valid(page));
-  mi_remote_collect(page);
+  mi_page_collect(page);
   check_equal(page->count.used, 20);
   check_equal(hooks_fake.error_count, 0);
   drop(page);
@@ -183,7 +183,7 @@ UNIT_TEST_PAGE_SIZES(page_collect_stops_at_a_corrupt_link) {
     if (kind == 0) victim->next = (mi_block_t*)blocks[9]; // a circle
     if (kind == 1) victim->next = (mi_block_t*)((uintptr_t)blocks[4] + 16); // inside a block
     if (kind == 2) victim->next = (mi_block_t*)(page->start + page->slice_count * MI_SLICE_SIZE);
-    mi_remote_collect(page);
+    mi_page_collect(page);
     check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST], kind + 1);
     // What hangs behind the damage stays in use, at most nine of the ten.
     check(page->count.used >= 20 && page->count.used < 30);
@@ -231,12 +231,13 @@ UNIT_TEST_PAGE_SIZES(page_make_fails_without_memory) {
 
 // If this fails, pages are visited in the wrong order, or one is lost from its queue.
 UNIT_TEST(page_queue_is_first_in_first_out) {
+  mi_theap_t* const theap = unit_theap();
+  mi_page_queue_t* const queue = &theap->queue[0];
   mi_page_t page[4];
   memset(page, 0, sizeof(page));
-  mi_page_queue_t queue = {NULL, NULL};
   for (size_t order = 0; order < 24; order++) {
-    for (size_t i = 0; i < 4; i++) mi_queue_append(&queue, &page[i]);
-    check(queue.first == &page[0] && queue.last == &page[3]);
+    for (size_t i = 0; i < 4; i++) mi_life_enqueue(theap, &page[i]);
+    check(queue->first == &page[0] && queue->last == &page[3]);
     bool is_in[4] = {true, true, true, true};
     size_t code = order;
     for (size_t left = 4; left > 0; left--) {
@@ -245,10 +246,10 @@ UNIT_TEST(page_queue_is_first_in_first_out) {
       code /= left;
       size_t i = 0;
       while (!is_in[i] || skip > 0) skip -= is_in[i++] ? 1 : 0;
-      mi_queue_remove(&queue, &page[i]);
+      mi_life_dequeue(theap, &page[i]);
       is_in[i] = false;
       check(page[i].place == MI_PLACE_NONE && page[i].next == NULL && page[i].prev == NULL);
-      const mi_page_t* p = queue.first;
+      const mi_page_t* p = queue->first;
       for (size_t k = 0; k < 4; k++) {
         if (!is_in[k]) continue;
         check(p == &page[k]);
@@ -256,7 +257,7 @@ UNIT_TEST(page_queue_is_first_in_first_out) {
       }
       check(p == NULL);
     }
-    check(queue.first == NULL && queue.last == NULL);
+    check(queue->first == NULL && queue->last == NULL);
   }
 }
 

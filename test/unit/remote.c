@@ -158,10 +158,10 @@ UNIT_TEST_PAGE_SIZES(remote_park_fails_when_blocks_arrive) {
   const size_t count = unit_page_blocks(CLASS);
   mi_page_t* const page = unit_make_page(CLASS, count, blocks);
   puppet_free(&other, blocks[0]);
-  check(!mi_remote_park(page, mi_tls_thread_id()));
+  check(!mi_life_park(page, mi_tls_thread_id()));
   check_equal(word(page), (uintptr_t)blocks[0] | MI_REMOTE_OWNED);
   check_equal(owner(page), mi_tls_thread_id());
-  mi_remote_collect(page);
+  mi_page_collect(page);
   mi_pool_give_up(page);
   puppet_end(&other);
   free_all(0);
@@ -176,9 +176,9 @@ UNIT_TEST_PAGE_SIZES(remote_park_that_fails_keeps_the_slow_flag) {
   mi_atomic_store_relaxed(&page->has_interior, true);
   mi_atomic_store_relaxed(&page->owner, mi_tls_thread_id() | MI_OWNER_SLOW);
   puppet_free(&other, blocks[0]);
-  check(!mi_remote_park(page, mi_tls_thread_id()));
+  check(!mi_life_park(page, mi_tls_thread_id()));
   check_equal(owner(page), mi_tls_thread_id() | MI_OWNER_SLOW);
-  mi_remote_collect(page);
+  mi_page_collect(page);
   // An address inside a block of the page, as aligned allocation hands out.
   mi_free((uint8_t*)blocks[1] + 64);
   check(page->local_free == blocks[1] && mi_page_is_valid(page));
@@ -490,7 +490,7 @@ UNIT_TEST(remote_parcel_empties_a_page) {
   mi_page_t* const page = unit_make_page(mi_class_of(32), 10, parcel_blocks);
   page->local_free = NULL; // as if all others were in use
   page->count.used = mi_page_capacity(page);
-  check(mi_remote_park(page, mi_tls_thread_id()));
+  check(mi_life_park(page, mi_tls_thread_id()));
   size_t count = 10;
   unit_on_thread(&free_parcel_blocks, &count);
   check_equal(page->count.used, mi_page_capacity(page) - 10);

@@ -177,8 +177,7 @@ UNIT_TEST_PAGE_SIZES(report_of_a_link_at_refill) {
 // If this fails, a page whose list is damaged is released while blocks of it are in use.
 UNIT_TEST_PAGE_SIZES(report_of_a_link_when_a_page_is_empty) {
   mi_page_t* const page = unit_make_page(mi_class_of(SIZE), 2, blocks);
-  mi_queue_append(&unit_theap()->queue[page->size_class], page);
-  unit_theap()->page_count++;
+  mi_life_enqueue(unit_theap(), page);
   mi_free(blocks[0]);
   ((mi_block_t*)blocks[0])->next = (mi_block_t*)(page->start - 8);
   page->local_free = (mi_block_t*)blocks[0];

@@ -168,11 +168,11 @@ UNIT_TEST_PAGE_SIZES(theap_set_owner_reaches_every_page) {
   mi_page_t* const current = unit_page_of(blocks[count]);
   mi_page_t* const interior = unit_page_of(shifted);
   check(queued->place == MI_PLACE_QUEUE && current->place == MI_PLACE_CURRENT);
-  mi_theap_set_owner(theap, MI_OWNER_SHARED);
+  mi_life_set_owner(theap, MI_OWNER_SHARED);
   check(owner(queued) == MI_OWNER_SHARED && owner(current) == MI_OWNER_SHARED);
   check_equal(owner(interior), MI_OWNER_SHARED);
   const uintptr_t id = mi_tls_thread_id();
-  mi_theap_set_owner(theap, id);
+  mi_life_set_owner(theap, id);
   check(owner(queued) == id && owner(current) == id);
   check_equal(owner(interior), id | MI_OWNER_SLOW);
   mi_free(shifted);

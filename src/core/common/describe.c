@@ -50,7 +50,7 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
   about->is_single = mi_atomic_peek(&page->size_class) == MI_CLASS_COUNT;
   about->shift = about->is_single ? mi_atomic_peek(&page->shift) : 0;
   about->heap = mi_atomic_load_acquire(&from->heap); // sees the const fields of the heap
-  // The one for being current (P1 of page.c).
+  // The one for being current (P1 of life.c).
   if (about->place == MI_PLACE_CURRENT && about->used > 0) about->used--;
 }
 

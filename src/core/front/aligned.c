@@ -30,8 +30,7 @@ static bool mi_aligned_mark(void* block) {
   const uintptr_t self = mi_tls_thread_id();
   // Only this thread writes its own id: else it does not own the page.
   if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
-  mi_atomic_store_relaxed(&page->has_interior, true);
-  mi_atomic_store_relaxed(&page->owner, self | MI_OWNER_SLOW);
+  mi_life_note_interior(page, self);
   return true;
 }
 

@@ -53,7 +53,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
-  mi_page_t* const page = mi_page_describe(run.start, wish.slice_count, wish.described_count);
+  mi_page_t* const page = mi_life_describe(run.start, wish.slice_count, wish.described_count);
   page->count = (mi_page_count_t){.used = 1};
   page->refilled.used = 2;
   page->reserved = (uint32_t)wish.described_count;
@@ -64,11 +64,11 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
   if (!mi_run_enlist(heap, page)) {
-    mi_page_undescribe(page, page->reserved);
+    mi_life_undescribe(page, page->reserved);
     mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
     return NULL;
   }
-  mi_atomic_store_relaxed(&page->owner, MI_OWNER_SINGLE);
+  mi_life_be_single(page);
   mi_large_count(heap, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
@@ -132,7 +132,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
 static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
-  mi_page_undescribe(page, page->reserved);
+  mi_life_undescribe(page, page->reserved);
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
   if (left > 0) {

@@ -1,58 +1,18 @@
 // SPDX-License-Identifier: MIT
-// page.c - the life of a page: a run of slices cut into blocks of one size.
+// page.c - a page: a run of slices cut into blocks of one size.
 //
-//   made --> current <--> queue             current: its blocks are in the theap's list
-//              |            ^               queue:   has free blocks, waits its turn
-//      no more |            | first own     parked:  no thread uses it, full when last seen
-//       blocks v            | free
-//            parked --------+               A parked page belongs to nobody: whoever frees into it
-//            first
-//              | first free by another       claims it (remote.c), keeps it as a guest for a while,
-//              and
-//              v                             then passes it on through the pool (pool.c).
-//            guest --> pooled --> adopted: current of any thread
+//   | carved: in use, in `local_free`, in a theap's list or on its way | untouched |
+//   start                                                     capacity            reserved
 //
-// P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
-//     `thread_free` count as used. Broken only inside the functions of the owner.
-// P2  a page is in exactly the place that `place` says; a parked or pooled page is in
-//     MI_PLACE_NONE.
 // P3  blocks past `capacity` have not been touched since the page was made; zero when `is_zero`.
 // P4  every slice of the page has a descriptor: the first one's is the page, the others forward to
 //     it.
 //
-// Only the owner calls into this file. Not here: what others do to a page (remote.c), which page to
-// pick (refill.c), when slices go back (retain.c).
+// P1 and P2 are in life.c. Only the owner calls into this file. Not here: whose a page is (life.c,
+// remote.c), which page to pick (refill.c), when slices go back (retain.c).
 #include "page.h"
 
 #include "track.h"
-
-MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
-  mi_page_t* const page = mi_pagemap_slice(start);
-  mi_assert(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
-  page->start = start;
-  page->slice_count = (uint32_t)slice_count;
-  page->local_free = NULL;
-  page->sample_rest = NULL;
-  mi_atomic_store_relaxed(&page->has_interior, false);
-  page->place = MI_PLACE_NONE;
-  page->is_idle = false;
-  page->is_lean = false;
-  page->next = page->prev = NULL;
-  for (size_t i = 1; i < interior_count; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
-    interior->first = page;
-    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_INTERIOR);
-  }
-  return page;
-}
-
-MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count) {
-  for (size_t i = 1; i < interior_count; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
-    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
-  }
-  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
-}
 
 // What others left in the run goes back where it counts, unless it is the first OS page at most.
 static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
@@ -82,8 +42,8 @@ static void mi_page_clear(mi_page_t* page) {
   const size_t slice_count = page->slice_count;
   page->is_lean = slice_count == 1 && !page->is_resident &&
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
-  mi_atomic_store_relaxed(&page->thread_free, 0);
-  mi_page_undescribe(page, mi_page_described(slice_count, page->reserved));
+  mi_life_close(page);
+  mi_life_undescribe(page, mi_page_described(slice_count, page->reserved));
 }
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan) {
@@ -96,7 +56,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   mi_page_clean_run(plan, &run);
-  mi_page_t* const page = mi_page_describe(run.start, slice_count, described);
+  mi_page_t* const page = mi_life_describe(run.start, slice_count, described);
   page->count = (mi_page_count_t){0};
   page->refilled.used = 1;
   page->reserved = (uint32_t)block_count;
@@ -106,7 +66,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->is_resident = run.is_resident;
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
   mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
-  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);
     mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count);
@@ -132,10 +92,9 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
   mi_track_drop(page);
-  page->place = MI_PLACE_NONE;
-  page->is_idle = false;
+  mi_life_displace(page);
   page->count = (mi_page_count_t){0};
-  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+  mi_life_open(page);
   mi_page_release(heap, page);
 }
 
@@ -214,6 +173,17 @@ MI_INTERNAL bool mi_page_check(mi_page_t* page) {
   page->count.used = used;
   if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
   return false;
+}
+
+MI_INTERNAL void mi_page_collect(mi_page_t* page) {
+  mi_block_t* list = mi_remote_take(page);
+  mi_block_t* last;
+  const uint32_t count = mi_page_measure(page, &list, &last);
+  if (count == 0) return;
+  mi_block_set_next(last, page->local_free);
+  page->local_free = list;
+  mi_assert_page(page, page->count.used >= count);
+  page->count.used -= count;
 }
 
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {

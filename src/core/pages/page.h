@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// page.h - small questions about a page, its queue, and the functions of page.c.
+// page.h - small questions about a page, and the functions of page.c.
 #ifndef MI_CORE_PAGE_H
 #define MI_CORE_PAGE_H
 
-#include "block.h"
+#include "life.h"
 
 // Blocks carved so far.
 static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
@@ -52,44 +52,8 @@ static inline bool mi_page_has_interior(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->has_interior);
 }
 
-// What the owner word of a page says when this thread owns it.
-static inline uintptr_t mi_page_owner_word(mi_page_t* page, uintptr_t thread_id) {
-  return thread_id | (mi_page_has_interior(page) ? MI_OWNER_SLOW : 0);
-}
-
 static inline bool mi_page_is_single(const mi_page_t* page) {
   return page->size_class == MI_CLASS_COUNT;
-}
-
-// -- queues: pages with free blocks, oldest first; owner only --
-
-static inline void mi_queue_append(mi_page_queue_t* queue, mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_NONE);
-  page->place = MI_PLACE_QUEUE;
-  page->next = NULL;
-  page->prev = queue->last;
-  if (queue->last != NULL) {
-    queue->last->next = page;
-  } else {
-    queue->first = page;
-  }
-  queue->last = page;
-}
-
-static inline void mi_queue_remove(mi_page_queue_t* queue, mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_QUEUE);
-  page->place = MI_PLACE_NONE;
-  if (page->prev != NULL) {
-    page->prev->next = page->next;
-  } else {
-    queue->first = page->next;
-  }
-  if (page->next != NULL) {
-    page->next->prev = page->prev;
-  } else {
-    queue->last = page->prev;
-  }
-  page->next = page->prev = NULL;
 }
 
 // What a page of a class is going to be.
@@ -101,19 +65,13 @@ typedef struct mi_page_plan_s {
 } mi_page_plan_t;
 
 // A fresh page in slices from the arenas: it has an owner (OWNED is set), which the caller becomes
-// by writing the owner word. NULL: out of memory.
+// (mi_life_own). NULL: out of memory.
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan);
 
 // Slices that a block of the page can start in, and that therefore need a descriptor.
 static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
   return block_count == 1 ? 1 : slice_count;
 }
-
-// Set up descriptors for a run; also used for single blocks.
-MI_INTERNAL mi_page_t* mi_page_describe(uint8_t* start, size_t slice_count, size_t interior_count);
-
-// The descriptors are nobody's again.
-MI_INTERNAL void mi_page_undescribe(mi_page_t* page, size_t interior_count);
 
 // Give the slices of an empty page back. The caller owns the page and is inside its heap
 // (inside.h); it is in no queue and not pooled.
@@ -137,7 +95,10 @@ MI_INTERNAL void mi_page_cut_head(mi_page_t* page, mi_block_t** list);
 // count as used. False: not so; reported and put right. Too slow but for debug builds.
 MI_INTERNAL bool mi_page_check(mi_page_t* page);
 
-// The numbered invariants of page.c; for assertions, owner only.
+// Move blocks that others freed to `local_free`, and count them. Owner only.
+MI_INTERNAL void mi_page_collect(mi_page_t* page);
+
+// The numbered invariants of page.c and P1; for assertions, owner only.
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page);
 
 #endif

@@ -3,7 +3,7 @@
 //
 //   block.h track.h    links of free blocks; what tools are told about blocks
 //   page.h             make, carve and release a page; lists of its blocks
-//   remote.h           the word of a page: who owns it, what others freed
+//   remote.h life.h    the word of a page: who owns it, what others freed; all it goes through
 //   inside.h pool.h    the heap of a page that may be ending; pages that no thread owns
 //   large.h            blocks with a page of their own
 //
@@ -14,9 +14,10 @@
 
 #include "../arenas/arenas.h"
 #include "block.h"
+#include "remote.h"
+#include "life.h"
 #include "page.h"
 #include "track.h"
-#include "remote.h"
 #include "inside.h"
 #include "pool.h"
 #include "large.h"

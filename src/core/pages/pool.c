@@ -65,18 +65,16 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t c = page->size_class;
   while (true) {
-    mi_remote_collect(page);
+    mi_page_collect(page);
     const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
     if (page->count.used == 0 && pooled == 0) {
       mi_page_release(heap, page);
       break;
     }
     // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
-    mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
-    page->theap = NULL;
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
     const bool is_empty = page->count.used == 0;
-    if (mi_remote_release(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
+    if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
       if (is_empty) mi_pool_note_empty(heap, c); // L4 of pool.c
       break; // nothing of the page is touched here (R3)

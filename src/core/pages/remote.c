@@ -57,17 +57,6 @@ MI_INTERNAL bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t 
   return true;
 }
 
-MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id) {
-  mi_assert_page(page, page->place == MI_PLACE_NONE && page->local_free == NULL);
-  mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
-  uintptr_t word;
-  while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
-    if (mi_remote_release(page, word & MI_REMOTE_POOLED, 0)) return true;
-  }
-  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, thread_id));
-  return false;
-}
-
 MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   while (true) {
@@ -78,17 +67,6 @@ MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
       return (word & MI_REMOTE_OWNED) == 0;
     }
   }
-}
-
-MI_INTERNAL void mi_remote_collect(mi_page_t* page) {
-  mi_block_t* list = mi_remote_take(page);
-  mi_block_t* last;
-  const uint32_t count = mi_page_measure(page, &list, &last);
-  if (count == 0) return;
-  mi_block_set_next(last, page->local_free);
-  page->local_free = list;
-  mi_assert_page(page, page->count.used >= count);
-  page->count.used -= count;
 }
 
 // The block is free already if it is the newest of a list.

@@ -3,7 +3,7 @@
 #ifndef MI_CORE_REMOTE_H
 #define MI_CORE_REMOTE_H
 
-#include "page.h"
+#include "block.h"
 
 // What became of blocks that the calling thread frees into a page that it does not own (or owned
 // when it was parked).
@@ -23,16 +23,9 @@ MI_INTERNAL bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block,
 // Take all blocks that others pushed. Owner only. Their links are visible afterwards.
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page);
 
-// Move blocks that others pushed to `local_free`, and count them. Owner only.
-MI_INTERNAL void mi_remote_collect(mi_page_t* page);
-
 // Clear OWNED, adding `bits`. False, and still owned, when the list is not empty, or when POOLED is
 // not what the caller saw: the page left the stack, and nobody would look at it again.
 MI_INTERNAL bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits);
-
-// Owner of a page without a free block: give it up, still known as this thread's. False: blocks
-// arrived, it is not full.
-MI_INTERNAL bool mi_remote_park(mi_page_t* page, uintptr_t thread_id);
 
 // Become the owner of a page just popped from its pool. False: somebody else is; the page is not in
 // the pool any more.

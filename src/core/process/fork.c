@@ -66,11 +66,8 @@ static void mi_fork_parent(void) {
 // A page whose owner does not exist here: count again and let anyone have it.
 static void mi_fork_adopt(mi_page_t* page) {
   mi_block_t* last;
-  page->count.used = mi_page_capacity(page) - mi_page_measure(page, &page->local_free, &last);
-  page->place = MI_PLACE_NONE;
-  page->is_idle = false;
-  page->next = page->prev = NULL;
-  page->sample_rest = NULL;
+  mi_life_displace(page);
+  mi_life_recount(page, mi_page_measure(page, &page->local_free, &last));
   mi_pool_give_up(page);
 }
 

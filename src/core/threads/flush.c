@@ -18,15 +18,13 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     // As when freed twice in a row: some other block is still in use. Keep the page for good.
     mi_report_enter(MI_REPORT_IN_FREE);
     mi_page_cut_head(page, &page->local_free);
-    const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-    const uint32_t left = page->local_free != NULL ? 1 : 0;
-    page->count.used = mi_page_capacity(page) - left + bias; // P1
+    mi_life_recount(page, page->local_free != NULL ? 1 : 0);
     mi_report_leave();
     return;
   }
   if (MI_DEBUG >= 3 && !mi_page_check(page)) return;
   if (page->place == MI_PLACE_GUEST) {
-    mi_theap_remove_guest(theap, page);
+    mi_life_remove_guest(theap, page);
     mi_pool_give_up(page);
   } else if (page->place == MI_PLACE_QUEUE) {
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
@@ -34,7 +32,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     const mi_page_queue_t* const queue = &theap->queue[page->size_class];
     if (queue->first == queue->last && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
     if (mi_theap_keep_idle(theap, page)) return;
-    mi_theap_remove_queued(theap, page);
+    mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
   }
 }
@@ -45,16 +43,14 @@ MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
   mi_sample_restore(theap, size_class);
   mi_block_t* list = theap->free[size_class];
   theap->free[size_class] = NULL;
-  theap->current[size_class] = MI_PAGE_NONE;
-  theap->page_count--;
+  mi_life_leave_current(theap, size_class);
   mi_block_t* last;
   const uint32_t count = mi_page_measure(page, &list, &last);
   if (count > 0) {
     mi_block_set_next(last, page->local_free);
     page->local_free = list;
   }
-  page->count.used -= count + 1; // the one for being current, P1
-  page->place = MI_PLACE_NONE;
+  page->count.used -= count;
   page->count.is_fresh_list = false;
   return page;
 }
@@ -64,9 +60,9 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
       mi_page_t* const next = page->next;
-      mi_remote_collect(page);
+      mi_page_collect(page);
       if (page->count.used == 0) {
-        mi_theap_remove_queued(theap, page);
+        mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
       }
       page = next;
@@ -75,7 +71,7 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
     if (page == NULL) continue;
-    mi_theap_remove_guest(theap, page);
+    mi_life_remove_guest(theap, page);
     mi_pool_give_up(page);
   }
   mi_report_leave();
@@ -109,7 +105,7 @@ MI_INTERNAL void mi_flush_class(mi_theap_t* theap, size_t size_class) {
   mi_page_t* page = mi_flush_detach(theap, size_class);
   if (page != NULL) mi_pool_give_up(page);
   while ((page = theap->queue[size_class].first) != NULL) {
-    mi_theap_remove_queued(theap, page);
+    mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
   }
 }

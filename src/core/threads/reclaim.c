@@ -69,11 +69,9 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
     mi_pool_give_up(page);
     return;
   }
-  page->theap = theap;
-  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
+  mi_life_own(theap, page);
   if (reclaim == MI_RECLAIM_OWN) {
-    theap->page_count++;
-    mi_queue_append(&theap->queue[page->size_class], page);
+    mi_life_enqueue(theap, page);
   } else {
     mi_tally_add(&heap->tally, MI_TALLY_GUESTS, 1);
     mi_theap_add_guest(theap, page);

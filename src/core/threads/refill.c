@@ -63,29 +63,17 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
 
 // The current page has nothing to give but what was never carved: set it aside.
 static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
-  mi_page_t* const page = mi_theap_current(theap, c);
+  mi_page_t* const page = mi_life_leave_current(theap, c);
   if (page == NULL) return;
-  mi_assert(theap->free[c] == NULL && page->sample_rest == NULL);
-  theap->current[c] = MI_PAGE_NONE;
-  theap->page_count--;
-  page->count.used--; // P1
-  page->place = MI_PLACE_NONE;
-  if (!mi_page_has_free(page) && mi_remote_park(page, theap->thread_id)) return;
-  theap->page_count++;
-  mi_queue_append(&theap->queue[c], page);
+  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
+  mi_life_enqueue(theap, page);
 }
 
 // Allocate from `page`, which this thread owns and which is in no place.
-static void mi_refill_make_current(mi_theap_t* theap, size_t c, mi_page_t* page) {
-  mi_assert_page(page, page->place == MI_PLACE_NONE && mi_theap_current(theap, c) == NULL);
+static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   if (MI_DEBUG >= 3) mi_page_check(page);
   mi_assert_page_full(page, mi_page_is_valid(page));
-  page->place = MI_PLACE_CURRENT;
-  page->count.used++; // P1: it cannot become empty under a malloc and free pair
-  page->theap = theap;
-  mi_atomic_store_relaxed(&page->owner, mi_page_owner_word(page, theap->thread_id));
-  theap->current[c] = page;
-  theap->page_count++;
+  mi_life_make_current(theap, page);
 }
 
 static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
@@ -104,11 +92,9 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   const mi_page_t* untouched = NULL;
   mi_page_t* page;
   while ((page = theap->queue[c].first) != NULL && page != untouched) {
-    mi_queue_remove(&theap->queue[c], page);
-    mi_theap_forget_idle(theap, page);
-    theap->page_count--;
+    mi_life_dequeue(theap, page);
     mi_refill_leave_current(theap, c);
-    mi_refill_make_current(theap, c, page);
+    mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
     if (untouched == NULL) untouched = page;
   }
@@ -124,8 +110,7 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   };
   mi_page_t* const page = mi_page_make(mi_theap_heap(theap), &plan);
   if (page == NULL) return NULL;
-  page->theap = theap;
-  mi_atomic_store_relaxed(&page->owner, theap->thread_id);
+  mi_life_own(theap, page);
   return page;
 }
 
@@ -152,7 +137,7 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
   mi_refill_leave_current(theap, c);
-  mi_refill_make_current(theap, c, page);
+  mi_refill_make_current(theap, page);
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
@@ -214,10 +199,10 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_flush_class(theap, c); // pages from before there was a crowd
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
-  if (page->local_free == NULL) mi_remote_collect(page);
+  if (page->local_free == NULL) mi_page_collect(page);
   if (page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free)) {
     mi_page_cut_head(page, &page->local_free);
-    page->count.used = mi_page_capacity(page) - (page->local_free != NULL ? 1 : 0); // P1
+    mi_life_recount(page, page->local_free != NULL ? 1 : 0);
   }
   if (page->local_free == NULL) {
     const uint32_t used = page->count.used;

@@ -24,12 +24,9 @@
 MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     theap->free[c] = NULL;
-    theap->current[c] = MI_PAGE_NONE;
-    theap->queue[c] = (mi_page_queue_t){0};
     theap->room[c] = 0;
   }
-  theap->page_count = 0;
-  theap->idle_bytes = 0;
+  mi_life_forget_all(theap);
 }
 
 MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home) {
@@ -72,26 +69,8 @@ MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap) {
 }
 
 MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert(page->place == MI_PLACE_NONE);
-  const size_t i = theap->guest_turn++ % MI_GUEST_COUNT;
-  mi_page_t* const oldest = theap->guest[i];
-  page->place = MI_PLACE_GUEST;
-  theap->guest[i] = page;
-  if (oldest != NULL) {
-    oldest->place = MI_PLACE_NONE;
-    mi_pool_give_up(oldest);
-  }
-}
-
-MI_INTERNAL bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page) {
-  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
-    if (theap->guest[i] == page) {
-      theap->guest[i] = NULL;
-      page->place = MI_PLACE_NONE;
-      return true;
-    }
-  }
-  return false;
+  mi_page_t* const oldest = mi_life_add_guest(theap, page);
+  if (oldest != NULL) mi_pool_give_up(oldest);
 }
 
 MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class) {
@@ -99,7 +78,7 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
     mi_page_t* const page = theap->guest[i];
     if (page != NULL && page->size_class == size_class &&
         mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap)) {
-      mi_theap_remove_guest(theap, page);
+      mi_life_remove_guest(theap, page);
       return page;
     }
   }
@@ -118,23 +97,4 @@ MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   page->is_idle = true;
   theap->idle_bytes += bytes;
   return true;
-}
-
-MI_INTERNAL void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page) {
-  mi_theap_forget_idle(theap, page);
-  mi_queue_remove(&theap->queue[page->size_class], page);
-  theap->page_count--;
-}
-
-MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    mi_page_t* const current = mi_theap_current(theap, c);
-    mi_page_t* page = current != NULL ? current : theap->queue[c].first;
-    while (page != NULL) {
-      const uintptr_t slow =
-          (owner > MI_OWNER_MAX_SPECIAL && mi_page_has_interior(page)) ? MI_OWNER_SLOW : 0;
-      mi_atomic_store_relaxed(&page->owner, owner | slow);
-      page = page == current ? theap->queue[c].first : page->next;
-    }
-  }
 }

@@ -47,25 +47,9 @@ MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page);
 // A guest of the class, taken out of the ring, or NULL.
 MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class);
 
-// A guest is one no more. False: it was none of them.
-MI_INTERNAL bool mi_theap_remove_guest(mi_theap_t* theap, mi_page_t* page);
-
-// A page leaves the queue of its class, and is not counted any more.
-MI_INTERNAL void mi_theap_remove_queued(mi_theap_t* theap, mi_page_t* page);
-
 // An empty page may stay in its queue: malloc and free of many large blocks then make no pages.
 // Within a budget that grows with the heap; what is kept goes back at the next tick.
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
-
-// A kept page is used again or goes.
-static inline void mi_theap_forget_idle(mi_theap_t* theap, mi_page_t* page) {
-  if (!page->is_idle) return;
-  page->is_idle = false;
-  theap->idle_bytes -= page->reserved * page->block_size;
-}
-
-// Write `owner` into every page that the theap owns (hand over to another thread).
-MI_INTERNAL void mi_theap_set_owner(mi_theap_t* theap, uintptr_t owner);
 
 // Under the thread lock: `theap` becomes one of the heap, or is one no more.
 MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap);

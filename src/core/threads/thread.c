@@ -125,7 +125,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     theap->is_busy = false;
     theap->bucket_next = *mi_thread_bucket(id);
     *mi_thread_bucket(id) = theap;
-    mi_theap_set_owner(theap, id);
+    mi_life_set_owner(theap, id);
     mi_thread_count(theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
@@ -252,7 +252,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
                        mi_atomic_load_relaxed(&mi_state.orphan_count) < MI_ORPHANS_WITH_PAGES_MAX;
   if (!is_kept) mi_flush_theap(theap);
   mi_retain_poll(subproc); // while the sub-process cannot end: this thread still counts
-  mi_theap_set_owner(theap, MI_OWNER_SHARED);
+  mi_life_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
   theap->is_in_threadpool = false;
   mi_lock_enter(&mi_state.thread_lock);

@@ -60,7 +60,7 @@ impl World {
     }
 
     fn theap_set_owner(&self, owner: usize) {
-        //@ src/core/threads/theap.c mi_theap_set_owner mi_atomic_store_relaxed owner
+        //@ src/core/pages/life.c mi_life_set_owner mi_atomic_store_relaxed owner
         self.owner.store(owner, Relaxed);
     }
 

@@ -59,10 +59,10 @@ impl World {
     fn remote_park(&self, i: usize, thread: usize) -> bool {
         let page = &self.pages[i];
         let parked = if self.fault == Fault::ParkKeepsOwner { thread } else { thread | OWNER_PARKED };
-        //@ src/core/pages/remote.c mi_remote_park mi_atomic_store_relaxed owner
+        //@ src/core/pages/life.c mi_life_park mi_atomic_store_relaxed owner
         page.owner.store(parked, Relaxed);
         loop {
-            //@ src/core/pages/remote.c mi_remote_park mi_atomic_load_relaxed thread_free
+            //@ src/core/pages/life.c mi_life_park mi_atomic_load_relaxed thread_free
             let word = page.thread_free.load(Relaxed);
             if word > BITS {
                 break;
@@ -71,7 +71,7 @@ impl World {
                 return true;
             }
         }
-        //@ src/core/pages/remote.c mi_remote_park mi_atomic_store_relaxed owner
+        //@ src/core/pages/life.c mi_life_park mi_atomic_store_relaxed owner
         page.owner.store(thread, Relaxed);
         false
     }
@@ -130,7 +130,7 @@ impl World {
                 self.page_release(i);
                 return;
             }
-            //@ src/core/pages/pool.c mi_pool_give_up mi_atomic_store_relaxed owner
+            //@ src/core/pages/life.c mi_life_share mi_atomic_store_relaxed owner
             page.owner.store(OWNER_SHARED, Relaxed);
             let is_push = pooled == 0 && used < BLOCKS;
             if self.remote_release(i, pooled, if is_push { POOLED } else { 0 }) {
@@ -157,7 +157,7 @@ impl World {
             self.remote_give_up(i);
             return false;
         }
-        //@ src/core/threads/reclaim.c mi_reclaim_claimed mi_atomic_store_relaxed owner
+        //@ src/core/pages/life.c mi_life_own mi_atomic_store_relaxed owner
         page.owner.store(thread, Relaxed);
         true
     }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// life.c - the life of a page: whose it is, and where its owner keeps it.
+//
+//   no page      --describe, open, own-->  in no place
+//   in no place  --make_current-->  current  --leave_current-->  in no place
+//   in no place  --enqueue------->  queued   --dequeue-------->  in no place
+//   in no place  --add_guest----->  guest    --remove_guest--->  in no place
+//   in no place  --park---------->  parked: full, owned by nobody, known as this thread's
+//   in no place  --share--------->  abandoned, or pooled: owned by nobody
+//   parked, abandoned, pooled  --a claim, own-->  in no place
+//   in no place  --close, undescribe-->  no page
+//
+// A claim is a change of the word (remote.c): by a free into the page (reclaim.c), or by a pop from
+// the pool (pool.c). What becomes of a claimed page is decided there; this file only does it.
+//
+// This file alone writes `owner`, `place`, the +1 of `count.used` (P1), `theap` of a page and
+// `page_count` of a theap; with remote.c, `thread_free`. [page-state]
+//
+// P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
+//     `thread_free` count as used. Broken only inside the functions of the owner. The +1 keeps a
+//     malloc and free pair from emptying the page again and again.
+// P2  a page is in exactly the place that `place` says; a parked or pooled page is in
+//     MI_PLACE_NONE.
+// P5  the owner word is written by the owner, or by who describes the page: it says "mine" to no
+//     thread that does not own it (R4 of remote.c). It is cleared before the page leaves its book
+//     (N2 of fork.c).
+#include "life.h"
+
+MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
+  mi_page_t* const page = mi_pagemap_slice(start);
+  mi_assert(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
+  page->start = start;
+  page->slice_count = (uint32_t)slice_count;
+  page->local_free = NULL;
+  page->sample_rest = NULL;
+  mi_atomic_store_relaxed(&page->has_interior, false);
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->is_lean = false;
+  page->next = page->prev = NULL;
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
+    interior->first = page;
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_INTERIOR);
+  }
+  return page;
+}
+
+MI_INTERNAL void mi_life_undescribe(mi_page_t* page, size_t interior_count) {
+  for (size_t i = 1; i < interior_count; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
+  }
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
+}
+
+MI_INTERNAL void mi_life_be_single(mi_page_t* page) {
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_SINGLE);
+}
+
+MI_INTERNAL void mi_life_open(mi_page_t* page) {
+  mi_atomic_store_relaxed(&page->thread_free, MI_REMOTE_OWNED);
+}
+
+MI_INTERNAL void mi_life_close(mi_page_t* page) { mi_atomic_store_relaxed(&page->thread_free, 0); }
+
+// What the owner word says while the thread with this id owns the page.
+static uintptr_t mi_life_word(mi_page_t* page, uintptr_t thread_id) {
+  const bool is_slow = mi_atomic_load_relaxed(&page->has_interior);
+  return thread_id | (is_slow ? MI_OWNER_SLOW : 0);
+}
+
+MI_INTERNAL void mi_life_own(mi_theap_t* theap, mi_page_t* page) {
+  page->theap = theap;
+  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, theap->thread_id));
+}
+
+MI_INTERNAL bool mi_life_park(mi_page_t* page, uintptr_t thread_id) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE && page->local_free == NULL);
+  mi_atomic_store_relaxed(&page->owner, thread_id | MI_OWNER_PARKED);
+  uintptr_t word;
+  while ((word = mi_atomic_load_relaxed(&page->thread_free)) <= MI_REMOTE_BITS) {
+    if (mi_remote_release(page, word & MI_REMOTE_POOLED, 0)) return true;
+  }
+  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id));
+  return false;
+}
+
+MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t pooled, uintptr_t bits) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE);
+  mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
+  page->theap = NULL;
+  return mi_remote_release(page, pooled, bits);
+}
+
+MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id) {
+  mi_atomic_store_relaxed(&page->has_interior, true);
+  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id));
+}
+
+MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const current = theap->current[c] != MI_PAGE_NONE ? theap->current[c] : NULL;
+    mi_page_t* page = current != NULL ? current : theap->queue[c].first;
+    while (page != NULL) {
+      const bool is_thread = owner > MI_OWNER_MAX_SPECIAL;
+      mi_atomic_store_relaxed(&page->owner, is_thread ? mi_life_word(page, owner) : owner);
+      page = page == current ? theap->queue[c].first : page->next;
+    }
+  }
+}
+
+// -- where the owner keeps it --
+
+MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
+  const size_t c = page->size_class;
+  mi_assert_page(page, page->place == MI_PLACE_NONE && theap->current[c] == MI_PAGE_NONE);
+  page->place = MI_PLACE_CURRENT;
+  page->count.used++; // P1
+  mi_life_own(theap, page);
+  theap->current[c] = page;
+  theap->page_count++;
+}
+
+MI_INTERNAL mi_page_t* mi_life_leave_current(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = theap->current[size_class];
+  if (page == MI_PAGE_NONE) return NULL;
+  mi_assert_page(page, theap->free[size_class] == NULL && page->sample_rest == NULL);
+  theap->current[size_class] = MI_PAGE_NONE;
+  theap->page_count--;
+  page->count.used--; // P1
+  page->place = MI_PLACE_NONE;
+  return page;
+}
+
+MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE);
+  mi_page_queue_t* const queue = &theap->queue[page->size_class];
+  theap->page_count++;
+  page->place = MI_PLACE_QUEUE;
+  page->next = NULL;
+  page->prev = queue->last;
+  if (queue->last != NULL) {
+    queue->last->next = page;
+  } else {
+    queue->first = page;
+  }
+  queue->last = page;
+}
+
+MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_QUEUE);
+  mi_page_queue_t* const queue = &theap->queue[page->size_class];
+  if (page->is_idle) {
+    page->is_idle = false;
+    theap->idle_bytes -= page->reserved * page->block_size;
+  }
+  theap->page_count--;
+  page->place = MI_PLACE_NONE;
+  if (page->prev != NULL) {
+    page->prev->next = page->next;
+  } else {
+    queue->first = page->next;
+  }
+  if (page->next != NULL) {
+    page->next->prev = page->prev;
+  } else {
+    queue->last = page->prev;
+  }
+  page->next = page->prev = NULL;
+}
+
+MI_INTERNAL mi_page_t* mi_life_add_guest(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE);
+  const size_t i = theap->guest_turn++ % MI_GUEST_COUNT;
+  mi_page_t* const oldest = theap->guest[i];
+  page->place = MI_PLACE_GUEST;
+  theap->guest[i] = page;
+  if (oldest != NULL) oldest->place = MI_PLACE_NONE;
+  return oldest;
+}
+
+MI_INTERNAL bool mi_life_remove_guest(mi_theap_t* theap, mi_page_t* page) {
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    if (theap->guest[i] == page) {
+      theap->guest[i] = NULL;
+      page->place = MI_PLACE_NONE;
+      return true;
+    }
+  }
+  return false;
+}
+
+MI_INTERNAL void mi_life_displace(mi_page_t* page) {
+  page->place = MI_PLACE_NONE;
+  page->is_idle = false;
+  page->next = page->prev = NULL;
+  page->sample_rest = NULL;
+}
+
+MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    theap->current[c] = MI_PAGE_NONE;
+    theap->queue[c] = (mi_page_queue_t){0};
+  }
+  theap->page_count = 0;
+  theap->idle_bytes = 0;
+}
+
+// -- P1 --
+
+MI_INTERNAL void mi_life_recount(mi_page_t* page, uint32_t free_count) {
+  const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  page->count.used = page->refilled.used - 1 - free_count + bias;
+}
