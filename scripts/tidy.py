@@ -37,6 +37,8 @@ OS_MACRO = re.compile(r"\b(_WIN32|_WIN64|__APPLE__|__linux__|__ANDROID__|__BIONI
 OS_DIRS = ("src/os/", "src/override/", "src/base/compiler.h", "include/")
 FAST_FILES = {"src/core/front/alloc.c", "src/core/front/free.c"}
 LIMIT = {"column": 100, "function": 70, "file": 800, "fast-file": 220}
+TABLE_ROW = re.compile(r"(\s*//\s{3,})([\w|(].*)")
+TORN_FROM = 84  # columns: what a formatter breaks is longer
 ORDERED = re.compile(r"\bmi_atomic_\w*(acquire|release|acq_rel|seq_cst)\w*\s*\(")
 DEAD = re.compile(r"^\s*///?\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
 NAME = re.compile(r"`([^`]+)`")
@@ -227,6 +229,12 @@ def check_file(p, text, code, com, known, paths, bad):
             if not re.search(r"\b(pairs with|publishes|sees|order:)", near, re.I): here("order", cd.strip()[:70])
         for word in (w for q in NAME.findall(cm) for w in re.findall(r"\b(?:_*mi_\w+|MI_\w+)\b", q)):
             if word not in known: here("stale-name", f"`{word}` does not exist")
+    for no in range(1, len(lines)):
+        row, below = TABLE_ROW.match(lines[no - 1]), TABLE_ROW.match(lines[no])
+        if not row or not below or row[1] != below[1] or "tidy: allow torn" in lines[no]: continue
+        if len(lines[no - 1]) > TORN_FROM and re.search(r"\S {2,}\S", row[2]) and re.fullmatch(r"[|a-z()].*", below[2]) \
+                and not re.search(r"\S {2,}\S", below[2]):
+            bad("torn", p, no + 1, f"a row of a table goes on as a row of its own: {below[2][:50]}")
     for name, first, length in functions(code):
         if length > LIMIT["function"]: bad("function-length", p, first, f"{name}: {length} lines")
 

@@ -24,6 +24,7 @@ OFFENCES = {
     "call": ("src/core/arenas/bad.c", TOP + "void mi_bad(void) {\n  mi_above();\n}\n"),
     "circle": ("src/core/pages/bad.c", TOP + "void mi_beside(void) {\n  mi_above();\n}\n"),
     "page-state": ("src/core/bad.c", TOP + "void f(mi_page_t* page) {\n  page->place = MI_PLACE_NONE;\n}\n"),
+    "torn": ("src/core/bad.c", TOP + "//\n//   one thing   " + "what is said of it, " * 4 + "and\n//   so on\n"),
     "dead-code": ("src/core/bad.c", TOP + "// mi_old_call(page);\nint x;\n"),
     "todo": ("src/core/bad.c", TOP + "int x; // TO" + "DO later\n"),
     "order": ("src/core/bad.c", TOP + "int x;\nint y;\nint z;\nvoid f(void) { mi_atomic_load_acquire(&x); }\n"),

@@ -12,15 +12,14 @@
 // What went wrong, for `mi_hook_error`. Each kind is printed in full once and counted afterwards;
 // the counts are printed at the end of the process.
 typedef enum mi_error_kind_e {
-  MI_ERROR_INVALID_POINTER, // an address that is not ours            EINVAL
-  MI_ERROR_INTERIOR_POINTER, // an address inside a block              EINVAL
-  MI_ERROR_DOUBLE_FREE, // the block is free already              EAGAIN
-  MI_ERROR_CORRUPT_LIST, // a link of a free list points outside   EFAULT
-  MI_ERROR_CORRUPT_PAGE, // a page contradicts itself              EFAULT
-  MI_ERROR_TOO_LARGE, // the request cannot be represented      EOVERFLOW
-  MI_ERROR_ALIGNMENT, // not a power of two                     EINVAL (public code EOVERFLOW, see
-  // api)
-  MI_ERROR_OUT_OF_MEMORY, // the system has no more                 ENOMEM
+  MI_ERROR_INVALID_POINTER, // EINVAL: an address that is not ours
+  MI_ERROR_INTERIOR_POINTER, // EINVAL: an address inside a block
+  MI_ERROR_DOUBLE_FREE, // EAGAIN: the block is free already
+  MI_ERROR_CORRUPT_LIST, // EFAULT: a link of a free list points outside
+  MI_ERROR_CORRUPT_PAGE, // EFAULT: a page contradicts itself
+  MI_ERROR_TOO_LARGE, // EOVERFLOW: the request cannot be represented
+  MI_ERROR_ALIGNMENT, // EINVAL: not a power of two (public code EOVERFLOW, see api)
+  MI_ERROR_OUT_OF_MEMORY, // ENOMEM: the system has no more
   MI_ERROR_COUNT,
 } mi_error_kind_t;
 

@@ -24,9 +24,8 @@
 typedef struct mi_pagemap_s {
   // window - offset of the table of a window from `none`; 0 none. First, so that its address needs
   // no addition.
-  //   write  growth       release, under the arena lock   mi_pagemap_cover (publishes the mapped
-  //   table)
-  //   read   any thread   relaxed   a thread that holds one of our addresses got it after the write
+  //   write  growth      release, under the arena lock  mi_pagemap_cover  (publishes the table)
+  //   read   any thread  relaxed: who holds one of our addresses got it after the write
   mi_atomic(uintptr_t) window[MI_WINDOW_COUNT];
   mi_page_t near[MI_NEAR_SLICES];
   mi_page_t none[MI_WINDOW_SLICES]; // right behind: M4

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // sizeclass.c - the table of page sizes, computed by the compiler from the rule below.
 //
-//   blocks up to 1/8 slice   the fewest slices with at least 8 blocks and at most 1/50 behind the
-//   last
-//   blocks up to 1/4 slice   the fewest with at least 4 blocks and at most 1/4 behind the last
-//   blocks up to a slice     one slice: one to three blocks
-//   larger blocks            the fewest with at most 1/8 behind the last: mostly those of one block
+//   blocks up to 1/8 slice  the fewest slices with at least 8 blocks, at most 1/50 behind the last
+//   blocks up to 1/4 slice  the fewest with at least 4 blocks, at most 1/4 behind the last
+//   blocks up to a slice    one slice: one to three blocks
+//   larger blocks           the fewest with at most 1/8 behind the last: mostly those of one block
 //
 // What lies behind the last block is never touched, so it costs addresses only. Pages of large
 // blocks are short on purpose: a block that is free in a page which others share serves one class

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 // large.c - one block, one page: larger than any class, or aligned beyond a slice.
 //
-//   | block_size (whole OS pages)              | slack up to slice_count * MI_SLICE_SIZE, untouched
-//   |
+//   | block_size (whole OS pages) | slack up to slice_count * MI_SLICE_SIZE, untouched |
 //
 // G1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, whoever frees the
 //     block returns the slices.
 // G2  only the first slice has a descriptor, and those up to the one that a shifted result lies in
-//     (`reserved` of them).
-//     `shift` is the distance of the result from the start of the block: nothing else was handed
-//     out.
+//     (`reserved` of them). `shift` is the distance of the result from the start of the block:
+//     nothing else was handed out.
 // G3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread that
 //     holds the block.
 // G4  where much must be zero, memory that was used before is given back instead of cleared: what
@@ -18,9 +16,9 @@
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
-// memory along (V5 of retain.c). Larger ones, and all when no arena can be
-// had, are mappings of their own. Growth in place takes the slices that follow; else the memory is
-// moved to other addresses, so that nothing is copied (move.c).
+// memory along (V5 of retain.c). Larger ones, and all when no arena can be had, are mappings of
+// their own. Growth in place takes the slices that follow; else the memory is moved to other
+// addresses, so that nothing is copied (move.c).
 #include "large.h"
 
 #include <errno.h>

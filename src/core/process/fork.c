@@ -3,14 +3,14 @@
 //
 // In the child every other thread stopped between two instructions. What they may have left half
 // done, and why that is harmless:
-//   a free into an own page     the block is on the list or it is not; counts are taken anew from
-//   the lists
-//   a refill                    blocks in the list of a vanished theap stay counted as used: lost,
-//   at most a list per class claims of slices, pool pops slices or a page that nobody knows: lost
-//   a parcel of frees           its blocks stay counted as used: lost, at most one small parcel
-//   anything under a lock       cannot be: fork holds all locks (in their order, state.h)
-//   the end of a heap           what was not done yet stays undone: the pages that are left stay
-//   with a heap that no list knows, whose blocks can be freed as all others
+//   a free into an own page   the block is on the list or not; counts are taken anew from the lists
+//   a refill                  blocks in the list of a vanished theap stay counted as used: at most
+//                             a list for each class is lost
+//   claims of slices, pops    slices, or a page, that nobody knows: lost
+//   a parcel of frees         its blocks stay counted as used: at most one small parcel is lost
+//   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
+//   the end of a heap         the pages that are left stay with a heap that no list knows; their
+//                             blocks can be freed as all others
 // Nothing is ever counted as free that may be in use.
 //
 // A signal handler may fork, whatever it interrupted, if the child only calls exec. When its thread
