@@ -38,16 +38,16 @@ static bool mi_visit_is_held(mi_page_t* page) {
 
 static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_visit_free_t* free) {
   const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
-  free->bits[i / 64] |= (uint64_t)1 << i % 64;
+  const uint64_t bit = (uint64_t)1 << i % 64;
+  if ((free->bits[i / 64] & bit) != 0) return; // a list that the program damaged has it twice
+  free->bits[i / 64] |= bit;
   free->count++;
 }
 
 static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
                                mi_visit_free_t* free) {
-  // After a mistake of the user the list may have a loop, or lead anywhere.
-  while (free->count < page->reserved && mi_page_has_block(page, block)) {
-    mi_visit_mark(page, block, free);
-    block = mi_block_next(block);
+  for (mi_list_t at = mi_list_of(page, block); mi_list_has(&at); mi_list_step(&at)) {
+    mi_visit_mark(page, at.block, free);
   }
 }
 

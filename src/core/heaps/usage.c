@@ -40,20 +40,10 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 
 // -- blocks that are counted and free --
 
-// Blocks of one page; after a mistake of the user the list may have a loop, or lead anywhere.
-static size_t mi_usage_list_length(const mi_page_t* page, const mi_block_t* block) {
-  size_t count = 0;
-  while (count < page->reserved && mi_page_has_block(page, block)) {
-    block = mi_block_next(block);
-    count++;
-  }
-  return count;
-}
-
 // What others freed into a page that nobody else takes it from.
 static size_t mi_usage_returned(mi_page_t* page) {
   const uintptr_t word = mi_atomic_load_acquire(&page->thread_free); // sees the links
-  return mi_usage_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
+  return mi_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
 }
 
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
@@ -65,8 +55,8 @@ static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) 
     size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_length(c));
     mi_page_t* const current = mi_theap_current(theap, c);
     if (current != NULL) {
-      count = mi_usage_list_length(current, theap->free[c]) +
-              mi_usage_list_length(current, current->sample_rest) + mi_usage_returned(current);
+      count = mi_list_length(current, theap->free[c]) +
+              mi_list_length(current, current->sample_rest) + mi_usage_returned(current);
     }
     for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
       count += mi_usage_returned(page);

@@ -12,6 +12,7 @@
 // remote.c), which page to pick (refill.c), when slices go back (retain.c).
 #include "page.h"
 
+#include "list.h"
 #include "track.h"
 
 // What others left in the run goes back where it counts, unless it is the first OS page at most.
@@ -128,23 +129,14 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
 }
 
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
-  uint32_t count = 0;
+  mi_list_t at = mi_list_of(page, *list);
   mi_block_t* end = NULL;
-  mi_block_t* next = *list;
-  // The list can hold every block of the page once; a longer one has a loop.
-  while (next != NULL && count < mi_page_capacity(page) && mi_page_has_block(page, next)) {
-    count++;
-    end = next;
-    next = mi_block_next(end);
-  }
+  for (; mi_list_has(&at); mi_list_step(&at)) end = at.block;
   *last = end;
-  if (mi_likely(next == NULL)) return count;
-  mi_report_block(MI_ERROR_CORRUPT_LIST, page, end == NULL ? page->start : (void*)end, next);
+  if (mi_likely(at.block == NULL)) return at.count;
+  mi_report_block(MI_ERROR_CORRUPT_LIST, page, end == NULL ? page->start : (void*)end, at.block);
   mi_block_join(list, end, NULL);
-  // In a loop some blocks were counted more than once.
-  count = 0;
-  for (const mi_block_t* b = *list; b != NULL; b = mi_block_next(b)) count++;
-  return count;
+  return mi_list_length(page, *list); // in a loop some blocks were counted more than once
 }
 
 MI_INTERNAL mi_attr_cold void mi_page_cut_head(mi_page_t* page, mi_block_t** list) {
@@ -166,11 +158,10 @@ MI_INTERNAL bool mi_page_check(mi_page_t* page) {
   if (is_cut) mi_page_cut_head(page, &page->local_free);
   mi_block_t* last;
   const uint32_t local = mi_page_measure(page, &page->local_free, &last);
-  const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-  const uint32_t used = mi_page_capacity(page) - local + bias; // P1
+  const uint32_t used = page->count.used;
+  mi_life_recount(page, local);
   if (page->count.used == used) return true;
   // More frees were counted than there are blocks. Which was one too many is not known.
-  page->count.used = used;
   if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
   return false;
 }
@@ -186,18 +177,32 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   page->count.used -= count;
 }
 
-MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
-  size_t local = 0;
-  for (mi_block_t* b = page->local_free; b != NULL; b = mi_block_next(b)) {
-    if (mi_page_block_of(page, b) != b || ++local > mi_page_capacity(page)) return false;
-  }
-  const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-  if (page->count.used + local != mi_page_capacity(page) + bias) return false; // P1
-  if (mi_page_capacity(page) > page->reserved) return false;
+// P2, as far as the page and its theap say; of a queue its ends.
+static bool mi_page_is_in_place(const mi_page_t* page) {
+  if (page->place == MI_PLACE_CURRENT) return page->theap->current[page->size_class] == page;
+  const bool is_linked = page->next != NULL || page->prev != NULL;
+  if (page->place != MI_PLACE_QUEUE) return !is_linked;
+  const mi_page_queue_t* const queue = &page->theap->queue[page->size_class];
+  return (page->prev != NULL ? page->prev->next : queue->first) == page &&
+         (page->next != NULL ? page->next->prev : queue->last) == page;
+}
+
+// P4
+static bool mi_page_is_described(const mi_page_t* page) {
   const size_t described = mi_page_described(page->slice_count, page->reserved);
-  for (size_t i = 1; i < described; i++) { // P4
-    const mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+  for (size_t i = 1; i < described; i++) {
+    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    if (mi_atomic_load_relaxed(&interior->owner) != MI_OWNER_INTERIOR) return false;
     if (interior->first != page) return false;
   }
-  return true;
+  return mi_page_is_sound(page);
+}
+
+MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
+  mi_list_t at = mi_list_of(page, page->local_free);
+  while (mi_list_has(&at)) mi_list_step(&at);
+  const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  return at.block == NULL && page->count.used + at.count == mi_page_capacity(page) + bias && // P1
+         mi_page_capacity(page) <= page->reserved && mi_page_is_in_place(page) &&
+         mi_page_is_described(page);
 }

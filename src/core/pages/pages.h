@@ -2,7 +2,7 @@
 // pages.h - the layer of blocks in pages, and the word that says who may touch a page.
 //
 //   block.h track.h    links of free blocks; what tools are told about blocks
-//   page.h             make, carve and release a page; lists of its blocks
+//   page.h list.h      make, carve and release a page; a walk along a list of its blocks
 //   remote.h life.h    the word of a page: who owns it, what others freed; all it goes through
 //   inside.h pool.h    the heap of a page that may be ending; pages that no thread owns
 //   large.h            blocks with a page of their own
@@ -17,6 +17,7 @@
 #include "remote.h"
 #include "life.h"
 #include "page.h"
+#include "list.h"
 #include "track.h"
 #include "inside.h"
 #include "pool.h"
