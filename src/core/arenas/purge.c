@@ -11,7 +11,7 @@
 // V1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has claimed
 //     are purged.
 // V2  after a purge the slice is not dirty: it reads as zero.
-// V3  one purger at a time. Others skip; only the end of a sub-process waits.
+// V3  one purger at a time. Others skip; only a fork and the end of a sub-process wait.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // discarding free blocks inside pages that are in use.

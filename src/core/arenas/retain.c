@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // retain.c - policy: how much free memory stays with the process, and for how long.
 //
-// Time is cut into periods of half the option `purge_delay`; at the end of each, what was freed
-// before it began goes back (purge.c). What goes earlier, and what is used again instead:
+// Time is cut into periods of half the option `purge_delay` (times `arena_purge_mult`); at the end
+// of each, what was freed before it began goes back (purge.c). The first poll after a quiet time
+// begins a period; polls come with slow allocations, so that the delay is a least, not an exact
+// time. What goes earlier, and what is used again instead:
 //
 // V4  what waits is at most MI_RETAIN_MIN and half of what is in use: a program that frees much and
 //     then sleeps holds no more than that, although nobody looks at the clock. What is beyond goes
@@ -16,13 +18,14 @@
 // V6  a free within the bound of V7 reads no clock, and calls the system only for what is beyond
 //     the bounds of V4 and V7: whoever frees within them has no system call to wait for.
 // V7  what waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use, goes early:
-//     after t ms in which nothing did, t^2/512 slices may, if that is half of it. Memory that is
-//     needed again every 20 ms is thus left alone (a slice takes 16 faults), and a program that was
-//     busy for half a second is small as soon as it frees its last (an idle PostgreSQL backend
-//     after three sorts: 19 MiB, 55 without, glibc 12). The clock is looked at where slices are
-//     claimed and released, where periods are, and while that much waits after MI_QUICK_WAITING
-//     refills of a thread: a program that does small things only after a large one would else keep
-//     what that left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
+//     after t ms in which nothing did, t^2/512 slices may, as soon as these are half of what is
+//     beyond the bound; the time they stand for is spent then. Memory that is needed again every 20
+//     ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
+//     second is small as soon as it frees its last (an idle PostgreSQL backend after three sorts:
+//     19 MiB, 55 without, glibc 12). The clock is looked at where slices are claimed and released,
+//     where periods are, and while that much waits after MI_QUICK_WAITING refills of a thread: a
+//     program that does small things only after a large one would else keep what that left (a
+//     PostgreSQL backend with small queries: 75 MiB, 12 now).
 // V8  fresh memory that would make a new peak of what is committed, while more than that bound
 //     waits: as much of that goes first. The peak of a program whose phases need different memory
 //     is that of the largest phase and this bound, not their sum (four threads that go through

@@ -7,7 +7,7 @@
 //     is left for libraries that are loaded late. With the parcel of parcel.c and the locks of
 //     os/lock.h it is 48 bytes in all (test/interop/test_embed.py).
 //
-// What the fields of reports mean is in report.c, where they are defined.
+// What the fields of reports mean is in report.c.
 #ifndef MI_CORE_SELF_H
 #define MI_CORE_SELF_H
 

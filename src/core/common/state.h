@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // state.h - the one process-wide structure, and the option values.
 //
-// Nothing else in the core is a mutable global but the page map (pagemap.h) and the thread's own
-// pointer.
+// Other mutable globals of the core: the page map (pagemap.h), what a thread knows of itself
+// (self.h) and its parcel (parcel.c), the regions of meta.c, and the reports that wait (report.c).
 //
 // No lock is held while a hook (hooks.h) is called: reports of damage that is found under one wait
 // until it is left (report.c). fork takes all of them in the order of their ranks (fork.c).
@@ -66,7 +66,7 @@ struct mi_subproc_s {
 typedef enum mi_lock_rank_e {
   MI_RANK_THREAD = 1, // theaps: start, exit, orphans; lists of heaps and sub-processes
   MI_RANK_ARENA, // growth of arenas, windows, and memory for our own structures
-  MI_RANK_PURGE, // one purger at a time; only tried, but at the end of a sub-process
+  MI_RANK_PURGE, // one purger at a time; only tried, but at a fork and the end of a sub-process
 } mi_lock_rank_t;
 
 typedef enum mi_process_stage_e {

@@ -75,7 +75,8 @@ typedef struct mi_page_count_s {
 struct mi_page_s {
   // -- line 0: what a free by the owner touches --
   // owner - whose page this is: a thread id with MI_OWNER_ flags, or one of the special values.
-  //   write  owner        relaxed  when it takes, parks or gives up the page
+  //   write  owner        relaxed  when it takes, parks or gives up the page: life.c
+  //   write  who describes the slices, or hands a theap over  relaxed  the same
   //   read   any thread   relaxed  "is it mine?": only this thread writes its own id, so equality
   //                                is never wrong; anything else is decided by `thread_free`.
   //   Lifetime: a live block keeps the page; a stale value costs a detour through remote.c.
@@ -86,7 +87,9 @@ struct mi_page_s {
     size_t shift; // of a single block: bytes from its start to the address handed out (const)
   };
   mi_page_count_t count;
-  mi_page_count_t refilled; // what `count` becomes when a list is handed out: {capacity + 1, false}
+  // What `count` becomes when a list is handed out: {capacity + 1, false}. The capacity, how many
+  // blocks were carved, is kept here only.
+  mi_page_count_t refilled;
   uint32_t reserved; // blocks that fit (const)
   uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
   uint8_t place; // mi_page_place_t
@@ -104,6 +107,7 @@ struct mi_page_s {
   //   write  any    CAS acq_rel   set OWNED, by a pop  mi_remote_claim_popped  (the same)
   //   write  owner  CAS acquire   take the whole list  mi_remote_take     (sees every link)
   //   write  owner  CAS release   clear OWNED          mi_remote_release  (publishes all fields)
+  //   write  owner  relaxed       begin and end of the page  mi_life_open, mi_life_close
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
   //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
   mi_atomic(uintptr_t) thread_free;
@@ -177,10 +181,11 @@ struct mi_theap_s {
   bool is_in_deferred_free;
   bool is_in_threadpool;
   bool is_unwatched; // of a home: nobody tells us when its thread ends
-  // -- of a home, in a crowd: portion.c --
+  // -- of a home, in a crowd: crowd.c --
   bool is_busy; // the thread did not wait of late
   uint32_t wait_count; // times it was away since that was decided
   uint64_t seen; // when it last refilled, for `mi_os_was_away`
+  // -- sample.c --
   mi_random_t random;
   size_t sample_interval; // mean bytes between samples; 0 is off
   uint64_t sample_count; // samples taken
@@ -329,7 +334,7 @@ struct mi_arena_s {
   // claimed).
   mi_bitmap_word_t* moved;
   // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
-  // their number. As `moved`, but for `mi_move_note_cut`.
+  // their number, or more. As `moved`, but for `mi_move_note_cut`.
   mi_bitmap_word_t* moved_first;
   // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
   // (relaxed).

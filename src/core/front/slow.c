@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-// A block of class `c`; NULL when even step 8 found nothing.
+// A block of class `c`; NULL when step 2 found nothing, too.
 static mi_block_t* mi_slow_block(mi_theap_t* theap, size_t c) {
   mi_block_t* const block = mi_refill_block(theap, c);
   if (mi_likely(block != NULL)) return block;

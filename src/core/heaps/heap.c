@@ -22,9 +22,9 @@
 // E4  pages of these heaps are in no parcel and are nobody's guests (reclaim.c): what a destroyed
 //     heap had is known to its theaps and its pools alone.
 // E5  theaps are told under the thread lock, and touched by their own thread only (H5 of theap.c).
-// E6  what an ended heap counted belongs to the main heap. It is moved at the end, and what a free
-//     inside counts after that when the structure is used again; until then the sum of the main
-//     heap includes it.
+// E6  what an ended heap counted belongs to the main heap. Its figures are moved there at the end.
+//     What a free inside counts after that is moved when the structure is used again; until then
+//     the sum of the main heap includes it.
 //
 // A page that moves changes its `heap` by a CAS from the old one: it may be released and described
 // anew by a free at the same time.

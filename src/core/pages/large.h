@@ -10,7 +10,7 @@
 // NULL: no memory.
 MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment, mi_fill_t fill);
 
-// As above, but the result lies `shift` bytes behind the start of the block (0 < shift); for
+// As above, but the result lies `shift` bytes behind the start of the block (0: none); for
 // aligned offsets.
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill);

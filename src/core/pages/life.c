@@ -13,8 +13,10 @@
 // A claim is a change of the word (remote.c): by a free into the page (reclaim.c), or by a pop from
 // the pool (pool.c). What becomes of a claimed page is decided there; this file only does it.
 //
-// This file alone writes `owner`, `place`, the +1 of `count.used` (P1), `theap` of a page and
-// `page_count` of a theap; with remote.c, `thread_free`. [page-state]
+// This file alone writes `owner`, `place` and `theap` of a page and `page_count` of a theap; with
+// remote.c, `thread_free` [page-state]. It adds and takes the +1 of `count.used` (P1); a refill
+// copies it along, as `refilled` has it. The lists of a theap that it changes are those that a page
+// can be in; which page goes where is decided in threads/.
 //
 // P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
 //     `thread_free` count as used. Broken only inside the functions of the owner. The +1 keeps a

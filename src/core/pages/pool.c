@@ -21,8 +21,9 @@
 //
 // L4  a page that became empty in the stack is noted; before fresh memory is taken from the arenas,
 //     all stacks of the heap with such pages are emptied and what is still in use is pushed again.
-//     (One that becomes empty, and is noted and looked for, between setting the bit and the push
-//     stays until the next note or pop of its class, or a forced collect: test/models/src/pool.rs.)
+//     A page may become empty, be noted and be looked for in vain after its bit was set and before
+//     it is pushed. It then stays until the next note or pop of its class, or a forced collect
+//     (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -71,13 +72,13 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
       mi_page_release(heap, page);
       break;
     }
-    // A pooled page stays in the stack (L2 of pool.c); whoever pops it finds it as it is.
+    // A pooled page stays in the stack (L2); whoever pops it finds it as it is.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
     const bool is_empty = page->count.used == 0;
     if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
-      if (is_empty) mi_pool_note_empty(heap, c); // L4 of pool.c
-      break; // nothing of the page is touched here (R3)
+      if (is_empty) mi_pool_note_empty(heap, c); // L4
+      break; // nothing of the page is touched here (R3 of remote.c)
     }
   }
   mi_inside_leave(heap);

@@ -2,8 +2,9 @@
 // enter.c - a thread comes in: on its first call, when it joins a sub-process, and when it first
 // allocates from a heap.
 //
-// The order matters: the process is set up first; the theap is in place before anything that may
-// allocate through us (registering for fork, and for the end of the thread).
+// The order matters: the process is set up first; the theap is in place before what may allocate
+// through us: registering for the end of the thread, and for fork where set-up could not (there an
+// allocation comes back here, and finds a process that is usable: I2 of init.c).
 #include "enter.h"
 
 #include <errno.h>

@@ -25,11 +25,12 @@
 //
 // N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
 //     may get that id.
-// N2  a page that has an owner stands in its book, at any moment: page.c and large.c clear the
-//     owner before it leaves, and write it after it was entered under a lock that fork holds.
+// N2  a page that has an owner and belongs into a book (U1 of run.c) stands there, at any moment:
+//     the owner is cleared before it leaves (page.c, large.c), and written after it was entered
+//     under a lock that fork holds.
 // N3  a page may be owned although its owner word does not say by whom: a thread that claims one,
 //     by a free or from the pool, first sets OWNED and then writes its id. What the word says
-//     meanwhile is who parked the page, this thread as well as any other, or nobody. Only the plain
+//     meanwhile is the thread that parked the page (this one or another), or nobody. Only the plain
 //     id of this thread says that the page is this thread's (R4 of remote.c). A thread without a
 //     theap claims pages too: all are looked at unless there never was another thread.
 #include "fork.h"

@@ -4,8 +4,9 @@
 //
 // I1  until the stage is READY only the thread that set BUSY touches the state; others wait (they
 //     can only exist when a program starts threads before its first allocation).
-// I2  nothing here allocates through the library but the last step, registering for fork: that
-//     thread then finds all it needs. Others wait, so that nobody can fork without our handlers.
+// I2  nothing here allocates through the library but registering for fork, when all is there that
+//     the thread needs for it. Others wait, so that nobody can fork without our handlers. Memory
+//     that options ask for is reserved at last, when others may come in.
 // I3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever is
 //     busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
 //     which another namespace of numbers may have given to both; so who would wait asks the system

@@ -4,14 +4,20 @@
 //
 //   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
 //                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
-//   2. own           the thread has parked it, or that option wants it, and its class has not too
-//                    many pages: it waits in the queue again. Being last it ages, and more of it is
-//                    free when it serves. An empty page only if it was parked here, within a budget
-//   3. guest         of the home: the next frees into it are plain stores. Not when it is empty
-//   4. given up
+//   2. own           the thread has parked it, or that option wants it, and there is no crowd: it
+//                    waits in the queue of its class again. Being last it ages, and more of it is
+//                    free when it serves. It is given up instead if the queue is as long as the
+//                    options allow, or if it is empty (unless it was parked here, within a budget)
+//   3. guest         of the home, if the theap is that: the next frees into it are plain stores.
+//      Not
+//                    when it is empty
+//   4. given up      all others
 //
-// A page that is given up is released if it is empty, else it goes to the pool or is left to the
-// next free (pool.c).
+// A page that is given up is released if it is empty; it goes to the pool if an eighth of it is
+// free, else it is left to the next free (pool.c).
+//
+// This file reads the heap of a page without being counted in it (inside.h): it acts on nothing of
+// the heap but its figures, whose structure stays a heap's (T2).
 //
 // R8  guests are of main heaps only, of sub-processes that do not end before the thread: they are
 //     kept by its home. Nothing but its theaps and pools knows a page of a heap that can be

@@ -245,7 +245,7 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
 static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   // Guests and what became empty go back; the working set stays for the next thread, within bounds.
-  mi_portion_return_all(theap); // Q3
+  mi_portion_return_all(theap); // Q3 of portion.c
   mi_flush_idle(theap);
   mi_flush_trim(theap, 0, MI_CLASS_COUNT);
   const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
