@@ -273,7 +273,7 @@ struct mi_heap_s {
   // -- of heaps that can end, all but the main one of the main sub-process --
   // inside - threads that are in the middle of giving up a page of this heap: inside.h.
   //   write  any  add acq_rel, sub release
-  //   read   who recycles the structure, or that of its sub-process  acquire
+  //   read   who retires or reuses the structure, or that of its sub-process  acquire
   mi_atomic(size_t) inside;
   // -- of heaps that are not main --
   mi_book_t book; // its pages in arenas

@@ -169,7 +169,7 @@ static bool mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
   return is_there;
 }
 
-static void mi_heap_recycle(mi_heap_t* heap) {
+static void mi_heap_retire(mi_heap_t* heap) {
   mi_heap_move_tally(heap, &heap->subproc->heap_main);
   mi_lock_enter(&mi_state.thread_lock);
   heap->next = heap->subproc->ended;
@@ -193,7 +193,7 @@ MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
   mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
   mi_pool_drain_all(heap);
   mi_thread_release_ended(heap->slot);
-  mi_heap_recycle(heap);
+  mi_heap_retire(heap);
   mi_report_leave();
   return true;
 }
@@ -212,7 +212,7 @@ MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
   mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
   mi_walk_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
   mi_pool_clear_all(heap);
-  mi_heap_recycle(heap);
+  mi_heap_retire(heap);
   return true;
 }
 

@@ -24,7 +24,7 @@ static inline mi_heap_t* mi_inside_enter(mi_page_t* page) {
 }
 
 static inline void mi_inside_leave(mi_heap_t* heap) {
-  // Publishes what was done to pools and books to who recycles the structure.
+  // Publishes what was done to pools and books to who retires or reuses the structure.
   if (mi_unlikely(heap != MI_HEAP_FIRST)) mi_atomic_sub_release(&heap->inside, 1);
 }
 

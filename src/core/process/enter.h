@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: MIT
-// enter.h - the calling thread's theaps, made when it needs them.
+// enter.h - the calling thread's theaps, made when it needs them. All ways to get one:
+//
+//   what malloc allocates from            mi_self_theap   the home, or the default of the program
+//   the home                              mi_self_home    mi_theap_empty when there is none
+//   that of a heap, or NULL               mi_theap_find
+//   that of a heap, made if need be       mi_enter_theap, mi_enter_theap_in (inline)
+//   the home, made if need be             mi_enter_home, mi_enter_home_in a sub-process
+//   a given one, or the home, for slow.c  mi_slow_theap
 #ifndef MI_CORE_ENTER_H
 #define MI_CORE_ENTER_H
 
