@@ -7,9 +7,10 @@ active() { # active PID|self
   [ -z "$PRELOADED" ] || grep -qF "$PRELOADED" "/proc/$1/maps" || { echo "the library is not loaded in $1"; exit 99; }
 }
 
-# Servers that refuse to run as root run as nobody.
+# Servers that refuse to run as root run as nobody; in the background, as the process that $! names.
 unprivileged() {
-  if [ "$(id -u)" = 0 ]; then setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; else "$@"; fi
+  if [ "$(id -u)" = 0 ]; then set -- setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; fi
+  if [ $BASHPID = $$ ]; then "$@"; else exec "$@"; fi
 }
 
 # Waits until the command succeeds, for ten seconds.
@@ -32,6 +33,17 @@ free_port() { plain /usr/bin/python3 -c 'import socket; s = socket.socket(); s.b
 server_peak() {
   plain sh -c 'for pid in $1 $(cat /proc/$1/task/*/children); do cat /proc/$pid/status; done' - "$1" |
     awk '/^VmHWM/ && $2 > most {most = $2} END {printf "FIGURE server %.1f MiB\n", most / 1024}'
+}
+
+# The server that was just started in the background: when the command succeeds it is there, ask.py asks it on the port, and
+# its peak is a figure. What runs in the background is ended with the row.
+ask_server() { # ask_server PORT COMMAND...
+  local server=$! port=$1
+  trap 'kill $(jobs -p); wait' EXIT
+  await "${@:2}"
+  active $server
+  /usr/bin/python3 ask.py $port
+  server_peak $server
 }
 
 # Resident memory of a process in KiB.

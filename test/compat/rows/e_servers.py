@@ -56,7 +56,7 @@ import socket, struct, sys
 def ask(name):
     question = struct.pack(">6H", 7, 0x0100, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\1\0\1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(5); s.sendto(question, ("127.0.0.1", int(sys.argv[1])))
+        s.settimeout(5); s.connect(("127.0.0.1", int(sys.argv[1]))); s.send(question)
         answer = s.recv(4096)
         return answer[3] & 15, answer[-4:].hex()
 print([ask(f"h{i % 250}.example.test") for i in range(1, 2000)][::97])
@@ -127,17 +127,11 @@ http { access_log off; gzip on; client_body_temp_path $PWD; proxy_temp_path $PWD
   scgi_temp_path $PWD; server { listen 127.0.0.1:$port; root $PWD/www; } }
 END
 unprivileged nginx -c $PWD/nginx.conf -e stderr &
-server=$!
-trap 'kill $server; wait' EXIT
-await curl -sf http://127.0.0.1:$port/small
-active $server
-/usr/bin/python3 ask.py $port
-server_peak $server
+ask_server $port curl -sf http://127.0.0.1:$port/small
 """, packages="nginx-light curl", limit_s=60, peers=True),
     Row("haproxy", "in front of a file server, 600 requests", ASK + r"""
 port=$(free_port) behind=$(free_port)
 plain /usr/bin/python3 -m http.server --bind 127.0.0.1 -d www $behind >/dev/null 2>&1 &
-files=$!
 cat >haproxy.cfg <<END
 global
   nbthread 2
@@ -153,12 +147,7 @@ backend b
   server s 127.0.0.1:$behind
 END
 haproxy -f haproxy.cfg -db >/dev/null 2>&1 &
-server=$!
-trap 'kill $server $files; wait' EXIT
-await curl -sf http://127.0.0.1:$port/small
-active $server
-/usr/bin/python3 ask.py $port
-server_peak $server
+ask_server $port curl -sf http://127.0.0.1:$port/small
 """, packages="haproxy curl", limit_s=60, peers=True),
     Row("apache", "event workers, 600 requests", ASK + r"""
 port=$(free_port)
@@ -176,12 +165,7 @@ DefaultRuntimeDir $PWD
 DocumentRoot $PWD/www
 END
 unprivileged apache2 -f $PWD/apache.conf -DFOREGROUND &
-server=$!
-trap 'kill $server; wait' EXIT
-await curl -sf http://127.0.0.1:$port/small
-active $server
-/usr/bin/python3 ask.py $port
-server_peak $server
+ask_server $port curl -sf http://127.0.0.1:$port/small
 """, packages="apache2-bin curl", limit_s=60, peers=True),
     Row("named", "BIND, a zone of 250 names, 2,000 questions", DNS + r"""
 port=$(free_port)
@@ -193,13 +177,7 @@ controls { };
 zone "example.test" { type primary; file "$PWD/zone"; };
 END
 named -f -c $PWD/named.conf -n 2 >log 2>&1 &
-server=$!
-trap 'kill $server; wait' EXIT
-await grep -q running log || await /usr/bin/python3 ask.py $port
-active $server
-await /usr/bin/python3 ask.py $port
-/usr/bin/python3 ask.py $port
-server_peak $server
+ask_server $port /usr/bin/python3 ask.py $port
 """, packages="bind9", limit_s=60, peers=True),
     Row("unbound", "a resolver with 250 local names, 2,000 questions", DNS + r"""
 port=$(free_port)
@@ -208,12 +186,7 @@ port=$(free_port)
     'num-threads: 2' 'use-syslog: no' 'local-zone: "example.test." static'; do echo "  $line"; done
   for i in $(seq 250); do echo "  local-data: \"h$i.example.test. A 10.0.0.$i\""; done; } >unbound.conf
 unbound -c $PWD/unbound.conf >log 2>&1 &
-server=$!
-trap 'kill $server; wait' EXIT
-await /usr/bin/python3 ask.py $port
-active $server
-/usr/bin/python3 ask.py $port
-server_peak $server
+ask_server $port /usr/bin/python3 ask.py $port
 """, packages="unbound", limit_s=60, peers=True),
     Row("chronyd", "a time server with lock_all answers a question", r"""
 port=$(free_port)
@@ -225,17 +198,12 @@ allow 127.0.0.1
 pidfile $PWD/pid
 lock_all
 END
-chronyd -x -d -U -u root -f $PWD/chrony.conf >log 2>&1 &
-server=$!
-trap 'kill $server; wait' EXIT
 cat >ask.py <<'END'
 import socket, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(2)
-s.sendto(b"\x23" + bytes(47), ("127.0.0.1", int(sys.argv[1]))); print(len(s.recv(100)))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(2); s.connect(("127.0.0.1", int(sys.argv[1])))
+s.send(b"\x23" + bytes(47)); print(len(s.recv(100)))
 END
-await /usr/bin/python3 ask.py $port
-active $server
-/usr/bin/python3 ask.py $port
-server_peak $server
+chronyd -x -d -U -u root -f $PWD/chrony.conf >log 2>&1 &
+ask_server $port /usr/bin/python3 ask.py $port
 """, packages="chrony", limit_s=60, peers=True),
 ]
