@@ -6,6 +6,7 @@
 #define TEST_FIGURES_H
 
 #include <fcntl.h>
+#include <mimalloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,6 +56,21 @@ static inline size_t figures_rss_kib(void) {
 // The same without what is a file's: code that runs for the first time would look like waste.
 static inline size_t figures_anonymous_kib(void) {
   return figures_proc_kib("/proc/self/smaps_rollup", "\nAnonymous:");
+}
+
+// The total of the line "pages : PEAK TOTAL CURRENT" of the statistics.
+static inline void figures_find_pages(const char* line, void* total) {
+  char peak[16], all[16];
+  if (sscanf(line, " pages : %15s %15s", peak, all) != 2) return;
+  if (strchr(peak, '.') != NULL || strchr(all, '.') != NULL) abort(); // rounded
+  *(long*)total = atol(all);
+}
+
+// Pages that were made so far, for programs that are linked with the library.
+static inline long figures_pages(void) {
+  long total = -1;
+  mi_stats_print_out(&figures_find_pages, &total);
+  return total;
 }
 
 // Write every byte. The compiler must not leave it out.

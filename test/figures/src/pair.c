@@ -12,8 +12,6 @@
 // Each one is warmed up, then called as `measured` once with malloc and free, and once with two
 // functions that only return, which is the cost of the loop itself. With ROUNDS 0 that second call
 // is left out, and the rounds are many, between the marks of trace.c.
-#include <mimalloc.h>
-
 #include "figures.h"
 
 #define BATCH 100
@@ -52,20 +50,6 @@ __attribute__((noinline, noipa)) void measured(char kind, size_t size, size_t li
   }
 }
 
-// The totals of the line "pages : PEAK TOTAL CURRENT" of the statistics.
-static void find_pages(const char* line, void* total) {
-  char peak[16], all[16];
-  if (sscanf(line, " pages : %15s %15s", peak, all) != 2) return;
-  if (strchr(peak, '.') != NULL || strchr(all, '.') != NULL) abort(); // rounded
-  *(long*)total = atol(all);
-}
-
-static long pages(void) {
-  long total = -1;
-  mi_stats_print_out(&find_pages, &total);
-  return total;
-}
-
 static void run(char kind, size_t size, size_t rounds) {
   size_t live = kind == 'h' || kind == 'r' ? 4 * FIGURES_MIB / size : 0;
   if (live > BLOCK_MAX) live = BLOCK_MAX;
@@ -76,13 +60,13 @@ static void run(char kind, size_t size, size_t rounds) {
     measured(kind, size, live, rounds, malloc, free);
     measured(kind, size, 0, rounds, empty_allocate, empty_release);
   } else {
-    const long before = pages();
+    const long before = figures_pages();
 #if defined(__x86_64__)
     phase("pairs");
     measured(kind, size, live, 5000, malloc, free);
     phase(NULL);
 #endif
-    printf("made %ld\n", pages() - before);
+    printf("made %ld\n", figures_pages() - before);
   }
   for (size_t i = 0; i < live; i++) {
     if (kind == 'r' || i % 2 == 0) free(block[i]);

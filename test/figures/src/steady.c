@@ -8,7 +8,6 @@
 // After some rounds to warm up, one round is a phase. Prints how many pages were made in it. With
 // "threaded" a second thread has existed before: a control, as then locked instructions must be
 // seen.
-#include <mimalloc.h>
 #include <pthread.h>
 
 #include "figures.h"
@@ -21,20 +20,6 @@ static void* block[BLOCK_MAX];
 static uint32_t victim[CHANGE_MAX];
 static bool is_chosen[BLOCK_MAX];
 static uint64_t state = 88172645463325252u;
-
-// The total of the line "pages : PEAK TOTAL CURRENT" of the statistics.
-static void find_pages(const char* line, void* total) {
-  char peak[16], all[16];
-  if (sscanf(line, " pages : %15s %15s", peak, all) != 2) return;
-  if (strchr(peak, '.') != NULL || strchr(all, '.') != NULL) abort(); // rounded
-  *(long*)total = atol(all);
-}
-
-static long pages(void) {
-  long total = -1;
-  mi_stats_print_out(&find_pages, &total);
-  return total;
-}
 
 static void choose(size_t count, size_t changes) {
   memset(is_chosen, 0, count);
@@ -63,11 +48,11 @@ static void run(size_t size) {
     change(changes, size);
   }
   choose(count, changes);
-  const long before = pages();
+  const long before = figures_pages();
   phase("steady");
   change(changes, size);
   phase(NULL);
-  printf("pages %ld made %ld\n", pages(), pages() - before);
+  printf("pages %ld made %ld\n", figures_pages(), figures_pages() - before);
   for (size_t i = 0; i < count; i++) free(block[i]);
 }
 
