@@ -34,6 +34,12 @@ if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v 
   [ -e build/cross-root/usr/include/cmocka.h ] && build aarch64
 fi
 
-python=python3
-$python -c 'import pytest' >/dev/null 2>&1 || python=/usr/bin/python3
+# The first interpreter that has pytest-xdist, with which the tests run side by side; else one that has pytest.
+python=/usr/bin/python3
+for modules in pytest,xdist pytest; do
+  for candidate in python3 /usr/bin/python3; do
+    $candidate -c "import $modules" >/dev/null 2>&1 && python=$candidate && break 2
+  done
+done
+[ "$modules" = pytest ] || set -- -n "$(nproc)" --dist loadgroup "$@"
 exec $python -m pytest test -q -rs -p no:cacheprovider "$@"

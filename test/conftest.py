@@ -1,4 +1,5 @@
-"""Shared by all tests: how a program is run, figures that are printed at the end, and the last line with the counts."""
+"""Shared by all tests: how a program is run, figures that are printed at the end, the last line with the counts, and which
+tests may run side by side: with pytest-xdist several processes run them, and one more prints what these report."""
 import collections
 import os
 import pathlib
@@ -9,7 +10,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIGURES = []
+FIGURES = []  # of the test that runs
+SHOWN = []  # of all tests that have run; in the process that prints
 
 
 # How a program ended: its exit status, or minus the number of the signal, or None when it took too long. What it printed
@@ -53,6 +55,26 @@ def find(*names):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: not part of the quick run (make check)")
+    config.addinivalue_line("markers", "xdist_group(name): tests that one process runs, one after the other")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """The tests of a file run one after the other, since they share what its fixtures make, unless the file says else."""
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item):
+    """Figures travel with the report of the test, to the process that prints."""
+    item.user_properties.extend(("figure", line) for line in FIGURES)
+    FIGURES.clear()
+
+
+def pytest_runtest_logreport(report):
+    SHOWN.extend(line for name, line in report.user_properties if name == "figure")
 
 
 @pytest.fixture(scope="session")
@@ -81,9 +103,9 @@ def figure():
 
 
 def pytest_terminal_summary(terminalreporter):
-    if FIGURES:
+    if SHOWN:
         terminalreporter.section("figures")
-        for line in dict.fromkeys(FIGURES):
+        for line in dict.fromkeys(SHOWN):
             terminalreporter.write_line(line)
 
 

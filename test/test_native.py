@@ -96,7 +96,10 @@ def label(program):
 
 def collect():
     for program in PROGRAMS:
-        marks = [pytest.mark.slow] if program["group"] == "stress" or program["flavour"] == "aarch64" else []
+        # It runs once. (No bracket behind the name of a group: xdist would not see the group.)
+        marks = [pytest.mark.xdist_group(f"{program['flavour']}/{program['group']}/{program['name']}")]
+        if program["group"] == "stress" or program["flavour"] == "aarch64":
+            marks.append(pytest.mark.slow)
         names = registered_names(program["source"])
         # The last one, without a name, is about the program as a whole.
         for name in (*(names or ()), None):
