@@ -45,7 +45,11 @@ typedef struct os_fake_entry_s {
 
 #define OS_FAKE_LOG_SIZE 1024
 #define OS_FAKE_AWAY_US 2000
+#if defined(__x86_64__)
 #define OS_FAKE_RESERVE_DEFAULT ((size_t)16 << 30)
+#else
+#define OS_FAKE_RESERVE_DEFAULT ((size_t)4 << 30) // an emulator lists all pages of it
+#endif
 
 typedef struct os_fake_s {
   // -- what a test sets --

@@ -12,6 +12,7 @@
 
 #define UNIT_SLICES (MI_RESERVE_UNIT / MI_SLICE_SIZE)
 #define GIANT_SLICES (MI_GIB / MI_SLICE_SIZE)
+#define GIANT_RESERVE (16 * MI_GIB) // addresses for some of them; an emulator gives fewer
 
 static bool try_claim(mi_heap_t* heap, size_t count, mi_run_t* run) {
   return mi_slices_claim(heap, count, MI_SLICE_SIZE, 0, run);
@@ -131,7 +132,7 @@ static mi_arena_t* reserve_giant(size_t pages, uint64_t timeout_ms) {
 }
 
 // If this fails, 1 GiB pages are not used, or what could not be had of them is lost.
-UNIT_TEST(reserve_takes_giant_pages_one_by_one) {
+UNIT_TEST_ON(reserve_takes_giant_pages_one_by_one, GIANT_RESERVE) {
   mi_process_setup();
   check(reserve_giant(1, 0) == NULL);
   check_equal(mi_state.main.arena_count, 0);
@@ -148,7 +149,7 @@ UNIT_TEST(reserve_takes_giant_pages_one_by_one) {
 }
 
 // If this fails, a program waits for minutes although it said for how long it would.
-UNIT_TEST(reserve_stops_when_giant_pages_take_too_long) {
+UNIT_TEST_ON(reserve_stops_when_giant_pages_take_too_long, GIANT_RESERVE) {
   mi_process_setup();
   os_fake.giant_free = 100;
   os_fake.giant_us = 100 * 1000;
@@ -159,7 +160,7 @@ UNIT_TEST(reserve_stops_when_giant_pages_take_too_long) {
 }
 
 // If this fails, memory of somebody else becomes part of an arena.
-UNIT_TEST(reserve_stops_when_addresses_are_taken) {
+UNIT_TEST_ON(reserve_stops_when_addresses_are_taken, GIANT_RESERVE) {
   mi_process_setup();
   os_fake.giant_free = 4;
   const mi_arena_t* const first = reserve_giant(1, 0);
