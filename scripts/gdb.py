@@ -47,7 +47,7 @@ class Map:
         window = number(self.pagemap["window"][address >> self.window_shift])
         if window == 0:
             return None
-        # Modulo 2^64: the near descriptors are in front of `none` (M4 of pagemap.h).
+        # Modulo 2^64: the near descriptors are in front of `none` (PAGEMAP-4).
         at = (int(self.pagemap["none"].address) + window) % (1 << 64)
         at += (address >> self.slice_shift) % self.slices * self.page.sizeof
         return gdb.Value(at).cast(self.page.pointer()).dereference()

@@ -10,10 +10,10 @@
 //
 //   address   | 4 GiB unit | class, 8 bits | chunk in stripe, 2 bits | offset in chunk, 22 bits |
 //
-// L1  a thread has one linked stack of free blocks per class; only that thread touches it
-// L2  a chunk (4 MiB) of a class belongs to the thread that took it, which cuts blocks from it in
-//     order
-// L3  stack 0 is always empty, so malloc(0) goes the slow way, always
+// LIMIT-1  a thread has one linked stack of free blocks per class; only that thread touches it
+// LIMIT-2  a chunk (4 MiB) of a class belongs to the thread that took it, which cuts blocks from it
+//     in order
+// LIMIT-3  stack 0 is always empty, so malloc(0) goes the slow way, always
 //
 // Left out, and this is why it is fast: a block stays with the thread that freed it (one that only
 // allocates grows without bound, and what a thread holds is lost when it ends); blocks of up to 4

@@ -2,9 +2,9 @@
 // api_arena.c - arenas: memory that the program reserves or brings along, and what is printed of
 // them.
 //
-// K1  an id is the address of the structure, which is never unmapped; NULL is no arena.
-// K2  arenas belong to the sub-process of the calling thread.
-// K3  what cannot be used is refused with a warning, and `*arena_id` is NULL then.
+// API_ARENA-1  an id is the address of the structure, which is never unmapped; NULL is no arena.
+// API_ARENA-2  arenas belong to the sub-process of the calling thread.
+// API_ARENA-3  what cannot be used is refused with a warning, and `*arena_id` is NULL then.
 #include <errno.h>
 
 #include "api.h"
@@ -49,8 +49,7 @@ int mi_reserve_huge_os_pages_at_ex(size_t pages, int numa_node, size_t timeout_m
   mi_api_arena_give(NULL, arena_id);
   if (pages == 0) return 0;
   mi_arena_plan_t plan = {.is_exclusive = exclusive, .numa_node = mi_numa_node(numa_node)};
-  mi_arena_t* const arena =
-      mi_reserve_giant_pages(mi_enter_current(), &plan, pages, timeout_msecs);
+  mi_arena_t* const arena = mi_reserve_giant_pages(mi_enter_current(), &plan, pages, timeout_msecs);
   if (arena == NULL) mi_api_arena_no_giant(pages);
   return mi_api_arena_result(mi_api_arena_give(arena, arena_id));
 }

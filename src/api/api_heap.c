@@ -5,8 +5,9 @@
 // api_string.c, `new` in api_new.c. Each function here looks up the calling thread's theap of the
 // heap and goes on as its namesake without a heap.
 //
-// I1  a heap that is NULL is the main heap of the calling thread's sub-process (mi_enter_theap).
-// I2  the main heap does not end, and no heap ends twice: a warning.
+// API_HEAP-1  a heap that is NULL is the main heap of the calling thread's sub-process
+//     (mi_enter_theap).
+// API_HEAP-2  the main heap does not end, and no heap ends twice: a warning.
 #include "api.h"
 #include "../core/core.h"
 
@@ -36,7 +37,7 @@ mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
   return mi_heap_new_in_arena(arena_id);
 }
 
-// I2
+// API_HEAP-2
 static void mi_api_end_heap(mi_heap_t* heap, const char* what, bool (*end)(mi_heap_t* heap)) {
   if (heap == NULL) return;
   if (heap->is_main) {

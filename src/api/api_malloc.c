@@ -5,12 +5,12 @@
 // are in core/front/alloc.c and core/front/free.c; here arguments are checked and handed on. No
 // state.
 //
-// A1  an alignment reaches the core only if it is a power of two, a product only if it did not
-//     overflow.
-// A2  what a caller of the `mi_free_size` family claims is never believed: it is checked in debug
-//     builds, and
-//     ignored otherwise. Deliberately absent: names of other systems (api_posix.c) and exceptions
-//     (api_new.c).
+// API_MALLOC-1  an alignment reaches the core only if it is a power of two, a product only if it
+//     did not overflow.
+// API_MALLOC-2  what a caller of the `mi_free_size` family claims is never believed: it is checked
+//     in debug builds, and ignored otherwise.
+//
+// Deliberately absent: names of other systems (api_posix.c) and exceptions (api_new.c).
 #include <errno.h>
 
 #include "api.h"

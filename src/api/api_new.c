@@ -7,10 +7,11 @@
 // and names std::bad_alloc nowhere: then the linker leaves the class out.) This file is compiled
 // with unwind tables (-fexceptions), so that exceptions of a handler pass through.
 //
-// E1  a size that can never be had calls the handler as any other failure (the handler may
-//     throw); an alignment that
-//     is invalid does not, or a handler that only frees memory would be called for ever.
-//     Deliberately absent: catching. An exception of a handler leaves the nothrow forms, too.
+// API_NEW-1  a size that can never be had calls the handler as any other failure (the handler may
+//     throw); an alignment that is invalid does not, or a handler that only frees memory would be
+//     called for ever.
+//
+// Deliberately absent: catching. An exception of a handler leaves the nothrow forms, too.
 #include <errno.h>
 
 #include "api.h"

@@ -2,7 +2,7 @@
 // api_string.c - copies of strings, paths and environment values in blocks of this allocator.
 //
 // No state. Everything a caller passes may be NULL where mimalloc.h says so.
-// S1  no character past the first `n` is read by the functions that take an `n`.
+// API_STRING-1  no character past the first `n` is read by the functions that take an `n`.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

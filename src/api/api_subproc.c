@@ -2,7 +2,8 @@
 // api_subproc.c - sub-processes: arguments checked, ids turned into structures
 // (core/heaps/subproc.c).
 //
-// J1  an id is the address of the structure, which is never unmapped; NULL is no sub-process.
+// API_SUBPROC-1  an id is the address of the structure, which is never unmapped; NULL is no
+//     sub-process.
 #include "api.h"
 #include "../core/core.h"
 

@@ -3,11 +3,11 @@
 //
 // One thread registers at a time (the caller's duty); any number may call meanwhile. All zero is
 // "none registered".
-// B1  a reader never pairs the function of one registration with the argument of another: `version`
-//     is odd while they change, and a reader takes them only if it saw one even version before and
-//     after.
-// B2  nobody waits: whoever comes while they change finds none. That also holds in the child of a
-//     fork that happened in between; the next registration there puts it right.
+// CALLBACK-1  a reader never pairs the function of one registration with the argument of another:
+//     `version` is odd while they change, and a reader takes them only if it saw one even version
+//     before and after.
+// CALLBACK-2  nobody waits: whoever comes while they change finds none. That also holds in the
+//     child of a fork that happened in between; the next registration there puts it right.
 // Deliberately absent: waiting for calls that are under way when a callback is replaced.
 #ifndef MI_API_CALLBACK_H
 #define MI_API_CALLBACK_H
@@ -18,7 +18,8 @@ typedef void mi_callback_fun_t(void);
 
 typedef struct mi_callback_s {
   // version, function, argument - written by whoever registers, release, in the order of
-  // `mi_callback_set`; read by whoever calls, acquire, in the order of `mi_callback_get`. See B1.
+  // `mi_callback_set`; read by whoever calls, acquire, in the order of `mi_callback_get`. See
+  // CALLBACK-1.
   mi_atomic(uint32_t) version;
   mi_atomic(mi_callback_fun_t*) function;
   mi_atomic(void*) argument;

@@ -4,11 +4,11 @@
 // The table is core/common/options.def; the values live in `mi_option_values`
 // (core/common/state.h), in the unit of the option.
 //
-// N1  a value comes from, in rising order: the table, `mi_option_set_default`, the environment,
-//     `mi_option_set`.
-// N2  the environment is read before the first value is used, without libc (it may not be ready),
-//     and again by the constructor if libc did not know it yet.
-// N3  text that is no value changes nothing but a warning.
+// OPTIONS-1  a value comes from, in rising order: the table, `mi_option_set_default`, the
+//     environment, `mi_option_set`.
+// OPTIONS-2  the environment is read before the first value is used, without libc (it may not be
+//     ready), and again by the constructor if libc did not know it yet.
+// OPTIONS-3  text that is no value changes nothing but a warning.
 //
 // Not synchronised: values are for the start of a program. Reading one while another thread sets
 // it gives the old or the new value. What each option does is not known here.
@@ -64,7 +64,7 @@ mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is i
 #define MI_OPTION_TEXT_MAX ((size_t)64)
 mi_static_assert(sizeof(MI_ENVIRONMENT_PREFIX) <= 32, "there is room for an option's name");
 
-// Who set a value last, see N1. Relaxed, as the values.
+// Who set a value last, see OPTIONS-1. Relaxed, as the values.
 typedef enum mi_option_source_e {
   MI_OPTION_FROM_TABLE = 0, // or from `mi_option_set_default`
   MI_OPTION_FROM_ENVIRONMENT,

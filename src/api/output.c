@@ -8,13 +8,13 @@
 //     buffer
 //   mi_output_print -> one line of a report
 //
-// O1  nothing here allocates or uses stdio: messages are printed while malloc is being called.
-// O2  a message caused by printing a message, on the same thread, is dropped
+// OUTPUT-1  nothing here allocates or uses stdio: messages are printed while malloc is being
+//     called.
+// OUTPUT-2  a message caused by printing a message, on the same thread, is dropped
 //     (`mi_self.is_printing`).
-// O3  errno is the same after every function.
-// O4  each kind of error is printed once; later ones are counted, and the counts printed at the
-//     end.
-//     With option verbose all are printed.
+// OUTPUT-3  errno is the same after every function.
+// OUTPUT-4  each kind of error is printed once; later ones are counted, and the counts printed at
+//     the end. With option verbose all are printed.
 //
 // Any thread may call anything here. Deliberately absent: formatting (base/text.c) and what
 // reports say (stats.c, options.c).

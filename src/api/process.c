@@ -7,11 +7,11 @@
 //   dlclose -> destructor  -> mi_process_done, mi_unload -> all memory goes back
 //                             with option destroy_on_exit, mi_process_done does that
 //
-// P1  all of it may happen late, never, or twice: malloc sets the process up by itself, and works
-//     after the end.
-// P2  the user's deferred-free function is not entered again on the thread it runs on.
-//     Deliberately absent: what set-up and thread exit do (core/process/init.c,
-//     core/threads/thread.c).
+// PROCESS-1  all of it may happen late, never, or twice: malloc sets the process up by itself, and
+//     works after the end.
+// PROCESS-2  the user's deferred-free function is not entered again on the thread it runs on.
+//
+// Deliberately absent: what set-up and thread exit do (core/process/init.c, core/threads/thread.c).
 #include "api.h"
 #include "callback.h"
 #include "../core/core.h"

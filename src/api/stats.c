@@ -7,8 +7,9 @@
 // `mi_tally_t` of a heap) and by the kernel, or measured by a walk when they are asked for
 // (`mi_usage_measure`): the fast paths count nothing. So there is nothing to merge or to reset.
 //
-// G1  a field is of heaps (pages, blocks) or of the sub-process (memory from the system, threads).
-//     A sub-process has all fields, "exclusive" leaves out those of heaps, a heap has only those.
+// STATS-1  a field is of heaps (pages, blocks) or of the sub-process (memory from the system,
+//     threads). A sub-process has all fields, "exclusive" leaves out those of heaps, a heap has
+//     only those.
 #include "stats.h"
 
 #include "../core/core.h"

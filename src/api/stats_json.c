@@ -2,7 +2,7 @@
 // stats_json.c - statistics as JSON: one object (RFC 8259), whose keys are the fields of
 // mi_stats_t.
 //
-// J1  a text that does not fit is no text: the result is NULL, never half an object.
+// STATS_JSON-1  a text that does not fit is no text: the result is NULL, never half an object.
 #include <string.h>
 
 #include "stats.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // stats_text.c - statistics as text for people.
 //
-// S1  lines have at most 255 bytes: a label of 12 columns, then amounts of 12 columns, in the
-//     order of the heading.
-// S2  a figure nobody counts is left blank, never shown as 0 (the structure repeats the current
-//     amount there).
-// S3  what is printed was collected before: nobody waits for a lock while text is printed.
+// STATS_TEXT-1  lines have at most 255 bytes: a label of 12 columns, then amounts of 12 columns, in
+//     the order of the heading.
+// STATS_TEXT-2  a figure nobody counts is left blank, never shown as 0 (the structure repeats the
+//     current amount there).
+// STATS_TEXT-3  what is printed was collected before: nobody waits for a lock while text is
+//     printed.
 #include "stats.h"
 
 #include "../core/core.h"

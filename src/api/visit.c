@@ -3,9 +3,10 @@
 //
 //   pages of the heap -> area for the visitor -> bits of what is free in it -> blocks in use
 //
-// K1  nobody else allocates from or frees into the heap meanwhile (the caller's duty), so the lists
-//     of other threads may be read.
-// K2  the bits of a page are taken before the visitor sees it: it may allocate from other heaps.
+// VISIT-1  nobody else allocates from or frees into the heap meanwhile (the caller's duty), so the
+//     lists of other threads may be read.
+// VISIT-2  the bits of a page are taken before the visitor sees it: it may allocate from other
+//     heaps.
 // Deliberately absent: changes. Nothing is collected for a visit, but what this thread holds back.
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // text.c - see text.h. No state; buffers belong to the caller.
 //
-// T1  a buffer of capacity n > 0 holds at most n - 1 characters and a terminating zero.
+// TEXT-1  a buffer of capacity n > 0 holds at most n - 1 characters and a terminating zero.
 #include "text.h"
 
 MI_INTERNAL size_t mi_text_length(const char* s) {

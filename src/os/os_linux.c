@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // os_linux.c - the contract of os.h on Linux, with glibc or musl.
 //
-// System calls go through libc's wrappers, but for files (O3); errno is saved and restored around
-// each (O1).
-// O1  no function changes errno.
-// O2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
-// O3  nothing here is a cancellation point, as open, read, write and close of libc are: a thread
-//     that is cancelled would end inside malloc, maybe with a lock of ours.
+// System calls go through libc's wrappers, but for files (OS_LINUX-3); errno is saved and restored
+// around each (OS_LINUX-1).
+// OS_LINUX-1  no function changes errno.
+// OS_LINUX-2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
+// OS_LINUX-3  nothing here is a cancellation point, as open, read, write and close of libc are: a
+//     thread that is cancelled would end inside malloc, maybe with a lock of ours.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif

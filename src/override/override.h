@@ -6,10 +6,10 @@
 // ours, or ours. Programs replace some names and not others, so what is made of another function
 // calls it as everybody else does, by its symbol.
 //
-// B1  a name that is specified to call another one calls whoever won that name (`MI_BY_NAME`);
-//     the functions with an mi_ prefix never do.
-// B2  cmake/by-name.list has every name that `MI_BY_NAME` is used with: the linker leaves these
-//     references to the loader, where it binds all others to ourselves.
+// OVERRIDE-1  a name that is specified to call another one calls whoever won that name
+//     (`MI_BY_NAME`); the functions with an mi_ prefix never do.
+// OVERRIDE-2  cmake/by-name.list has every name that `MI_BY_NAME` is used with: the linker leaves
+//     these references to the loader, where it binds all others to ourselves.
 //
 // Deliberately absent: names that glibc exports with a prefix (`__libc_malloc`): programs wrap them
 // in a malloc of their own, so that they must not lead back to it.

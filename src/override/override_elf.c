@@ -6,12 +6,13 @@
 // address, no extra jump): malloc, calloc, realloc, free, memalign, aligned_alloc, posix_memalign
 // and malloc_usable_size. Any other is made of these, and calls them by name (override.h).
 //
-// L1  a block meets the free of the allocator it came from, whichever names a program has
-//     definitions of its own for, provided that those fit each other.
-// L2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an alignment that
-//     cannot be. posix_memalign returns the value; it sets errno to ENOMEM as well, as libc does.
-// L3  a name of libc does what it does there, also where our function of that name does something
-//     else (the option libc_semantics; `mi_elf_is_libc_way`):
+// OVERRIDE_ELF-1  a block meets the free of the allocator it came from, whichever names a program
+//     has definitions of its own for, provided that those fit each other.
+// OVERRIDE_ELF-2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an
+//     alignment that cannot be. posix_memalign returns the value; it sets errno to ENOMEM as well,
+//     as libc does.
+// OVERRIDE_ELF-3  a name of libc does what it does there, also where our function of that name does
+//     something else (the option libc_semantics; `mi_elf_is_libc_way`):
 //       realloc to size 0            glibc: frees, NULL       ours, musl: a block, NULL is failure
 //       an alignment of memalign     glibc: rounds it up      ours, musl: EINVAL
 //       that is no power of two
@@ -39,7 +40,7 @@
 #endif
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-// -- What libc does otherwise than we do (L3) --
+// -- What libc does otherwise than we do (OVERRIDE_ELF-3) --
 
 static bool mi_elf_is_libc_way(void) { return mi_option_is_enabled(mi_option_libc_semantics); }
 

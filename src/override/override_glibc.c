@@ -11,8 +11,8 @@
 //   in use, uordblks        other blocks the program has
 //   free, fordblks          what is left in the shared pages
 //
-// G1  no figure is invented: what we do not have (fast bins, a top) or do not count (free blocks)
-//     is 0.
+// OVERRIDE_GLIBC-1  no figure is invented: what we do not have (fast bins, a top) or do not count
+//     (free blocks) is 0.
 #if defined(MI_MALLOC_OVERRIDE)
 
 #include <features.h>

@@ -7,10 +7,12 @@
 //             copy of libc, whose threads ours never hears of: from then on nothing relies on there
 //             being one (os.h, `mi_os_expect_threads`)
 //
-// K1  the loader takes the address it returns to for its caller, whose run path and namespace it
-//     then uses. So the real function is not called but jumped to, from a few instructions of
-//     assembly, with the arguments as they were or as the function in front of it left them.
-// K2  the function in front may allocate (dlsym does for a message); it holds no lock.
+// OVERRIDE_LOADER-1  the loader takes the address it returns to for its caller, whose run path and
+//     namespace it then uses. So the real function is not called but jumped to, from a few
+//     instructions of assembly, with the arguments as they were or as the function in front of it
+//     left them.
+// OVERRIDE_LOADER-2  the function in front may allocate (dlsym does for a message); it holds no
+//     lock.
 //
 // One more is a line with `MI_LOADER_ENTRY`, and the function in front of it, whose name has
 // mi_loader_ before that of the real one. Only in the shared

@@ -7,10 +7,11 @@
 // others are specified to call: a header that their `operator new(size_t)` puts in front of a block
 // is looked for by their `operator delete(void*)`, which `delete[]` and the sized forms end in.
 //
-// N1  a form that is specified to call another one calls whoever won that name; so do the forms
-//     that everything ends in: malloc, aligned_alloc and free are not specified, but what other C++
-//     libraries call.
-// N2  the nothrow forms return NULL where the other form throws, also when that is not ours.
+// OVERRIDE_NEW-1  a form that is specified to call another one calls whoever won that name; so do
+//     the forms that everything ends in: malloc, aligned_alloc and free are not specified, but what
+//     other C++ libraries call.
+// OVERRIDE_NEW-2  the nothrow forms return NULL where the other form throws, also when that is not
+//     ours.
 //
 // In the archive and the object file all are weak: the program's own may stand beside ours.
 // Deliberately absent: what to do when there is no memory (api_new.c).

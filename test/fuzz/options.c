@@ -110,7 +110,7 @@ static void check_calls(fuzz_input_t* in, long* model, mi_option_source_t* sourc
       break;
     case 1:
       mi_option_set_default(option, value);
-      if (source[i] == MI_OPTION_FROM_TABLE) model[i] = value; // N1
+      if (source[i] == MI_OPTION_FROM_TABLE) model[i] = value; // OPTIONS-1
       break;
     case 2:
       if (is_guard) return;
@@ -258,7 +258,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       model[i] = value;
       source[i] = MI_OPTION_FROM_ENVIRONMENT;
     } else {
-      invalid++; // N3
+      invalid++; // OPTIONS-3
     }
   }
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) check_value(i, model[i]);

@@ -63,7 +63,7 @@ static void step_cover(fuzz_input_t* in) {
   const bool is_done = cover(first, count);
   os_fake.fail_at[OS_FAKE_MAP] = 0;
   CHECK(is_done == (fail_at == 0 || fail_at > missing));
-  CHECK(os_fake_calls(OS_FAKE_MAP) - maps == (is_done ? missing : fail_at)); // M2
+  CHECK(os_fake_calls(OS_FAKE_MAP) - maps == (is_done ? missing : fail_at)); // PAGEMAP-2
 }
 
 static void step_describe(fuzz_input_t* in) {

@@ -13,8 +13,8 @@ static void check_class(fuzz_input_t* in) {
   while (mi_class_size(expected) < size) expected++;
   const size_t c = mi_class_of(size);
   CHECK(c == expected && c < MI_CLASS_COUNT);
-  CHECK(c <= 1 || mi_class_size(c) % 16 == 0); // S2
-  CHECK(size <= 128 || (mi_class_size(c) - size) * 8 <= mi_class_size(c)); // S1
+  CHECK(c <= 1 || mi_class_size(c) % 16 == 0); // SIZECLASS-2
+  CHECK(size <= 128 || (mi_class_size(c) - size) * 8 <= mi_class_size(c)); // SIZECLASS-1
   CHECK(mi_class_good_size(size) == mi_class_size(c));
   const size_t alignment = (size_t)1 << fuzz_below(in, MI_SLICE_SHIFT + 3);
   const size_t aligned = mi_class_of_aligned(size, alignment);

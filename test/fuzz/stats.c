@@ -94,7 +94,7 @@ static void check_json(fuzz_input_t* in) {
   if (text != NULL) {
     CHECK(strcmp(behind_process(text), behind_process(whole)) == 0);
   } else {
-    CHECK(buffer[0] == 0); // J1 of stats_json.c
+    CHECK(buffer[0] == 0); // STATS_JSON-1
   }
   free(buffer);
   mi_free(whole);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // os_fake.c - see os_fake.h. Part of every unit test, in the place of os/os.c.
 //
-// O1  `ranges` is sorted by address, ranges do not overlap, and neighbours that a kernel would
-//     merge are merged: same state, same advice, same origin.
-// O2  memory outside COMMITTED ranges is inaccessible; memory that is mapped afresh reads as zero.
+// OS_FAKE-1  `ranges` is sorted by address, ranges do not overlap, and neighbours that a kernel
+//     would merge are merged: same state, same advice, same origin.
+// OS_FAKE-2  memory outside COMMITTED ranges is inaccessible; memory that is mapped afresh reads as
+//     zero.
 //
 // All state is under one mutex: several threads of a test may call. Page sizes above that of the
 // machine are pretended: the rules above are checked with the pretended size.

@@ -89,12 +89,12 @@ static bool unit_bit(mi_bitmap_word_t* map, size_t i) { return mi_bitmap_is_all_
 static bool unit_is_listed(const mi_page_t* page, mi_book_t* book) {
   const mi_page_t* seen;
   for (uint32_t at = 0; (seen = mi_book_next(book, &at)) != NULL;) {
-    if (seen == page) return at - 1 == page->book_index; // O3 of book.c
+    if (seen == page) return at - 1 == page->book_index; // BOOK-3
   }
   return false;
 }
 
-// The page belongs to a heap that there is, and stands where it should (U1 of run.c).
+// The page belongs to a heap that there is, and stands where it should (RUN-1).
 static void unit_check_heap_of(mi_subproc_t* subproc, mi_page_t* page) {
   mi_heap_t* const of = mi_atomic_load_relaxed(&page->heap);
   mi_heap_t* heap = &subproc->heap_main;
@@ -118,17 +118,17 @@ static void unit_check_class_page(mi_page_t* page, unit_census_t* census) {
   check(page->size_class < MI_CLASS_COUNT);
   check(mi_page_is_valid(page));
   const size_t described = mi_page_described(page->slice_count, page->reserved);
-  for (size_t i = 1; i < page->slice_count; i++) { // P4
+  for (size_t i = 1; i < page->slice_count; i++) { // PAGE-2
     mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
     const uintptr_t owner = mi_atomic_load_relaxed(&interior->owner);
     check(owner == (i < described ? MI_OWNER_INTERIOR : MI_OWNER_NONE));
     check(i >= described || interior->first == page);
   }
-  if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS); // R1 of remote.c
+  if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS); // REMOTE-1
   if ((word & MI_REMOTE_OWNED) != 0) census->owned++;
   if ((word & MI_REMOTE_POOLED) != 0) census->pooled++;
   const size_t used = mi_page_capacity(page) * page->block_size;
-  if (page->is_zero) { // P3 of page.c
+  if (page->is_zero) { // PAGE-1
     check(unit_is_zero(page->start + used, page->reserved * page->block_size - used));
   }
 }
@@ -139,13 +139,13 @@ static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* censu
   mi_page_t* const page = mi_pagemap_slice(start);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_NONE) {
-    if (!unit_bit(arena->free, i)) { // A1 of arena.c
+    if (!unit_bit(arena->free, i)) { // ARENA-1
       census->lost++;
       return 1;
     }
     if (!unit_bit(arena->dirty, i) && os_fake_state(start) == OS_FAKE_COMMITTED &&
         os_fake_resident(start, MI_SLICE_SIZE) > 0) {
-      check(unit_is_zero(start, MI_SLICE_SIZE)); // A2
+      check(unit_is_zero(start, MI_SLICE_SIZE)); // ARENA-2
     }
     if (arena->is_committed || unit_bit(arena->committed, i)) {
       check(os_fake_state(start) == OS_FAKE_COMMITTED);
@@ -185,7 +185,7 @@ static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
   }
 }
 
-// Q1 to Q3 of portion.c
+// PORTION-1 to PORTION-3
 static void unit_check_portion(const mi_theap_t* theap, size_t c) {
   size_t listed = 0;
   for (mi_block_t* b = mi_portion_of(theap, c); b != NULL; b = b->next) {
@@ -202,7 +202,7 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
   size_t listed = 0;
   if (current == NULL) unit_check_portion(theap, c);
   for (mi_block_t* b = theap->free[c]; current != NULL && b != NULL; b = b->next) {
-    check(mi_page_block_of(current, b) == b); // H1 of theap.c
+    check(mi_page_block_of(current, b) == b); // THEAP-1
     check(++listed <= mi_page_capacity(current));
   }
   if (current != NULL) {
@@ -212,7 +212,7 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
   }
   mi_page_t* before = NULL;
   for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
-    check(page->place == MI_PLACE_QUEUE && page->size_class == c); // H2
+    check(page->place == MI_PLACE_QUEUE && page->size_class == c); // THEAP-2
     check(page->prev == before && page->theap == theap && mi_page_has_free(page));
     check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
     const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
@@ -229,16 +229,16 @@ static void unit_check_theap_class(mi_theap_t* theap, size_t c, size_t* pages, s
 
 // Returns the number of pages it owns.
 static size_t unit_check_theap(mi_theap_t* theap) {
-  if (theap->is_destroyed) return 0; // H5: what it knows is gone
+  if (theap->is_destroyed) return 0; // THEAP-5: what it knows is gone
   size_t pages = 0;
   size_t idle = 0;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) unit_check_theap_class(theap, c, &pages, &idle);
   check_equal(idle, theap->idle_bytes);
-  check_equal(pages, theap->page_count); // H4
+  check_equal(pages, theap->page_count); // THEAP-4
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
     if (page == NULL) continue;
-    check(page->place == MI_PLACE_GUEST && page->local_free != NULL); // H3
+    check(page->place == MI_PLACE_GUEST && page->local_free != NULL); // THEAP-3
     check(theap->home == theap && mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap));
     check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0);
     pages++;
@@ -252,7 +252,7 @@ size_t unit_pool_length(mi_pool_t* pool) {
   while (index != 0) {
     mi_page_t* const page = mi_pagemap_slice((void*)(uintptr_t)(index << MI_SLICE_SHIFT));
     index = mi_atomic_load_relaxed(&page->pool_next);
-    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0); // L1 of pool.c
+    check((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0); // POOL-1
     length++;
   }
   return length;
@@ -266,7 +266,7 @@ static size_t unit_check_home(mi_theap_t* home) {
     mi_theap_t* const theap = home->others[i];
     if (theap == NULL) continue;
     const mi_heap_t* const heap = mi_theap_heap(theap);
-    check(theap->home == home && theap->thread_id == home->thread_id); // X4 of thread.c
+    check(theap->home == home && theap->thread_id == home->thread_id); // THREAD-4
     check((theap->heap_link != NULL) == (heap != MI_HEAP_GONE));
     check(heap == MI_HEAP_GONE || (theap->is_ended ? heap->is_main : heap->slot == i));
     check(heap == MI_HEAP_GONE || !theap->is_destroyed);
@@ -293,7 +293,7 @@ static size_t unit_check_heap(mi_heap_t* heap) {
     link = &theap->heap_next;
     count++;
   }
-  check_equal(mi_atomic_load_relaxed(&heap->inside), 0); // E1 of heap.c
+  check_equal(mi_atomic_load_relaxed(&heap->inside), 0); // HEAP-1
   mi_page_t* page;
   for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
     check(mi_atomic_load_relaxed(&page->heap) == heap && page->backing == MI_BACKING_ARENA);
@@ -339,7 +339,7 @@ static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
   return unit_check_heaps(subproc);
 }
 
-// A3 of arena.c: nobody has anything in the arenas of sub-processes that ended.
+// ARENA-3: nobody has anything in the arenas of sub-processes that ended.
 static void unit_check_retired_arenas(void) {
   mi_arena_t* arena = mi_state.arenas_free;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// aligned.c - tests of front/aligned.c: E1 to E3.
+// aligned.c - tests of front/aligned.c: ALIGNED-1 to ALIGNED-3.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -27,7 +27,7 @@ UNIT_TEST_PAGE_SIZES(aligned_makes_no_interior_pointer) {
     for (size_t size = 1; size <= MI_CLASS_MAX / 2; size = size * 3 + 5) {
       void* const p = mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
       mi_page_t* const page = unit_page_of(p);
-      check(!mi_page_has_interior(page)); // E1
+      check(!mi_page_has_interior(page)); // ALIGNED-1
       check(mi_page_block_of(page, p) == p);
       check_equal(mi_atomic_load_relaxed(&page->owner), mi_tls_thread_id());
       mi_free(p);

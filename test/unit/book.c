@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// book.c - tests of arenas/book.c: O1 to O3, and threads that remove and walk while one adds.
+// book.c - tests of arenas/book.c: BOOK-1 to BOOK-3, and threads that remove and walk while one
+// adds.
 #include "unit.h"
 
 #include <sched.h>
@@ -31,7 +32,7 @@ static void check_book(void) {
   for (uint32_t at = 0; (page = mi_book_next(&book, &at)) != NULL;) {
     const size_t i = (size_t)(page - pages);
     check(i < PAGES && !is_seen[i]);
-    check_equal(page->book_index, at - 1); // O3
+    check_equal(page->book_index, at - 1); // BOOK-3
     is_seen[i] = true;
   }
   check(memcmp(is_seen, is_in, sizeof(is_seen)) == 0);
@@ -47,7 +48,7 @@ UNIT_TEST_PAGE_SIZES(book_has_what_was_added) {
     if (i % 7 == 0) check_book();
   }
   check_book();
-  // O1: nothing moved.
+  // BOOK-1: nothing moved.
   for (size_t i = 0; i < PAGES; i++) check_equal(pages[i].book_index, i);
   for (size_t i = 0; i < PAGES; i++) take_out(PAGES - 1 - i);
   check_book();
@@ -65,7 +66,7 @@ UNIT_TEST_PAGE_SIZES(book_uses_vacant_entries_first) {
     take_out(i);
     if (n % 3 != 0) {
       add(i);
-      check_equal(pages[i].book_index, index); // O2: the newest first
+      check_equal(pages[i].book_index, index); // BOOK-2: the newest first
     } else {
       const size_t k = random_below(&random, PAGES / 2);
       if (k != i) take_out(k);

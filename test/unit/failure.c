@@ -96,7 +96,7 @@ static void large_blocks(void) {
     unit_fill(p, 100, 1000);
     void* const q = mi_realloc_block(mi_self_theap(), p, MI_CLASS_MAX * 6 * i, MI_ZERO);
     if (q == NULL) {
-      check(unit_is_filled(p, 100, 1000)); // Q1 of realloc.c
+      check(unit_is_filled(p, 100, 1000)); // REALLOC-1
       mi_free(p);
       continue;
     }

@@ -104,7 +104,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_pages_of_vanished_threads) {
   check(vanished != mi_tls_thread_id());
   os_fake.fork_prepare();
   os_fake.fork_child();
-  // N1: nothing is owned under the id of the vanished thread.
+  // FORK-1: nothing is owned under the id of the vanished thread.
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     for (size_t i = 0; i < arena->slice_count; i++) {
       mi_page_t* const p = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
@@ -319,7 +319,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_ends_sub_processes_of_vanished_threads) {
   }
 }
 
-// N2: a page with an owner that is in no book. Under the arena lock: no page comes.
+// FORK-2: a page with an owner that is in no book. Under the arena lock: no page comes.
 static mi_page_t* find_unlisted(void) {
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     for (size_t i = 0; i < arena->slice_count; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// heap.c - tests of heaps/heap.c: E1 to E5, and of what thread.c keeps for heaps (X4).
+// heap.c - tests of heaps/heap.c: HEAP-1 to HEAP-5, and of what thread.c keeps for heaps
+// (THREAD-4).
 #include "unit.h"
 
 #include <sched.h>
@@ -190,7 +191,8 @@ UNIT_TEST_PAGE_SIZES(heap_destroy_takes_every_page) { destroy_world(false); }
 
 UNIT_TEST_PAGE_SIZES(heap_destroy_by_another_thread) { destroy_world(true); }
 
-// If this fails, a page of a heap that is destroyed stays with a thread that freed into it (E4).
+// If this fails, a page of a heap that is destroyed stays with a thread that freed into it
+// (HEAP-4).
 UNIT_TEST_PAGE_SIZES(heap_has_no_guests_and_no_parcels) {
   os_fake.has_thread_watch = true;
   mi_heap_t* const heap = make_heap();
@@ -229,7 +231,7 @@ UNIT_TEST_PAGE_SIZES(heap_is_used_again_when_nobody_is_inside) {
   check_equal(inside(heap), 1);
   end(heap, false);
   mi_heap_t* const second = make_heap();
-  check(second != heap && second->slot != heap->slot); // E3
+  check(second != heap && second->slot != heap->slot); // HEAP-3
   // The free goes on: mi_pool_give_up, after it has entered.
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
   page->theap = NULL;
@@ -265,7 +267,7 @@ UNIT_TEST_PAGE_SIZES(heap_strays_are_found_by_a_collect) {
   mi_pool_push(heap, CLASS, page);
   mi_inside_leave(heap);
   mi_free(block);
-  check(mi_pagemap_find(block) == page); // L2 of pool.c
+  check(mi_pagemap_find(block) == page); // POOL-2
   check_all_given_back();
 }
 

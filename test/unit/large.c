@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// large.c - tests of pages/large.c: G1 to G3, growth in place, moved mappings, shifted results.
+// large.c - tests of pages/large.c: LARGE-1 to LARGE-3, growth in place, moved mappings, shifted
+// results.
 #include "unit.h"
 
 #include "core/arenas/bitmap.h"
@@ -24,7 +25,7 @@ UNIT_TEST_PAGE_SIZES(large_blocks_are_whole_os_pages) {
   for (size_t size = MI_CLASS_MAX + 1; size < MI_CLASS_MAX * 50; size += size / 3 + 1234) {
     uint8_t* const p = (uint8_t*)mi_malloc(size);
     mi_page_t* const page = unit_page_of(p);
-    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE && page->start == p); // G1
+    check(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE && page->start == p); // LARGE-1
     check_equal(mi_usable_size(p), mi_bits_align_up(size, os_fake.page_size));
     check_equal(mi_slot_size(p), mi_usable_size(p));
     check((uintptr_t)p % MI_SLICE_SIZE == 0);
@@ -471,7 +472,7 @@ UNIT_TEST_PAGE_SIZES(large_shifted_results) {
     check((uintptr_t)(p - shifts[i]) % alignment == 0 && page->start == p - shifts[i]);
     check(mi_usable_size(p) >= LARGE && unit_is_zero(p, LARGE));
     memset(p, 1, mi_usable_size(p));
-    // G2: found from both ends of the part that is skipped.
+    // LARGE-2: found from both ends of the part that is skipped.
     check(mi_pagemap_find(p) == page && mi_pagemap_find(page->start) == page);
     check(mi_large_resize(page, LARGE * 2 + shifts[i]));
     check_equal(mi_usable_size(p), page->block_size - shifts[i]);

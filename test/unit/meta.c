@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// meta.c - tests of common/meta.c: Z1, Z2, and what a purge gives back.
+// meta.c - tests of common/meta.c: META-1, META-2, and what a purge gives back.
 #include "unit.h"
 
 #include "core/common/meta.h"
@@ -34,7 +34,7 @@ UNIT_TEST_PAGE_SIZES(meta_pieces_are_zero_and_apart) {
   }
 }
 
-// If this fails, threads and heaps that come and go make the allocator's own memory grow (Z2).
+// If this fails, threads and heaps that come and go make the allocator's own memory grow (META-2).
 UNIT_TEST_PAGE_SIZES(meta_free_pieces_are_used_again) {
   mi_process_setup();
   const size_t sizes[] = {64, 640, page_size(), 3 * page_size()};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// page.c - tests of pages/page.c: carving, P1 to P4, collecting what others freed.
+// page.c - tests of pages/page.c: carving, LIFE-1, LIFE-2, PAGE-1 and PAGE-2, collecting what
+// others freed.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -40,7 +41,7 @@ UNIT_TEST_PAGE_SIZES(page_carves_every_block_once) {
         check(mi_pagemap_find(list) == page && mi_page_block_of(page, list) == list);
         expected += page->block_size;
       }
-      check_equal(page->count.used, mi_page_capacity(page)); // P1
+      check_equal(page->count.used, mi_page_capacity(page)); // LIFE-1
       check_equal((size_t)(expected - page->start), mi_page_capacity(page) * page->block_size);
       check(mi_page_is_valid(page));
     }
@@ -66,7 +67,7 @@ UNIT_TEST(page_carves_in_bounded_steps) {
       before = bytes;
       if (os_fake_resident(page->start, page->slice_count * MI_SLICE_SIZE) >
           mi_bits_align_up(bytes, 4096)) {
-        check(!"P3: untouched past the capacity");
+        check(!"PAGE-1: untouched past the capacity");
       }
     }
     drop(page);
@@ -146,7 +147,9 @@ UNIT_TEST_PAGE_SIZES(page_release_clears_all_descriptors) {
   for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == page);
   const int64_t pages = mi_state.main.count.pages;
   drop(page);
-  for (size_t i = 0; i < size; i += MI_SLICE_SIZE) check(mi_pagemap_find(start + i) == NULL); // M3
+  for (size_t i = 0; i < size; i += MI_SLICE_SIZE) {
+    check(mi_pagemap_find(start + i) == NULL); // PAGEMAP-3
+  }
   check_equal(mi_state.main.count.pages, pages - 1);
   unit_check_empty();
 }

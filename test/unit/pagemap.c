@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pagemap.c - tests of common/pagemap.h: M1 to M3, and what no table covers.
+// pagemap.c - tests of common/pagemap.h: PAGEMAP-1 to PAGEMAP-3, and what no table covers.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -37,7 +37,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_knows_no_foreign_address) {
     mi_collect_all(MI_FORCE);
     cover(os_fake.reserve + MI_WINDOW_SIZE, MI_WINDOW_SIZE, true);
   }
-  check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none))); // M1
+  check(unit_is_zero(mi_pagemap.none, sizeof(mi_pagemap.none))); // PAGEMAP-1
 }
 
 // If this fails, the first arena takes address space for a table, or has descriptors that are
@@ -52,7 +52,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_first_window_is_near) {
   check(mi_pagemap_slice(end) == &mi_pagemap.none[0]);
   const size_t behind = MI_WINDOW_SLICES - MI_NEAR_SLICES;
   check(mi_pagemap_slice(arena->start + MI_WINDOW_SIZE - 1) == &mi_pagemap.none[behind - 1]);
-  // M4: what is behind has no descriptors; another window has a table.
+  // PAGEMAP-4: what is behind has no descriptors; another window has a table.
   cover(arena->start, MI_NEAR_SIZE, true);
   cover(end - MI_SLICE_SIZE, 2 * MI_SLICE_SIZE, false);
   cover(end, MI_SLICE_SIZE, false);
@@ -76,7 +76,7 @@ UNIT_TEST_PAGE_SIZES(pagemap_covers_windows) {
   const size_t calls = os_fake_calls(OS_FAKE_MAP);
   cover(start, 10 * MI_SLICE_SIZE, true);
   cover(base, MI_WINDOW_SIZE, true);
-  check_equal(os_fake_calls(OS_FAKE_MAP), calls); // M2: a window has one table
+  check_equal(os_fake_calls(OS_FAKE_MAP), calls); // PAGEMAP-2: a window has one table
   mi_page_t* before = NULL;
   for (size_t i = 0; i < 10; i++) {
     uint8_t* const slice = start + i * MI_SLICE_SIZE;

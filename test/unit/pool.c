@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pool.c - tests of pages/pool.c: L1 to L3, and threads that take and give at once.
+// pool.c - tests of pages/pool.c: POOL-1 to POOL-3, and threads that take and give at once.
 #include "unit.h"
 
 #include <sched.h>
@@ -111,7 +111,7 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   mi_free(blocks[0]);
   mi_free(blocks[1]);
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
-  check_equal(bits(page), MI_REMOTE_POOLED); // L2
+  check_equal(bits(page), MI_REMOTE_POOLED); // POOL-2
   check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == page);
   check_equal(page->count.used, 0);
   release(page);
@@ -126,7 +126,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_drained_before_fresh_memory_is_used) {
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
   const int64_t pages = mi_state.main.count.pages;
   void* const p = mi_malloc(4 * SIZE);
-  check(unit_pool_length(pool_of(SIZE)) == 0); // L4
+  check(unit_pool_length(pool_of(SIZE)) == 0); // POOL-4
   check_equal(mi_state.main.count.pages, pages);
   mi_free(p);
 }

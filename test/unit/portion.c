@@ -67,7 +67,7 @@ UNIT_TEST_PAGE_SIZES(portion_is_bounded_and_filled_by_frees) {
   while (theap->free[CLASS] != NULL) blocks[4095] = mi_malloc(SIZE);
   for (size_t i = 0; i < count; i++) {
     mi_free(blocks[i]);
-    check_equal(length_of(theap), mi_bits_min(i + 1, LENGTH)); // Q2
+    check_equal(length_of(theap), mi_bits_min(i + 1, LENGTH)); // PORTION-2
   }
   unit_check_valid();
   dismiss();

@@ -96,7 +96,7 @@ UNIT_TEST_PAGE_SIZES(purge_takes_marks_for_hints) {
   release(&idle);
   mi_bitmap_set(used.arena->purge_old, used.slice_index, 3);
   mi_bitmap_set(used.arena->purge_young, used.slice_index, 2);
-  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE); // V1
+  check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE); // PURGE-1
   check_equal(resident(&used), 3 * MI_SLICE_SIZE);
   check_equal(used.start[3 * MI_SLICE_SIZE - 1], 1);
   release(&used);
@@ -328,7 +328,7 @@ UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
 }
 
 static size_t waiting_max(size_t in_use) {
-  return (1024 + in_use / 2) * MI_SLICE_SIZE; // V4
+  return (1024 + in_use / 2) * MI_SLICE_SIZE; // RETAIN-1
 }
 
 // If this fails, a program that frees all and then sleeps keeps it all.
@@ -376,7 +376,7 @@ UNIT_TEST_PAGE_SIZES(purge_claims_what_it_purges) {
   const mi_run_t idle = claim_dirty(4);
   release(&idle);
   os_fake.on_purge = &claim_meanwhile;
-  check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE); // V1
+  check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE); // PURGE-1
   check(os_fake.on_purge == NULL);
   check(claimed_meanwhile.start != idle.start);
   check_equal(resident(&claimed_meanwhile), 4 * MI_SLICE_SIZE);
@@ -406,7 +406,7 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
     const size_t calls = all_calls();
     mi_free(block[i]);
     check(!mi_retain_is_much(&mi_state.main));
-    check_equal(all_calls(), calls); // V6
+    check_equal(all_calls(), calls); // RETAIN-3
   }
   check(mi_state.main.purge_waiting > 0);
   for (size_t i = 0; i < 3; i++) {
@@ -416,7 +416,7 @@ UNIT_TEST_PAGE_SIZES(purge_is_not_for_a_free) {
   check_equal(mi_state.main.purge_waiting, 0);
 }
 
-// -- V7 and V8: with a clock that the tests move by less than the delay --
+// -- RETAIN-4 and RETAIN-5: with a clock that the tests move by less than the delay --
 
 #define SOFT 64 // slices, and an eighth of what is in use
 #define STEP 8 // slices, the least that goes at a time
@@ -483,7 +483,7 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_free) {
     const size_t calls = os_fake_calls(OS_FAKE_CLOCK);
     release(&many[i]);
     mi_retain_bound(&mi_state.main);
-    if (i < SOFT) check_equal(os_fake_calls(OS_FAKE_CLOCK), calls); // V6
+    if (i < SOFT) check_equal(os_fake_calls(OS_FAKE_CLOCK), calls); // RETAIN-3
     const size_t in_use = MANY - i - 1;
     const size_t bound = in_use + SOFT + in_use / 8 + STEP;
     const size_t gone = others + MANY - resident_slices();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// realloc.c - tests of front/realloc.c: Q1 to Q3, and random sequences against a shadow.
+// realloc.c - tests of front/realloc.c: REALLOC-1 to REALLOC-3, and random sequences against a
+// shadow.
 #include "unit.h"
 
 #include "core/pages/large.h"
@@ -26,7 +27,7 @@ UNIT_TEST_PAGE_SIZES(realloc_stays_when_at_least_half_is_used) {
   for (size_t size = 16; size <= MI_CLASS_MAX; size += size / 3 + 1) {
     void* const p = mi_malloc(size);
     const size_t usable = mi_usable_size(p);
-    check(mi_realloc_block(mi_self_theap(), p, usable, MI_UNINITIALIZED) == p); // Q2
+    check(mi_realloc_block(mi_self_theap(), p, usable, MI_UNINITIALIZED) == p); // REALLOC-2
     check(mi_realloc_block(mi_self_theap(), p, (usable + 1) / 2, MI_UNINITIALIZED) == p);
     void* const q = mi_realloc_block(mi_self_theap(), p, usable / 2 - 1, MI_UNINITIALIZED);
     check(q != NULL && mi_usable_size(q) < usable);
@@ -60,7 +61,7 @@ UNIT_TEST_PAGE_SIZES(realloc_failure_keeps_the_block) {
     check(mi_realloc_block(mi_self_theap(), p, SIZE_MAX, MI_ZERO) == NULL);
     check(mi_realloc_block(mi_self_theap(), p, (size_t)PTRDIFF_MAX - 5, MI_ZERO) == NULL);
     unit_option(disallow_os_alloc, 0);
-    check(unit_is_filled(p, sizes[i], i) && mi_usable_size(p) == usable); // Q1
+    check(unit_is_filled(p, sizes[i], i) && mi_usable_size(p) == usable); // REALLOC-1
     mi_free(p);
   }
   mi_collect_all(MI_FORCE);
@@ -104,7 +105,7 @@ UNIT_TEST_PAGE_SIZES(realloc_zeroes_what_is_new) {
     p = (uint8_t*)mi_realloc_block(mi_self_theap(), p, next, MI_ZERO);
     check(p != NULL && mi_usable_size(p) >= next);
     for (size_t i = 0; i < usable; i += 61) check_equal(p[i], 0x55);
-    if (next > usable) check(unit_is_zero(p + usable, mi_usable_size(p) - usable)); // Q3
+    if (next > usable) check(unit_is_zero(p + usable, mi_usable_size(p) - usable)); // REALLOC-3
     size = next;
   }
   // Down and up again inside the same slices.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// refill.c - tests of threads/refill.c: the order of its steps, F1 and F2, and malloc as a whole.
+// refill.c - tests of threads/refill.c: the order of its steps, REFILL-1 and REFILL-2, and malloc
+// as a whole.
 #include "unit.h"
 
 #include "core/pages/page.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // report.c - tests of common/report.c: what the program damaged is found everywhere lists are
-// walked, and told when the user's functions may do anything: J1 to J4.
+// walked, and told when the user's functions may do anything: REPORT-1 to REPORT-4.
 #include "unit.h"
 
 #include "core/process/fork.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// run.c - tests of arenas/run.c: U1, U2, and what a heap does whose arena is full or refuses.
+// run.c - tests of arenas/run.c: RUN-1, RUN-2, and what a heap does whose arena is full or refuses.
 #include "unit.h"
 
 #include "core/arenas/arena.h"
@@ -106,7 +106,7 @@ UNIT_TEST_PAGE_SIZES(run_without_arenas) {
 }
 
 // If this fails, a heap with all its memory in one place, such as shared memory, has some elsewhere
-// (U2), or others take it.
+// (RUN-2), or others take it.
 UNIT_TEST_PAGE_SIZES(run_bound_heap_stays_in_its_arena) {
   mi_arena_t* const arena = make_arena(MI_CHUNK_SLICES * MI_SLICE_SIZE, NULL, true);
   mi_heap_t* const heap = make_heap(arena);

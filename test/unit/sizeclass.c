@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sizeclass.c - tests of common/sizeclass.h: S1 to S3, alignment, and the division in page.h.
+// sizeclass.c - tests of common/sizeclass.h: SIZECLASS-1 to SIZECLASS-3, alignment, and the
+// division in page.h.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -12,7 +13,7 @@ UNIT_TEST(sizeclass_covers_every_size) {
     check(c < MI_CLASS_COUNT);
     check(mi_class_size(c) >= size);
     check(c == 0 || mi_class_size(c - 1) < size); // the smallest that does
-    if (size > 128) check((mi_class_size(c) - size) * 8 <= size); // S1
+    if (size > 128) check((mi_class_size(c) - size) * 8 <= size); // SIZECLASS-1
     check_equal(mi_class_good_size(size), mi_class_size(c));
   }
   check_equal(mi_class_of(MI_CLASS_MAX), MI_CLASS_COUNT - 1);
@@ -23,7 +24,7 @@ UNIT_TEST(sizeclass_covers_every_size) {
 UNIT_TEST(sizeclass_sizes_are_multiples_of_16) {
   check_equal(mi_class_size(0), 8);
   for (size_t c = 1; c < MI_CLASS_COUNT; c++) {
-    check(mi_class_size(c) % 16 == 0); // S2
+    check(mi_class_size(c) % 16 == 0); // SIZECLASS-2
     check(mi_class_size(c) > mi_class_size(c - 1));
     check_equal(mi_class_of(mi_class_size(c)), c);
   }
@@ -43,7 +44,7 @@ UNIT_TEST(sizeclass_pages_waste_little) {
     } else if (block_size > MI_SLICE_SIZE / 8) {
       check(bytes % block_size * 4 <= bytes && bytes / block_size >= 4);
     } else {
-      check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes); // S3
+      check(bytes / block_size >= 8 && bytes % block_size * 50 <= bytes); // SIZECLASS-3
     }
     check(bytes / block_size < UINT32_MAX);
     const size_t shared = mi_class_slices_shared(c);

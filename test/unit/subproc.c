@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// subproc.c - tests of heaps/subproc.c: W1 to W3, and of the arenas that pass from one to the
-// next (A3 of arena.c).
+// subproc.c - tests of heaps/subproc.c: SUBPROC-1 to SUBPROC-3, and of the arenas that pass from
+// one to the next (ARENA-3).
 #include "unit.h"
 
 #include <sched.h>
@@ -75,7 +75,7 @@ UNIT_TEST_PAGE_SIZES(subproc_arenas_are_retired_clean_and_adopted) {
   check_equal(os_fake_resident(arena->start, arena->slice_count * MI_SLICE_SIZE), 0);
   const size_t mapped = os_fake.mapped;
   guest_t next = {.subproc = make_subproc()};
-  check(next.subproc == guest.subproc); // W3
+  check(next.subproc == guest.subproc); // SUBPROC-3
   unit_on_thread(&be_guest, &next);
   check(mi_arena_of(next.subproc, next.p[0]) == arena && arenas_free() == 0);
   check_equal(os_fake.mapped, mapped);
@@ -377,7 +377,7 @@ static void allocate_in_main(void* arg) {
 }
 
 // If this fails, threads of interpreters leave memory behind each time, or take a theap of the main
-// one with them (X5).
+// one with them (THREAD-5).
 UNIT_TEST_PAGE_SIZES(subproc_threads_leave_nothing) {
   int64_t meta = 0;
   mi_free(mi_malloc(SIZE));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// theap.c - tests of threads/theap.c: H1 to H4, what is kept and what is given up.
+// theap.c - tests of threads/theap.c: THEAP-1 to THEAP-4, what is kept and what is given up.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -192,7 +192,7 @@ UNIT_TEST_PAGE_SIZES(theap_takes_guests_by_class) {
   check_equal(page[1]->place, MI_PLACE_NONE);
   check(mi_theap_take_guest(theap, mi_class_of(200)) == NULL);
   mi_pool_give_up(page[1]);
-  // Guests are not counted among the pages (H4), and leave with a collect.
+  // Guests are not counted among the pages (THEAP-4), and leave with a collect.
   check_equal(theap->page_count, 0);
   mi_flush_idle(theap);
   check_equal(word(page[0]) & MI_REMOTE_OWNED, 0);

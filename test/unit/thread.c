@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// thread.c - tests of threads/thread.c: X1 to X3, with real threads one after the other.
+// thread.c - tests of threads/thread.c: THREAD-1 to THREAD-3, with real threads one after the
+// other.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -48,7 +49,7 @@ UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
   mi_page_t* const page = unit_page_of(blocks[0]);
   check_equal(orphan_list_length(), 1);
   check_equal(theaps_in_use(), 1);
-  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED); // X2
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED); // THREAD-2
   check_equal(mi_atomic_load_relaxed(&page->thread_free), MI_REMOTE_OWNED);
   // Frees of others are pushed and nobody takes the page.
   mi_free(blocks[0]);
@@ -91,7 +92,7 @@ UNIT_TEST_PAGE_SIZES(thread_id_that_is_used_again) {
   check_equal(orphan_list_length(), 0);
   // The C library gives the next thread the same stack and identity.
   for (size_t i = 0; i < 10 && second.id != first.id; i++) unit_on_thread(&visit, &second);
-  if (second.id == first.id) check(second.theap == first.theap); // X1
+  if (second.id == first.id) check(second.theap == first.theap); // THREAD-1
   unit_check_valid();
 }
 
@@ -173,7 +174,7 @@ UNIT_TEST(thread_orphans_are_few) {
     for (mi_theap_t* t = mi_state.orphans; t != NULL; t = t->orphan_next) {
       if (t->page_count > 0) with_pages++;
     }
-    check(with_pages > 0 && with_pages <= KEPT_MAX); // X3
+    check(with_pages > 0 && with_pages <= KEPT_MAX); // THREAD-3
     check_equal(with_pages, mi_atomic_load_relaxed(&mi_state.orphan_count));
     // Their structures are used again.
     if (round == 0) meta = mi_state.main.count.meta;
@@ -203,7 +204,7 @@ static void hold_many_pages(void* arg) {
 UNIT_TEST_PAGE_SIZES(thread_with_many_pages_gives_them_up) {
   static void* keep[300];
   unit_on_thread(&hold_many_pages, keep);
-  check(mi_state.orphans != NULL && mi_state.orphans->page_count <= 256); // X3
+  check(mi_state.orphans != NULL && mi_state.orphans->page_count <= 256); // THREAD-3
   unit_check_valid();
   for (size_t i = 0; i < 300; i++) mi_free(keep[i]);
   mi_collect_all(MI_FORCE);

@@ -5,31 +5,31 @@
 //   free, dirty, committed, moved, ...    bitmaps, out of line
 //   purge_young, purge_old
 //
-// A1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread that
-//     is working on it. Those that are lost (move.c) belong to none of them for good.
-// A2  `dirty` clear means that the slice reads as zero.
-// A3  the list of arenas of a sub-process only grows; an arena is unmapped with the library only
-//     (unload.c). Those of a sub-process that has ended are clean and free, and serve the next one
-//     that grows.
-// A4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it, all
-//     others to all heaps of the sub-process. A heap that prefers a node gets memory there, grown
-//     if need be, and memory elsewhere when there is no more.
-// A5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it may
-//     be a file, or shared.
-// A6  explicit huge OS pages stay: arenas of them are pinned.
-// A7  addresses are mapped only as they are needed: a step is an eighth of what is there. The rest
-//     of what an arena may grow to belongs to nobody; whoever maps something there ends its growth
-//     (nothing of others is ever replaced). So what is locked (mlockall), or charged to a limit
-//     (ulimit -v), is little more than what the program uses.
+// ARENA-1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread
+//     that is working on it. Those that are lost (move.c) belong to none of them for good.
+// ARENA-2  `dirty` clear means that the slice reads as zero.
+// ARENA-3  the list of arenas of a sub-process only grows; an arena is unmapped with the library
+//     only (unload.c). Those of a sub-process that has ended are clean and free, and serve the next
+//     one that grows.
+// ARENA-4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it,
+//     all others to all heaps of the sub-process. A heap that prefers a node gets memory there,
+//     grown if need be, and memory elsewhere when there is no more.
+// ARENA-5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it
+//     may be a file, or shared.
+// ARENA-6  explicit huge OS pages stay: arenas of them are pinned.
+// ARENA-7  addresses are mapped only as they are needed: a step is an eighth of what is there. The
+//     rest of what an arena may grow to belongs to nobody; whoever maps something there ends its
+//     growth (nothing of others is ever replaced). So what is locked (mlockall), or charged to a
+//     limit (ulimit -v), is little more than what the program uses.
 //
 // Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
 // searches again before growing. Bits of slices that are not mapped are clear in all bitmaps: they
 // are not free, and nothing else. Runs are taken at the lowest address that fits, so that memory in
 // use stays together and whole chunks at the upper end become free. There is no ceiling: what an
 // arena may grow to doubles every eight arenas, and steps shrink when the system refuses. The first
-// arena is small, with descriptors in the library itself (M4 in pagemap.h): a process with little
-// address space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is
-// no growth in place, and an arena is mapped as a whole. Not here: what is done with claimed slices
+// arena is small, with descriptors in the library itself (PAGEMAP-4): a process with little address
+// space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is no growth
+// in place, and an arena is mapped as a whole. Not here: what is done with claimed slices
 // (slices.c), when memory goes back (retain.c), blocks that are larger than an arena wants to hold
 // (large.c).
 #include "arena.h"
@@ -180,7 +180,7 @@ typedef enum mi_claim_where_e {
   MI_CLAIM_FAR, // all others
 } mi_claim_where_t;
 
-// Of the arenas that are for the heap (A4), whose node is `node`.
+// Of the arenas that are for the heap (ARENA-4), whose node is `node`.
 static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_where_t where,
                                           size_t count, size_t alignment, mi_run_t* run) {
   if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, count, alignment, run);

@@ -9,8 +9,8 @@
 // While the process has one thread, plain loads and stores do the same (os.h): a program without
 // threads executes no atomic read-modify-write at all.
 //
-// B1  whoever cleared a bit of `free` by a claim owns the slice until it sets the bit again.
-// B2  no function waits for another thread: each CAS that fails means that somebody else made
+// BITMAP-1  whoever cleared a bit of `free` by a claim owns the slice until it sets the bit again.
+// BITMAP-2  no function waits for another thread: each CAS that fails means that somebody else made
 //     progress.
 #ifndef MI_CORE_BITMAP_H
 #define MI_CORE_BITMAP_H

@@ -5,11 +5,11 @@
 //   first     [ page | vacant -> 6 | page | page ]          an entry is a page, or, odd, the next
 //   piece 0   [ page | page | vacant | page | ... ]         vacant one
 //
-// O1  entries never move, and pieces are not given back: an index stays right, and a walk that
+// BOOK-1  entries never move, and pieces are not given back: an index stays right, and a walk that
 //     overlaps with changes reads valid memory.
-// O2  vacant entries are a stack. Anyone pushes (mi_book_remove); only who holds the arena lock
+// BOOK-2  vacant entries are a stack. Anyone pushes (mi_book_remove); only who holds the arena lock
 //     pops (mi_book_add), so an entry that a popper saw on top cannot have been taken and put back.
-// O3  a page knows its index (`book_index`); only one book has it.
+// BOOK-3  a page knows its index (`book_index`); only one book has it.
 //
 // Deliberately absent: order, search, shrinking. A book that is cleared keeps its pieces.
 #include "book.h"
@@ -86,8 +86,8 @@ MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page) {
   mi_assert_page(page, mi_atomic_load_relaxed(entry) == (uintptr_t)page);
   uint32_t vacant = mi_atomic_load_relaxed(&book->vacant);
   do {
-    // Publishes that the caller is inside the heap; pairs with the acquire in `mi_book_next` (W2 of
-    // subproc.c).
+    // Publishes that the caller is inside the heap; pairs with the acquire in `mi_book_next`
+    // (SUBPROC-2).
     mi_atomic_store_release(entry, mi_book_link(vacant));
     // Publishes the link; pairs with the acquire in `mi_book_take_vacant`.
   } while (!mi_atomic_cas_weak_release(&book->vacant, &vacant, index + 1));

@@ -7,17 +7,17 @@
 // read in 512 MiB: 10 ns instead of 16). The price of huge pages is memory: all 2 MiB of a chunk
 // become resident when its first block is used. So:
 //
-// H1  none while less than MI_HUGE_HEAP_MIN is committed for each thread: what is lost is then a
-//     few percent, because runs are taken at the lowest address that fits, so that one chunk after
-//     the other fills up, and because a thread has one page that is not full for each class.
+// HUGE-1  none while less than MI_HUGE_HEAP_MIN is committed for each thread: what is lost is then
+//     a few percent, because runs are taken at the lowest address that fits, so that one chunk
+//     after the other fills up, and because a thread has one page that is not full for each class.
 //     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
 //     page each that is hardly used.
-// H2  only for runs of pages: whoever asks for a large block may never touch most of it.
-// H3  only for a chunk that is wholly free and clean; the advice is taken back at once, so that
+// HUGE-2  only for runs of pages: whoever asks for a large block may never touch most of it.
+// HUGE-3  only for a chunk that is wholly free and clean; the advice is taken back at once, so that
 //     the kernel neither cuts the mapping for good nor fills up what was purged meanwhile.
-// H4  slices of the chunk that nobody has claimed are marked for purge: what is not used within
+// HUGE-4  slices of the chunk that nobody has claimed are marked for purge: what is not used within
 //     the purge delay goes back. A mark on a clean slice thus means that it is resident.
-// H5  when the host has to find the memory first, a huge page takes ten times as long: after a
+// HUGE-5  when the host has to find the memory first, a huge page takes ten times as long: after a
 //     call that took longer than MI_HUGE_STALL_US there are none for MI_HUGE_BACK_OFF times as
 //     long.
 //
@@ -55,7 +55,7 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   if (chunk_end > mi_arena_slices(arena)) return;
   const size_t before = slice_index > chunk ? slice_index - chunk : 0;
   if (!mi_bitmap_is_all_clear(arena->dirty, chunk, MI_CHUNK_SLICES) ||
-      !mi_bitmap_is_all_clear(arena->purge_young, chunk, MI_CHUNK_SLICES) || // resident: H4
+      !mi_bitmap_is_all_clear(arena->purge_young, chunk, MI_CHUNK_SLICES) || // resident: HUGE-4
       !mi_bitmap_is_all_clear(arena->purge_old, chunk, MI_CHUNK_SLICES) ||
       !mi_bitmap_is_all_set(arena->free, chunk, before) ||
       !mi_bitmap_is_all_set(arena->free, end, chunk_end - end)) {

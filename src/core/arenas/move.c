@@ -9,11 +9,11 @@
 // limits the number of mappings (65,530). So each range is marked, it is renewed when it is purged,
 // and there are never more than MI_MOVED_MAX of them.
 //
-// M1  `moved` is set for exactly the slices whose mapping was replaced and not renewed since.
-// M2  `mi_state.moved_count` is the number of bits in `moved_first` of all arenas, or more: what
-//     could not be renewed for good stays counted, so that at last nothing is moved any more.
-// M3  between the removal of the target's mapping and the failure of a move another thread may map
-//     something at the target. It is never replaced: the slices are lost (`lost_count`).
+// MOVE-1  `moved` is set for exactly the slices whose mapping was replaced and not renewed since.
+// MOVE-2  `mi_state.moved_count` is the number of bits in `moved_first` of all arenas, or more:
+//     what could not be renewed for good stays counted, so that at last nothing is moved any more.
+// MOVE-3  between the removal of the target's mapping and the failure of a move another thread may
+//     map something at the target. It is never replaced: the slices are lost (`lost_count`).
 //
 // Who moves memory: a large block that grows (large.c), and what waits to go back, where a large
 // block is claimed (retain.c).
@@ -25,7 +25,7 @@
 
 // A move has failed after the system removed what was mapped at the target: map it again. False: it
 // cannot be ours any more, because somebody has mapped something there, or the system refuses; then
-// nothing is moved any more in this process (M3).
+// nothing is moved any more in this process (MOVE-3).
 static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* start,
                                          size_t size) {
   if (mi_os_map_at(start, size, MI_OS_READ_WRITE)) {

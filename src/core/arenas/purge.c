@@ -8,10 +8,10 @@
 // one and two periods after its last use, and a slice that was freed a moment ago is never purged
 // together with old ones.
 //
-// V1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has claimed
-//     are purged.
-// V2  after a purge the slice is not dirty: it reads as zero.
-// V3  one purger at a time. Others skip; only a fork and the end of a sub-process wait.
+// PURGE-1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has
+//     claimed are purged.
+// PURGE-2  after a purge the slice is not dirty: it reads as zero.
+// PURGE-3  one purger at a time. Others skip; only a fork and the end of a sub-process wait.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // discarding free blocks inside pages that are in use.
@@ -85,8 +85,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
     return 0; // still resident, contents unknown
   }
   if (err != 0) { // stays as it is, until mi_purge_everything tries again
-    const size_t clean =
-        mi_bitmap_set(arena->dirty, index, count); // it was populated: H4 of huge.c
+    const size_t clean = mi_bitmap_set(arena->dirty, index, count); // it was populated: HUGE-4
     mi_count_add(&arena->subproc->count.committed, (int64_t)(clean * MI_SLICE_SIZE));
     return 0;
   }

@@ -6,36 +6,38 @@
 // begins a period; polls come with slow allocations, so that the delay is a least, not an exact
 // time. What goes earlier, and what is used again instead:
 //
-// V4  what waits is at most MI_RETAIN_MIN and half of what is in use: a program that frees much and
-//     then sleeps holds no more than that, although nobody looks at the clock. What is beyond goes
-//     from the highest addresses down (with everything at once instead, blocks of 5 to 25 MiB
-//     replaced at random take ten times as long).
-// V5  a large block that is claimed where slices are clean gets the memory that waits elsewhere:
+// RETAIN-1  what waits is at most MI_RETAIN_MIN and half of what is in use: a program that frees
+//     much and then sleeps holds no more than that, although nobody looks at the clock. What is
+//     beyond goes from the highest addresses down (with everything at once instead, blocks of 5 to
+//     25 MiB replaced at random take ten times as long).
+// RETAIN-2  a large block that is claimed where slices are clean gets the memory that waits
+//     elsewhere:
 //     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least
 //     MI_RETAIN_MOVE_MIN slices: each is a mapping of its own until it is purged (move.c).
 //
-// V6  a free within the bound of V7 reads no clock, and calls the system only for what is beyond
-//     the bounds of V4 and V7: whoever frees within them has no system call to wait for.
-// V7  what waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use, goes early:
-//     after t ms in which nothing did, t^2/512 slices may, as soon as these are half of what is
-//     beyond the bound; the time they stand for is spent then. Memory that is needed again every 20
-//     ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
+// RETAIN-3  a free within the bound of RETAIN-4 reads no clock, and calls the system only for what
+//     is beyond the bounds of RETAIN-1 and RETAIN-4: whoever frees within them has no system call
+//     to wait for.
+// RETAIN-4  what waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use, goes
+//     early: after t ms in which nothing did, t^2/512 slices may, as soon as these are half of what
+//     is beyond the bound; the time they stand for is spent then. Memory that is needed again every
+//     20 ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
 //     second is small as soon as it frees its last (an idle PostgreSQL backend after three sorts:
 //     19 MiB, 55 without, glibc 12). The clock is looked at where slices are claimed and released,
 //     where periods are, and while that much waits after MI_QUICK_WAITING refills of a thread: a
 //     program that does small things only after a large one would else keep what that left (a
 //     PostgreSQL backend with small queries: 75 MiB, 12 now).
-// V8  fresh memory that would make a new peak of what is committed, while more than that bound
-//     waits: as much of that goes first. The peak of a program whose phases need different memory
-//     is that of the largest phase and this bound, not their sum (four threads that go through
-//     sizes: 77 MiB, 93 without), and what this costs is bounded by the peak.
+// RETAIN-5  fresh memory that would make a new peak of what is committed, while more than that
+//     bound waits: as much of that goes first. The peak of a program whose phases need different
+//     memory is that of the largest phase and this bound, not their sum (four threads that go
+//     through sizes: 77 MiB, 93 without), and what this costs is bounded by the peak.
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
-// mi_collect); more waits than V4 or V7 permit; fresh memory is claimed (V8); mi_collect(true) and
-// malloc_trim (mi_purge_everything); `purge_delay` 0. Reasons not to: `purge_delay` negative,
-// pinned memory. Deliberately absent: a background thread, because a program that had one thread
-// must not find two.
+// mi_collect); more waits than RETAIN-1 or RETAIN-4 permit; fresh memory is claimed (RETAIN-5);
+// mi_collect(true) and malloc_trim (mi_purge_everything); `purge_delay` 0. Reasons not to:
+// `purge_delay` negative, pinned memory. Deliberately absent: a background thread, because a
+// program that had one thread must not find two.
 #include "retain.h"
 
 #include "bitmap.h"
@@ -44,7 +46,7 @@
 
 #define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_RETAIN_PART 2
-// V7, V8
+// RETAIN-4, RETAIN-5
 #define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
 #define MI_RETAIN_SOFT_PART 8
 #define MI_RETAIN_EARLY_MS 512
@@ -58,7 +60,7 @@ static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part
   return waiting - min - (in_use > 0 ? in_use / part : 0);
 }
 
-// Beyond the bound of V7 and V8.
+// Beyond the bound of RETAIN-4 and RETAIN-5.
 static int64_t mi_retain_soft_excess(mi_subproc_t* subproc) {
   return mi_retain_excess(subproc, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
 }
@@ -67,7 +69,7 @@ MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc) {
   return mi_retain_soft_excess(subproc) >= MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
 }
 
-// V7: slices that may go early after `ms` in which none did, and the reverse, rounded down.
+// RETAIN-4: slices that may go early after `ms` in which none did, and the reverse, rounded down.
 static int64_t mi_retain_earned(int64_t ms) { return ms > 0 ? ms * ms / MI_RETAIN_EARLY_MS : 0; }
 
 static int64_t mi_retain_time_for(int64_t slices) {
@@ -78,7 +80,7 @@ static int64_t mi_retain_time_for(int64_t slices) {
   return ms;
 }
 
-// V7: what may go early, by what was seen of the clock.
+// RETAIN-4: what may go early, by what was seen of the clock.
 static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
   if (mi_likely(!mi_retain_is_much(subproc))) return;
   const int64_t excess = mi_retain_soft_excess(subproc);
@@ -92,7 +94,7 @@ static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
   mi_purge_top(subproc, slices * (int64_t)MI_SLICE_SIZE);
 }
 
-// V7: look at the clock.
+// RETAIN-4: look at the clock.
 static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
   const int64_t now = (int64_t)mi_os_now_ms();
   if (now == mi_atomic_load_relaxed(&subproc->purge_seen_ms)) return;
@@ -108,7 +110,7 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
   if (delay <= 0) return;
   mi_retain_look(subproc, delay);
   mi_retain_early(subproc);
-  // V8
+  // RETAIN-5
   const int64_t fresh = (int64_t)(fresh_count * MI_SLICE_SIZE);
   if (mi_atomic_load_relaxed(&subproc->count.committed) + fresh <=
       mi_atomic_load_relaxed(&subproc->count.committed_peak)) {
@@ -151,7 +153,7 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.purge_lock);
 }
 
-// -- memory that waits is used again elsewhere: V5 --
+// -- memory that waits is used again elsewhere: RETAIN-2 --
 
 // The memory of a run that waits goes to clean slices at `to`, which the caller has claimed.
 static mi_move_t mi_retain_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {

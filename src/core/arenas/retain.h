@@ -35,7 +35,7 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
 // much waits.
 MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc);
 
-// Whether so much waits that somebody should look at the clock now and then: V7.
+// Whether so much waits that somebody should look at the clock now and then: RETAIN-4.
 MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc);
 
 #endif

@@ -5,9 +5,9 @@
 //   mapping of its own   what no arena holds: blocks over half an arena, everything with the
 //                        options arena_reserve=0 or disallow_arena_alloc
 //
-// U1  a page outside arenas stands in the book of the sub-process; any other in the book of its
+// RUN-1  a page outside arenas stands in the book of the sub-process; any other in the book of its
 //     heap, unless that is the main one, whose pages are found by a walk over the arenas.
-// U2  a heap that is bound to an arena has all its pages there.
+// RUN-2  a heap that is bound to an arena has all its pages there.
 #include "run.h"
 
 #include "book.h"
@@ -70,7 +70,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count);
 }
 
-// U1
+// RUN-1
 static mi_book_t* mi_run_book(mi_heap_t* heap, const mi_page_t* page) {
   if (page->backing == MI_BACKING_DIRECT) return &heap->subproc->direct;
   return heap->is_main ? NULL : &heap->book;

@@ -6,9 +6,9 @@
 //            -> retain.c (memory that waits elsewhere is moved there; fresh memory makes way)
 //   release: purge.c (it waits from now on) -> arena.c (it is free)
 //
-// S1  slices in use are dirty and wait for nothing: their bit in `dirty` is set, and those in
+// SLICES-1  slices in use are dirty and wait for nothing: their bit in `dirty` is set, and those in
 //     `purge_young` and `purge_old` are clear.
-// S2  a run that is being prepared belongs to the caller: it has no bit in `free` and no
+// SLICES-2  a run that is being prepared belongs to the caller: it has no bit in `free` and no
 //     descriptor.
 //
 // Deliberately absent: any search. Which slices are claimed is decided in arena.c.

@@ -17,7 +17,7 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
                                     bool* is_zero);
 
 // Give slices back: they wait for purge, and may be claimed at once. The caller has cleared their
-// descriptors (M3 of pagemap.h).
+// descriptors (PAGEMAP-3).
 MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
 #endif

@@ -6,10 +6,10 @@
 //
 // A program is about to end, or its memory is damaged, when this runs: perhaps in a signal handler,
 // with a lock held by this very thread.
-// D1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
-// D2  a pointer is followed only if it leads into a table of descriptors or into memory of our own
-//     structures (both stay mapped, T2); a number is used only if it is in its range.
-// D3  others change what is read: the facts are copied once and may not fit each other.
+// DESCRIBE-1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
+// DESCRIBE-2  a pointer is followed only if it leads into a table of descriptors or into memory of
+//     our own structures (both stay mapped, TYPES-2); a number is used only if it is in its range.
+// DESCRIBE-3  others change what is read: the facts are copied once and may not fit each other.
 #include "describe.h"
 
 #include "../../base/text.h"
@@ -50,7 +50,7 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
   about->is_single = mi_atomic_peek(&page->size_class) == MI_CLASS_COUNT;
   about->shift = about->is_single ? mi_atomic_peek(&page->shift) : 0;
   about->heap = mi_atomic_load_acquire(&from->heap); // sees the const fields of the heap
-  // The one for being current (P1 of life.c).
+  // The one for being current (LIFE-1).
   if (about->place == MI_PLACE_CURRENT && about->used > 0) about->used--;
 }
 
@@ -68,7 +68,8 @@ static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
          about->capacity <= about->reserved && about->reserved * about->block_size <= bytes;
 }
 
-// D2: a heap of the first sub-process, or memory that only heaps and their like are made of.
+// DESCRIBE-2: a heap of the first sub-process, or memory that only heaps and their like are made
+// of.
 static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
   const mi_heap_t* const heap = about->heap;
   const bool is_first = heap == &mi_state.main.heap_main;

@@ -2,13 +2,14 @@
 // meta.c - memory for our own structures: a bump allocator over mappings of 64 KiB or more, and
 // lists of what was freed.
 //
-// Z1  memory past `used` of a region has never been touched.
-// Z2  what was freed waits in a list of its exact size: there are few sizes, each used again and
-//     again. What is more than half an OS page has whole ones, and a list entry outside of itself:
-//     then its contents can go back to the system (mi_meta_purge).
-// Z3  the entry of a mapping in their list lies in a mapping whose entry is older, or is itself.
+// META-1  memory past `used` of a region has never been touched.
+// META-2  what was freed waits in a list of its exact size: there are few sizes, each used again
+//     and again. What is more than half an OS page has whole ones, and a list entry outside of
+//     itself: then its contents can go back to the system (mi_meta_purge).
+// META-3  the entry of a mapping in their list lies in a mapping whose entry is older, or is
+//     itself.
 // All state is under the arena lock. Deliberately absent: joining what is free. Heaps and arenas,
-// whose structures are found by stale pointers, have lists of their own (T2 in types.h).
+// whose structures are found by stale pointers, have lists of their own (TYPES-2).
 #include "meta.h"
 
 #include <string.h>
@@ -123,7 +124,7 @@ MI_INTERNAL void* mi_meta_alloc(size_t size) {
 
 MI_INTERNAL void mi_meta_clear(void) {
   while (mi_meta_maps != NULL) {
-    const mi_meta_map_t map = *mi_meta_maps; // newest first: Z3
+    const mi_meta_map_t map = *mi_meta_maps; // newest first: META-3
     mi_os_unmap(map.start, map.size);
     mi_meta_maps = map.next;
   }

@@ -2,7 +2,7 @@
 // meta.h - memory for the allocator's own structures: theaps, arenas and their bitmaps.
 //
 // Addresses are never given back to the system, so that stale pointers to such a structure stay
-// readable (T2 in types.h).
+// readable (TYPES-2).
 #ifndef MI_CORE_META_H
 #define MI_CORE_META_H
 

@@ -3,8 +3,8 @@
 // used.
 //
 // A table is 2 MiB of address space per GiB and is touched only where slices are in use. Invariants
-// M1 to M4 are in pagemap.h. Tables go back when the library is unloaded and not before: a
-// stale address must find readable memory.
+// PAGEMAP-1 to PAGEMAP-4 are in pagemap.h. Tables go back when the library is unloaded and not
+// before: a stale address must find readable memory.
 #include "pagemap.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static size_t mi_pagemap_table_size(void) {
 #define MI_PAGEMAP_NEAR ((uintptr_t)0 - sizeof(mi_pagemap.near))
 mi_static_assert(offsetof(mi_pagemap_t, near) + sizeof(mi_pagemap.near) ==
                      offsetof(mi_pagemap_t, none),
-                 "M4: what follows is none");
+                 "PAGEMAP-4: what follows is none");
 
 static void mi_pagemap_note_window(size_t w) {
   if (mi_state.window_end == 0) mi_state.window_first = w;

@@ -7,11 +7,12 @@
 // offsets from it, so that an all-zero window table is right before anything was set up, and no
 // address needs a test: what is not ours finds owner MI_OWNER_NONE, equal to no thread.
 //
-// M1  `none` is never written.
-// M2  a window entry changes once, from 0; its table is unmapped with the library only (unload.c).
-// M3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
-// M4  one window needs no table, that of the first arena: `near` has the descriptors of its first
-//     slices, and what follows in memory is `none`, for all others. Those stay without a
+// PAGEMAP-1  `none` is never written.
+// PAGEMAP-2  a window entry changes once, from 0; its table is unmapped with the library only
+//     (unload.c).
+// PAGEMAP-3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
+// PAGEMAP-4  one window needs no table, that of the first arena: `near` has the descriptors of its
+//     first slices, and what follows in memory is `none`, for all others. Those stay without a
 //     descriptor: `mi_pagemap_cover` refuses them.
 //
 // So the first arena needs no address space besides its own, where a table takes 2 MiB. `none` is
@@ -28,7 +29,7 @@ typedef struct mi_pagemap_s {
   //   read   any thread  relaxed: who holds one of our addresses got it after the write
   mi_atomic(uintptr_t) window[MI_WINDOW_COUNT];
   mi_page_t near[MI_NEAR_SLICES];
-  mi_page_t none[MI_WINDOW_SLICES]; // right behind: M4
+  mi_page_t none[MI_WINDOW_SLICES]; // right behind: PAGEMAP-4
 } mi_pagemap_t;
 
 MI_INTERNAL_DATA_DECL mi_pagemap_t mi_pagemap;

@@ -9,13 +9,14 @@
 // The functions that a user registers for output and errors may call anything: malloc, mi_heap_new,
 // fork. So they are never called with a lock held (they would wait for themselves), nor in the
 // middle of a change.
-// J1  a report waits while its thread holds a lock (os/lock.h knows) or is between
+// REPORT-1  a report waits while its thread holds a lock (os/lock.h knows) or is between
 //     `mi_report_enter` and `mi_report_leave`. It is delivered on the same thread, before the
 //     public function returns: when the thread lock is left (`on_left`; under the other locks
 //     nothing is looked at that a program can damage), or by `mi_report_leave`.
-// J2  what is said is copied when it is found: the page may be gone when it is delivered.
-// J3  slots are few, taken without waiting. What finds none is counted, and told by one report.
-// J4  what a request was refused for is found at the surface only, and never waits: an error
+// REPORT-2  what is said is copied when it is found: the page may be gone when it is delivered.
+// REPORT-3  slots are few, taken without waiting. What finds none is counted, and told by one
+//     report.
+// REPORT-4  what a request was refused for is found at the surface only, and never waits: an error
 //     function may free memory.
 #include "report.h"
 
@@ -106,7 +107,7 @@ MI_INTERNAL void mi_report_keep_own(void) {
 }
 
 static void mi_report_make(const mi_report_t* report) {
-  if (report->p == NULL || mi_report_may_call()) { // J4
+  if (report->p == NULL || mi_report_may_call()) { // REPORT-4
     mi_hook_error(report);
   } else {
     mi_report_keep(report);

@@ -2,10 +2,10 @@
 // self.h - what a thread knows of itself: what it allocates from, and what it is doing just now.
 // All of it is there also before the first allocation of the thread and after its end.
 //
-// O1  only the thread itself reads or writes it; a signal handler on it leaves it as it was.
-// O2  it is small: these variables take room in the static block of every thread, of which little
-//     is left for libraries that are loaded late. With the parcel of parcel.c and the locks of
-//     os/lock.h it is 48 bytes in all (test/interop/test_embed.py).
+// SELF-1  only the thread itself reads or writes it; a signal handler on it leaves it as it was.
+// SELF-2  it is small: these variables take room in the static block of every thread, of which
+//     little is left for libraries that are loaded late. With the parcel of parcel.c and the locks
+//     of os/lock.h it is 48 bytes in all (test/interop/test_embed.py).
 //
 // What the fields of reports mean is in report.c.
 #ifndef MI_CORE_SELF_H

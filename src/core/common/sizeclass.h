@@ -6,9 +6,10 @@
 //   class 1..8     16, 32, ... 128
 //   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
 //
-// S1  a block is at most 12.5 % larger than the smallest request it serves, from 129 bytes on.
-// S2  a block size is a multiple of 16 from 16 bytes on.
-// S3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
+// SIZECLASS-1  a block is at most 12.5 % larger than the smallest request it serves, from 129 bytes
+//     on.
+// SIZECLASS-2  a block size is a multiple of 16 from 16 bytes on.
+// SIZECLASS-3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
 #ifndef MI_CORE_SIZECLASS_H
 #define MI_CORE_SIZECLASS_H
 
@@ -47,7 +48,7 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
 #define MI_RECIPROCAL_SHIFT 42
 MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
 
-// How many slices a page of the class has: the fewest that keep S3 and hold enough blocks.
+// How many slices a page of the class has: the fewest that keep SIZECLASS-3 and hold enough blocks.
 MI_INTERNAL size_t mi_class_slices(size_t size_class);
 
 // The same for a page that is made in a crowd of threads (crowd.h): at least as many.

@@ -6,11 +6,12 @@
 //   arena: slices, and bitmaps of what is free, dirty, waiting for purge
 //
 // Rules that hold for all of them:
-// T1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
-// T2  descriptors, heaps, sub-processes and arenas are unmapped with the library only (unload.c),
-//     and their memory is only used again for the same kind: a stale pointer reads a valid one.
-// T3  a field that more than one thread touches is atomic and lists who, which order, and why.
-// T4  a block in use holds nothing of ours; a free block holds one link in its first word.
+// TYPES-1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
+// TYPES-2  descriptors, heaps, sub-processes and arenas are unmapped with the library only
+//     (unload.c), and their memory is only used again for the same kind: a stale pointer reads a
+//     valid one.
+// TYPES-3  a field that more than one thread touches is atomic and lists who, which order, and why.
+// TYPES-4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H
 #define MI_CORE_TYPES_H
 
@@ -147,7 +148,7 @@ typedef struct mi_page_queue_s {
 
 #define MI_GUEST_COUNT 4
 #define MI_QUICK_REFILLS 640
-#define MI_QUICK_WAITING 32 // while much waits to go back: V7 of retain.c
+#define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked. A
 // thread has a home, its theap of the main heap, and others: thread.c.

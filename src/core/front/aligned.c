@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // aligned.c - allocation with an alignment, and with an aligned offset.
 //
-// E1  up to a slice, alignment costs no interior pointer: pages start at a slice, so all blocks of
-//     a class whose size is a multiple of the alignment are aligned, and there is such a class
-//     within the next doubling.
-// E2  beyond, the block has a page of its own at an aligned address.
-// E3  only an offset that is no multiple of the alignment makes an interior pointer: the page is
-//     marked, and frees into it look for the start of the block. Who marks it owns it: the next
-//     owner must see the mark. In a crowd, where pages are owned for a moment only, such a block
-//     has a page of its own.
+// ALIGNED-1  up to a slice, alignment costs no interior pointer: pages start at a slice, so all
+//     blocks of a class whose size is a multiple of the alignment are aligned, and there is such a
+//     class within the next doubling.
+// ALIGNED-2  beyond, the block has a page of its own at an aligned address.
+// ALIGNED-3  only an offset that is no multiple of the alignment makes an interior pointer: the
+//     page is marked, and frees into it look for the start of the block. Who marks it owns it: the
+//     next owner must see the mark. In a crowd, where pages are owned for a moment only, such a
+//     block has a page of its own.
 //
 // Deliberately absent: over-allocation by size + alignment.
 #include <errno.h>

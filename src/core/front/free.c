@@ -51,7 +51,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
     return;
   }
   if (owner == MI_OWNER_NONE) {
-    // Of what went with all memory nobody needs to hear (U2 of unload.c).
+    // Of what went with all memory nobody needs to hear (UNLOAD-2).
     if (p != NULL && !mi_state.is_unloaded) mi_report(MI_ERROR_INVALID_POINTER, "free", p, 0);
     return;
   }

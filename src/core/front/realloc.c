@@ -2,10 +2,10 @@
 // realloc.c - change the size of a block: in place, by growing over free slices, by moving the
 // mapping, and only then by copying.
 //
-// Q1  NULL means failure, and the old block is untouched.
-// Q2  a block stays where it is when the new size fits and uses at least half of it.
-// Q3  with MI_ZERO everything from the old usable size to the new one is zero.
-// Q4  the result is in the heap of the theap given: a block of another heap moves.
+// REALLOC-1  NULL means failure, and the old block is untouched.
+// REALLOC-2  a block stays where it is when the new size fits and uses at least half of it.
+// REALLOC-3  with MI_ZERO everything from the old usable size to the new one is zero.
+// REALLOC-4  the result is in the heap of the theap given: a block of another heap moves.
 #include <errno.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ static void* mi_realloc_fresh(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   return fill == MI_ZERO ? mi_theap_zalloc(theap, size) : mi_theap_malloc(theap, size);
 }
 
-// Whether the block is in the right heap (Q4). A thread without a theap takes what there is.
+// Whether the block is in the right heap (REALLOC-4). A thread without a theap takes what there is.
 static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
   return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
 }

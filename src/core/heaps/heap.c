@@ -3,7 +3,7 @@
 //
 //   made --> in use by any thread --> deleted: its pages belong to the main heap, blocks stay
 //     ^                           '-> destroyed: its pages go, blocks and all
-//     '------- structure is used again (T2) --- ended <--'
+//     '------- structure is used again (TYPES-2) --- ended <--'
 //
 // Who may do what at the end is the caller's duty (mimalloc.h): no thread allocates from the heap
 // any more; blocks of a deleted heap may be freed all the time, those of a destroyed one are not
@@ -11,20 +11,20 @@
 // the heap, or in releasing it. It looks up the heap of the page, and works on the pool and the
 // book there.
 //
-// E1  a thread acts on pool and book of a heap only while it is counted in `inside`, and was
+// HEAP-1  a thread acts on pool and book of a heap only while it is counted in `inside`, and was
 //     counted when the page still belonged to the heap (mi_inside_enter).
-// E2  delete first moves all pages to the main heap, then adds 0 to `inside`. Both that and the
+// HEAP-2  delete first moves all pages to the main heap, then adds 0 to `inside`. Both that and the
 //     count of a free are read-modify-writes of one word: either the free comes first, then delete
 //     (and all that look later) sees it inside; or it sees that the page has moved, and goes to the
 //     main heap. Nobody waits.
-// E3  the structure is used again only when nobody is inside. A page that a free put into the pool
-//     after delete had emptied it is found then, or by a forced collect (mi_heap_drain_ended).
-// E4  pages of these heaps are in no parcel and are nobody's guests (reclaim.c): what a destroyed
-//     heap had is known to its theaps and its pools alone.
-// E5  theaps are told under the thread lock, and touched by their own thread only (H5 of theap.c).
-// E6  what an ended heap counted belongs to the main heap. Its figures are moved there at the end.
-//     What a free inside counts after that is moved when the structure is used again; until then
-//     the sum of the main heap includes it.
+// HEAP-3  the structure is used again only when nobody is inside. A page that a free put into the
+//     pool after delete had emptied it is found then, or by a forced collect (mi_heap_drain_ended).
+// HEAP-4  pages of these heaps are in no parcel and are nobody's guests (reclaim.c): what a
+//     destroyed heap had is known to its theaps and its pools alone.
+// HEAP-5  theaps are told under the thread lock, and touched by their own thread only (THEAP-5).
+// HEAP-6  what an ended heap counted belongs to the main heap. Its figures are moved there at the
+//     end. What a free inside counts after that is moved when the structure is used again; until
+//     then the sum of the main heap includes it.
 //
 // A page that moves changes its `heap` by a CAS from the old one: it may be released and described
 // anew by a free at the same time.
@@ -54,7 +54,7 @@ MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_ta
   if (is_all) heap = &subproc->heap_main;
   mi_lock_enter(&mi_state.thread_lock);
   mi_heap_add_tally(sum, heap);
-  mi_heap_t* const ended = heap->is_main ? subproc->ended : NULL; // E6
+  mi_heap_t* const ended = heap->is_main ? subproc->ended : NULL; // HEAP-6
   for (mi_heap_t* h = ended; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
   mi_heap_t* const others = is_all ? subproc->heaps : NULL;
   for (mi_heap_t* h = others; h != NULL; h = h->next) mi_heap_add_tally(sum, h);
@@ -122,7 +122,7 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
     mi_lock_leave(&mi_state.thread_lock);
     return NULL;
   }
-  mi_pool_drain_all(heap); // E3
+  mi_pool_drain_all(heap); // HEAP-3
   mi_heap_move_tally(heap, &subproc->heap_main);
   mi_book_clear(&heap->book);
   heap->arena = arena;
@@ -180,7 +180,7 @@ static void mi_heap_retire(mi_heap_t* heap) {
 static bool mi_heap_move_page(mi_page_t* page, void* heap) {
   mi_heap_t* expected = (mi_heap_t*)heap;
   mi_heap_t* const main = &expected->subproc->heap_main;
-  // Publishes nothing but itself; release so that it comes before the addition of E2.
+  // Publishes nothing but itself; release so that it comes before the addition of HEAP-2.
   mi_atomic_cas_strong_release(&page->heap, &expected, main);
   return true;
 }
@@ -188,7 +188,7 @@ static bool mi_heap_move_page(mi_page_t* page, void* heap) {
 MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
   if (!mi_heap_unlink(heap, false)) return false;
   mi_walk_pages(heap->subproc, heap, &mi_heap_move_page, heap);
-  // Releases the moves to a free that enters later, and sees one that entered before (E2).
+  // Releases the moves to a free that enters later, and sees one that entered before (HEAP-2).
   mi_atomic_add_acq_rel(&heap->inside, 0);
   mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
   mi_pool_drain_all(heap);

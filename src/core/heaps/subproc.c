@@ -5,13 +5,13 @@
 // the program; a thread joins one for the rest of its life. What they share: addresses that are
 // reserved (an arena of an ended one serves the next), and the locks.
 //
-// W1  whoever destroys a sub-process is the only one who knows anything of it: its threads have
-//     ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
-//     heaps are told (E5 of heap.c).
-// W2  a deleted one takes no new threads or heaps; it ends when all its slices are free and nobody
-//     is inside its heaps (E1 of heap.c). A free by another thread may be the last: nobody waits
+// SUBPROC-1  whoever destroys a sub-process is the only one who knows anything of it: its threads
+//     have ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
+//     heaps are told (HEAP-5).
+// SUBPROC-2  a deleted one takes no new threads or heaps; it ends when all its slices are free and
+//     nobody is inside its heaps (HEAP-1). A free by another thread may be the last: nobody waits
 //     for it, others look when they make, end or collect.
-// W3  structures are used again for sub-processes only, and so are their heaps (T2).
+// SUBPROC-3  structures are used again for sub-processes only, and so are their heaps (TYPES-2).
 #include "subproc.h"
 
 #include "heap.h"

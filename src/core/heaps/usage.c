@@ -4,12 +4,12 @@
 //
 //   pages -> blocks that their owners count as used - those in lists from which malloc will take
 //
-// Y1  a page counts as used what its owner has not seen come back: also the blocks of the list that
-//     a theap allocates from, and what others freed into the page. Both are found for the theaps of
-//     the calling thread, and for those without a thread (orphans, under the thread lock). So the
-//     result is exact when no other thread has a theap, and otherwise too high by what others hold
-//     ready: at most a page for each size and thread.
-// Y2  pages change while they are looked at, and are made anew: their plain fields are read by
+// USAGE-1  a page counts as used what its owner has not seen come back: also the blocks of the list
+//     that a theap allocates from, and what others freed into the page. Both are found for the
+//     theaps of the calling thread, and for those without a thread (orphans, under the thread
+//     lock). So the result is exact when no other thread has a theap, and otherwise too high by
+//     what others hold ready: at most a page for each size and thread.
+// USAGE-2  pages change while they are looked at, and are made anew: their plain fields are read by
 //     `mi_atomic_peek`, and what they say is held within what a page of the class can have.
 // Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
 #include "usage.h"
@@ -27,7 +27,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
   const size_t size = mi_class_size(c);
   const size_t fit = mi_class_slices_shared(c) * MI_SLICE_SIZE / size;
   const size_t carved = mi_bits_min((size_t)mi_atomic_peek(&page->refilled.used) - 1, fit);
-  const size_t bias = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0; // P1 of life.c
+  const size_t bias = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0; // LIFE-1
   const size_t used = mi_bits_max(mi_atomic_peek(&page->count.used), bias) - bias;
   usage->class_blocks[c] += mi_bits_min(used, carved);
   usage->class_pages[c]++;
@@ -47,7 +47,7 @@ static size_t mi_usage_returned(mi_page_t* page) {
 }
 
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
-  usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // Y2
+  usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // USAGE-2
 }
 
 static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
@@ -77,7 +77,7 @@ static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
   if (heap != NULL ? of == heap : of->subproc == subproc) mi_usage_subtract_theap(usage, theap);
 }
 
-// Y1. Under the lock, because another thread may end a heap: it tells the theaps first.
+// USAGE-1. Under the lock, because another thread may end a heap: it tells the theaps first.
 static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi_heap_t* heap) {
   mi_lock_enter(&mi_state.thread_lock);
   for (const mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {

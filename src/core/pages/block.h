@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // block.h - the links of free blocks.
 //
-// A free block holds one link in its first word (T4 of types.h). Tools that watch the memory of a
-// program take that word for memory which nobody may touch, so that every access to a link is one
-// of these functions.
+// A free block holds one link in its first word (TYPES-4). Tools that watch the memory of a program
+// take that word for memory which nobody may touch, so that every access to a link is one of these
+// functions.
 #ifndef MI_CORE_BLOCK_H
 #define MI_CORE_BLOCK_H
 

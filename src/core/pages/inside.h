@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // inside.h - how a free finds the heap of a page while that heap may be ending: it is counted in
-// `inside` of the heap. The protocol is in heap.c (E1 to E3).
+// `inside` of the heap. The protocol is in heap.c (HEAP-1 to HEAP-3).
 #ifndef MI_CORE_INSIDE_H
 #define MI_CORE_INSIDE_H
 
@@ -16,7 +16,7 @@ static inline mi_heap_t* mi_inside_enter(mi_page_t* page) {
   while (true) {
     mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
     if (mi_likely(heap == MI_HEAP_FIRST)) return heap;
-    // Is seen by the ending thread, or sees what that one wrote (E2 in heap.c).
+    // Is seen by the ending thread, or sees what that one wrote (HEAP-2).
     mi_atomic_add_acq_rel(&heap->inside, 1);
     if (mi_likely(mi_atomic_load_relaxed(&page->heap) == heap)) return heap;
     mi_atomic_sub_release(&heap->inside, 1); // nothing was done

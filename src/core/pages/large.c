@@ -3,22 +3,22 @@
 //
 //   | block_size (whole OS pages) | slack up to slice_count * MI_SLICE_SIZE, untouched |
 //
-// G1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, whoever frees the
-//     block returns the slices.
-// G2  only the first slice has a descriptor, and those up to the one that a shifted result lies in
-//     (`reserved` of them). `shift` is the distance of the result from the start of the block:
-//     nothing else was handed out.
-// G3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread that
-//     holds the block.
-// G4  where much must be zero, memory that was used before is given back instead of cleared: what
-//     the system then gives reads as zero, and a program pays for what it touches. Only memory that
-//     we mapped, and if the system takes it.
+// LARGE-1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, whoever frees
+//     the block returns the slices.
+// LARGE-2  only the first slice has a descriptor, and those up to the one that a shifted result
+//     lies in (`reserved` of them). `shift` is the distance of the result from the start of the
+//     block: nothing else was handed out.
+// LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
+//     that holds the block.
+// LARGE-4  where much must be zero, memory that was used before is given back instead of cleared:
+//     what the system then gives reads as zero, and a program pays for what it touches. Only memory
+//     that we mapped, and if the system takes it.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
-// memory along (V5 of retain.c). Larger ones, and all when no arena can be had, are mappings of
-// their own. Growth in place takes the slices that follow; else the memory is moved to other
-// addresses, so that nothing is copied (move.c).
+// memory along (RETAIN-2). Larger ones, and all when no arena can be had, are mappings of their
+// own. Growth in place takes the slices that follow; else the memory is moved to other addresses,
+// so that nothing is copied (move.c).
 #include "large.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   return page;
 }
 
-// Give back the contents of whole OS pages of the block: G4. False: they are what they were.
+// Give back the contents of whole OS pages of the block: LARGE-4. False: they are what they were.
 static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
   if (page->backing == MI_BACKING_DIRECT) return mi_os_purge(start, size) == 0;
   mi_heap_t* const heap = mi_inside_enter(page);

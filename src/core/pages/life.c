@@ -14,18 +14,18 @@
 // the pool (pool.c). What becomes of a claimed page is decided there; this file only does it.
 //
 // This file alone writes `owner`, `place` and `theap` of a page and `page_count` of a theap; with
-// remote.c, `thread_free` [page-state]. It adds and takes the +1 of `count.used` (P1); a refill
+// remote.c, `thread_free` [page-state]. It adds and takes the +1 of `count.used` (LIFE-1); a refill
 // copies it along, as `refilled` has it. The lists of a theap that it changes are those that a page
 // can be in; which page goes where is decided in threads/.
 //
-// P1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
+// LIFE-1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
 //     `thread_free` count as used. Broken only inside the functions of the owner. The +1 keeps a
 //     malloc and free pair from emptying the page again and again.
-// P2  a page is in exactly the place that `place` says; a parked or pooled page is in
+// LIFE-2  a page is in exactly the place that `place` says; a parked or pooled page is in
 //     MI_PLACE_NONE.
-// P5  the owner word is written by the owner, or by who describes the page: it says "mine" to no
-//     thread that does not own it (R4 of remote.c). It is cleared before the page leaves its book
-//     (N2 of fork.c).
+// LIFE-3  the owner word is written by the owner, or by who describes the page: it says "mine" to
+//     no thread that does not own it (REMOTE-4). It is cleared before the page leaves its book
+//     (FORK-2).
 #include "life.h"
 
 MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
@@ -118,7 +118,7 @@ MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
   const size_t c = page->size_class;
   mi_assert_page(page, page->place == MI_PLACE_NONE && theap->current[c] == MI_PAGE_NONE);
   page->place = MI_PLACE_CURRENT;
-  page->count.used++; // P1
+  page->count.used++; // LIFE-1
   mi_life_own(theap, page);
   theap->current[c] = page;
   theap->page_count++;
@@ -130,7 +130,7 @@ MI_INTERNAL mi_page_t* mi_life_leave_current(mi_theap_t* theap, size_t size_clas
   mi_assert_page(page, theap->free[size_class] == NULL && page->sample_rest == NULL);
   theap->current[size_class] = MI_PAGE_NONE;
   theap->page_count--;
-  page->count.used--; // P1
+  page->count.used--; // LIFE-1
   page->place = MI_PLACE_NONE;
   return page;
 }
@@ -209,7 +209,7 @@ MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
   theap->idle_bytes = 0;
 }
 
-// -- P1 --
+// -- LIFE-1 --
 
 MI_INTERNAL void mi_life_recount(mi_page_t* page, uint32_t free_count) {
   const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;

@@ -74,7 +74,7 @@ MI_INTERNAL void mi_life_displace(mi_page_t* page);
 // The theap has no pages: they are gone already.
 MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap);
 
-// -- P1 --
+// -- LIFE-1 --
 
 // `free_count` blocks are in `local_free`: what else was carved counts as used.
 MI_INTERNAL void mi_life_recount(mi_page_t* page, uint32_t free_count);

@@ -4,12 +4,13 @@
 //   | carved: in use, in `local_free`, in a theap's list or on its way | untouched |
 //   start                                                     capacity            reserved
 //
-// P3  blocks past `capacity` have not been touched since the page was made; zero when `is_zero`.
-// P4  every slice of the page has a descriptor: the first one's is the page, the others forward to
-//     it.
+// PAGE-1  blocks past `capacity` have not been touched since the page was made; zero when
+//     `is_zero`.
+// PAGE-2  every slice of the page has a descriptor: the first one's is the page, the others forward
+//     to it.
 //
-// P1 and P2 are in life.c. Only the owner calls into this file. Not here: whose a page is (life.c,
-// remote.c), which page to pick (refill.c), when slices go back (retain.c).
+// LIFE-1 and LIFE-2 are in life.c. Only the owner calls into this file. Not here: whose a page is
+// (life.c, remote.c), which page to pick (refill.c), when slices go back (retain.c).
 #include "page.h"
 
 #include "list.h"
@@ -35,8 +36,8 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
 }
 
 // The descriptors of the page are nobody's. Before it leaves the book, and while it is not in one:
-// the child of a fork takes the pages of vanished threads, and those must be in their book (N2 of
-// fork.c).
+// the child of a fork takes the pages of vanished threads, and those must be in their book
+// (FORK-2).
 static void mi_page_clear(mi_page_t* page) {
   mi_assert_page(page, page->place == MI_PLACE_NONE && page->count.used == 0);
   mi_assert_page(page, (mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
@@ -177,7 +178,7 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   page->count.used -= count;
 }
 
-// P2, as far as the page and its theap say; of a queue its ends.
+// LIFE-2, as far as the page and its theap say; of a queue its ends.
 static bool mi_page_is_in_place(const mi_page_t* page) {
   if (page->place == MI_PLACE_CURRENT) return page->theap->current[page->size_class] == page;
   const bool is_linked = page->next != NULL || page->prev != NULL;
@@ -187,7 +188,7 @@ static bool mi_page_is_in_place(const mi_page_t* page) {
          (page->next != NULL ? page->next->prev : queue->last) == page;
 }
 
-// P4
+// PAGE-2
 static bool mi_page_is_described(const mi_page_t* page) {
   const size_t described = mi_page_described(page->slice_count, page->reserved);
   for (size_t i = 1; i < described; i++) {
@@ -202,7 +203,8 @@ MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
   mi_list_t at = mi_list_of(page, page->local_free);
   while (mi_list_has(&at)) mi_list_step(&at);
   const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-  return at.block == NULL && page->count.used + at.count == mi_page_capacity(page) + bias && // P1
+  // LIFE-1
+  return at.block == NULL && page->count.used + at.count == mi_page_capacity(page) + bias &&
          mi_page_capacity(page) <= page->reserved && mi_page_is_in_place(page) &&
          mi_page_is_described(page);
 }

@@ -9,21 +9,21 @@
 // pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and wake at
 // exactly that one with the same page on top. (A descriptor's address would leave 24 bits: 0.2 s.)
 // Reading `pool_next` of a page that somebody else just popped is harmless: descriptors are never
-// unmapped (T2), and the value is thrown away when the CAS fails.
+// unmapped (TYPES-2), and the value is thrown away when the CAS fails.
 //
 // MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
-// L1  only the thread whose CAS set the bit pushes the page; only the thread that popped the page
-//     clears it.
-// L2  while the bit is set the page is not released to its arena and not pushed again.
-// L3  a page in the stack may be owned all the same: a free into it claims it (remote.c) and leaves
-//     it in the stack. A pop that meets such a page clears the bit and drops it; its owner will see
-//     that and push it again when it lets go.
+// POOL-1  only the thread whose CAS set the bit pushes the page; only the thread that popped the
+//     page clears it.
+// POOL-2  while the bit is set the page is not released to its arena and not pushed again.
+// POOL-3  a page in the stack may be owned all the same: a free into it claims it (remote.c) and
+//     leaves it in the stack. A pop that meets such a page clears the bit and drops it; its owner
+//     will see that and push it again when it lets go.
 //
-// L4  a page that became empty in the stack is noted; before fresh memory is taken from the arenas,
-//     all stacks of the heap with such pages are emptied and what is still in use is pushed again.
-//     A page may become empty, be noted and be looked for in vain after its bit was set and before
-//     it is pushed. It then stays until the next note or pop of its class, or a forced collect
-//     (test/models/src/pool.rs).
+// POOL-4  a page that became empty in the stack is noted; before fresh memory is taken from the
+//     arenas, all stacks of the heap with such pages are emptied and what is still in use is pushed
+//     again. A page may become empty, be noted and be looked for in vain after its bit was set and
+//     before it is pushed. It then stays until the next note or pop of its class, or a forced
+//     collect (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -46,7 +46,7 @@ static inline uint64_t mi_pool_word(uint64_t index, uint64_t tag) {
 MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
   mi_tally_add(&heap->tally, MI_TALLY_POOLED, 1);
   mi_pool_t* const pool = &heap->pool[c];
-  const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: L2
+  const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: POOL-2
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
     mi_atomic_store_relaxed(&page->pool_next, mi_pool_index(head));
@@ -72,13 +72,13 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
       mi_page_release(heap, page);
       break;
     }
-    // A pooled page stays in the stack (L2); whoever pops it finds it as it is.
+    // A pooled page stays in the stack (POOL-2); whoever pops it finds it as it is.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
     const bool is_empty = page->count.used == 0;
     if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
-      if (is_empty) mi_pool_note_empty(heap, c); // L4
-      break; // nothing of the page is touched here (R3 of remote.c)
+      if (is_empty) mi_pool_note_empty(heap, c); // POOL-4
+      break; // nothing of the page is touched here (REMOTE-3)
     }
   }
   mi_inside_leave(heap);
@@ -103,7 +103,7 @@ static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
   while ((page = mi_pool_pop_any(heap, c)) != NULL) {
-    if (!mi_remote_claim_popped(page)) continue; // L3: its owner keeps it
+    if (!mi_remote_claim_popped(page)) continue; // POOL-3: its owner keeps it
     if (mi_page_has_free(page)) return page;
     // Became full in the hands of a guest: back to being parked.
     mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);

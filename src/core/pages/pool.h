@@ -22,8 +22,8 @@ static inline void mi_pool_note_empty(mi_heap_t* heap, size_t c) {
   mi_atomic_or_relaxed(&heap->has_empty[c / 64], (uint64_t)1 << c % 64);
 }
 
-// Take every page out once, release those that became empty in there (L2 kept them), and put the
-// others back: into the pool of the heap that they belong to.
+// Take every page out once, release those that became empty in there (POOL-2 kept them), and put
+// the others back: into the pool of the heap that they belong to.
 MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c);
 
 // Drain the pools of a heap that hold empty pages, if any; or all of them.

@@ -4,7 +4,8 @@
 //
 // One word per page, `thread_free`, decides: a list of blocks, and two bits.
 //
-//   OWNED clear: nobody touches the page. The list is empty (R1). Whoever sets OWNED owns the page.
+//   OWNED clear: nobody touches the page. The list is empty (REMOTE-1). Whoever sets OWNED owns
+//                the page.
 //   OWNED set:   one thread owns the page and its plain fields. Others push onto the list.
 //
 //        +--------------- park, give_up (owner; list empty) ---------------+
@@ -13,14 +14,14 @@
 //                                                                          |  +----+
 //                                                                          +-- take (acquire)
 //
-// R1  not owned => the list is empty: the first free claims the page instead of pushing.
-// R2  plain fields of a page are written by its owner only. The CAS that clears OWNED publishes
-//     them (release), the CAS that sets it sees them (acquire).
-// R3  after the CAS that clears OWNED its thread touches nothing of the page (but `pool_next` if it
-//     set POOLED): the page may be released and its slices reused by then.
-// R4  the owner word is a hint: only a thread stores its own id there, while it owns the page or
-//     when it parks it. A thread that reads its own id without flags owns the page. With the flag
-//     PARKED it must win the CAS first.
+// REMOTE-1  not owned => the list is empty: the first free claims the page instead of pushing.
+// REMOTE-2  plain fields of a page are written by its owner only. The CAS that clears OWNED
+//     publishes them (release), the CAS that sets it sees them (acquire).
+// REMOTE-3  after the CAS that clears OWNED its thread touches nothing of the page (but `pool_next`
+//     if it set POOLED): the page may be released and its slices reused by then.
+// REMOTE-4  the owner word is a hint: only a thread stores its own id there, while it owns the page
+//     or when it parks it. A thread that reads its own id without flags owns the page. With the
+//     flag PARKED it must win the CAS first.
 //
 // A block cannot be lost: it is pushed while the page is owned, and the owner looks at the list
 // before it lets go (its CAS expects an empty list), or it is freed by the thread that just claimed

@@ -11,7 +11,7 @@
 
 #if MI_IS_TRACKED
 
-// T2
+// TRACK-2
 typedef struct mi_track_note_s {
   void* block; // as it was handed out; NULL: not in use
   size_t size; // as it was asked for
@@ -75,7 +75,7 @@ MI_INTERNAL bool mi_track_take(void** block) {
   const mi_page_t* const page = mi_pagemap_find(p);
   uint8_t* const slot = mi_track_slot(page, p);
   if (slot == NULL) {
-    // Of what went with all memory nobody needs to hear (U2 of unload.c).
+    // Of what went with all memory nobody needs to hear (UNLOAD-2).
     if (!mi_state.is_unloaded) mi_track_report(MI_ERROR_INVALID_POINTER, p, 0);
     return false;
   }

@@ -7,13 +7,14 @@
 //
 //   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
 //
-// T1  memory of arenas and pages is closed but for blocks in use.
-// T2  each carved slot has a note at its end, which tells whether its block is in use, where it
-//     starts, and its size. It is written by who gives the block, and by who takes it back.
+// TRACK-1  memory of arenas and pages is closed but for blocks in use.
+// TRACK-2  each carved slot has a note at its end, which tells whether its block is in use, where
+//     it starts, and its size. It is written by who gives the block, and by who takes it back.
 //     The margin is 16 bytes, or the alignment if that is larger and below a slice: nothing of ours
 //     points to a block, or nobody would find a leak.
-// T3  the usable size of a block is the size that was asked for.
-// T4  the library touches what is closed in functions with mi_attr_unwatched only, or opens it.
+// TRACK-3  the usable size of a block is the size that was asked for.
+// TRACK-4  the library touches what is closed in functions with mi_attr_unwatched only, or opens
+//     it.
 //
 // track.c asks page.h small questions, and page.c tells it what it carves and drops: the only files
 // of the core that call each other (tidy: allow circle (questions are inline, and have no state)).

@@ -4,7 +4,7 @@
 //
 // The order matters: the process is set up first; the theap is in place before what may allocate
 // through us: registering for the end of the thread, and for fork where set-up could not (there an
-// allocation comes back here, and finds a process that is usable: I2 of init.c).
+// allocation comes back here, and finds a process that is usable: INIT-2).
 #include "enter.h"
 
 #include <errno.h>

@@ -23,16 +23,16 @@
 // allocate: nobody else is inside a lock, and to this thread they are open (MI_LOCKS_OF_FORK). They
 // must not wait for a thread that allocates.
 //
-// N1  after the child handler no page is owned under the id of a vanished thread, so a new thread
-//     may get that id.
-// N2  a page that has an owner and belongs into a book (U1 of run.c) stands there, at any moment:
-//     the owner is cleared before it leaves (page.c, large.c), and written after it was entered
-//     under a lock that fork holds.
-// N3  a page may be owned although its owner word does not say by whom: a thread that claims one,
-//     by a free or from the pool, first sets OWNED and then writes its id. What the word says
+// FORK-1  after the child handler no page is owned under the id of a vanished thread, so a new
+//     thread may get that id.
+// FORK-2  a page that has an owner and belongs into a book (RUN-1) stands there, at any moment: the
+//     owner is cleared before it leaves (page.c, large.c), and written after it was entered under a
+//     lock that fork holds.
+// FORK-3  a page may be owned although its owner word does not say by whom: a thread that claims
+//     one, by a free or from the pool, first sets OWNED and then writes its id. What the word says
 //     meanwhile is the thread that parked the page (this one or another), or nobody. Only the plain
-//     id of this thread says that the page is this thread's (R4 of remote.c). A thread without a
-//     theap claims pages too: all are looked at unless there never was another thread.
+//     id of this thread says that the page is this thread's (REMOTE-4). A thread without a theap
+//     claims pages too: all are looked at unless there never was another thread.
 #include "fork.h"
 
 static void mi_fork_prepare(void) {
@@ -75,7 +75,7 @@ static void mi_fork_adopt(mi_page_t* page) {
 static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
-  // N3: while it says who parked it, it is owned by somebody else.
+  // FORK-3: while it says who parked it, it is owned by somebody else.
   const bool is_own =
       (owner & ~MI_OWNER_FLAGS) == *(uintptr_t*)self && (owner & MI_OWNER_PARKED) == 0;
   if (is_paged && !is_own && (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {

@@ -2,18 +2,18 @@
 // init.c - setting up the process, once, by whoever allocates first: often long before any
 // constructor.
 //
-// I1  until the stage is READY only the thread that set BUSY touches the state; others wait (they
-//     can only exist when a program starts threads before its first allocation).
-// I2  nothing here allocates through the library but registering for fork, when all is there that
-//     the thread needs for it. Others wait, so that nobody can fork without our handlers. Memory
-//     that options ask for is reserved at last, when others may come in.
-// I3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever is
-//     busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
+// INIT-1  until the stage is READY only the thread that set BUSY touches the state; others wait
+//     (they can only exist when a program starts threads before its first allocation).
+// INIT-2  nothing here allocates through the library but registering for fork, when all is there
+//     that the thread needs for it. Others wait, so that nobody can fork without our handlers.
+//     Memory that options ask for is reserved at last, when others may come in.
+// INIT-3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever
+//     is busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
 //     which another namespace of numbers may have given to both; so who would wait asks the system
 //     whether it is alone with its memory. Each step may be repeated.
-// I4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox that a
-//     program enters later may end it for a file that is opened, or a limit that is asked for. From
-//     then on, set-up and all else ask for nothing but memory, and to sleep.
+// INIT-4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox
+//     that a program enters later may end it for a file that is opened, or a limit that is asked
+//     for. From then on, set-up and all else ask for nothing but memory, and to sleep.
 #include "init.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static mi_attr_cold bool mi_init_begin(void) {
   uint32_t seen = MI_STAGE_NONE;
   // Pairs with nothing: the first one in sees the initial state.
   if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, MI_STAGE_BUSY)) return true;
-  if (seen != MI_STAGE_READY && mi_os_is_alone()) { // I3
+  if (seen != MI_STAGE_READY && mi_os_is_alone()) { // INIT-3
     mi_atomic_store_relaxed(&mi_state.stage, MI_STAGE_BUSY);
     return true;
   }
@@ -66,7 +66,7 @@ MI_INTERNAL void mi_process_prepare(void) {
   mi_atomic_store_release(&mi_state.is_prepared, true); // publishes them
 }
 
-// Only what the constructor did not find out yet is asked for now: I4.
+// Only what the constructor did not find out yet is asked for now: INIT-4.
 static void mi_init_os(void) {
   if (mi_atomic_load_acquire(&mi_state.is_prepared)) { // sees what it found
     mi_state.os = mi_state.prepared;
@@ -79,17 +79,17 @@ MI_INTERNAL void mi_process_setup(void) {
   // Sees everything that set-up wrote; pairs with the release in `mi_init_end`.
   if (mi_likely(mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY)) return;
   const uintptr_t self = mi_tls_thread_id();
-  if (mi_atomic_load_relaxed(&mi_state.setup_thread) == self) return; // I2
+  if (mi_atomic_load_relaxed(&mi_state.setup_thread) == self) return; // INIT-2
   if (!mi_init_begin()) return;
   mi_atomic_store_relaxed(&mi_state.setup_thread, self);
   const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
-  if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: I3
+  if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: INIT-3
     mi_fork_take_over();
   } else {
     mi_init_locks();
     mi_init_os();
     if (is_first) mi_hook_load_options();
-    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: I3
+    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: INIT-3
     mi_init_main_heap(&mi_state.main);
     mi_atomic_store_release(&mi_state.is_usable, true); // publishes all that to a copy
   }

@@ -10,12 +10,12 @@
 // They go in this order, because each is read through one of the next. What the program brought
 // along stays.
 //
-// U1  nobody is in a function of the library or will call one: the caller's promise, which whoever
-//     calls dlclose gave. Blocks in use go, too. Threads that used it may live on. At the end of a
-//     process nobody gave such a promise: then only when no other thread has memory here.
-// U2  afterwards everything is as before the first call, for destructors that run behind ours and
-//     for tests; but a free of an old block does nothing, arenas are elsewhere so that an old block
-//     is never taken for a new one, and what is done for the process (options, fork, memory
+// UNLOAD-1  nobody is in a function of the library or will call one: the caller's promise, which
+//     whoever calls dlclose gave. Blocks in use go, too. Threads that used it may live on. At the
+//     end of a process nobody gave such a promise: then only when no other thread has memory here.
+// UNLOAD-2  afterwards everything is as before the first call, for destructors that run behind ours
+//     and for tests; but a free of an old block does nothing, arenas are elsewhere so that an old
+//     block is never taken for a new one, and what is done for the process (options, fork, memory
 //     reserved at the start) is not done again.
 // Not for builds that replace malloc at the end of a process: libc and the loader use their blocks
 // until it is gone (process.c). Not here: how to know that the library is unloaded (os.h), what

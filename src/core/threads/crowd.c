@@ -3,8 +3,8 @@
 // so that pages are shared (crowd.h says by whom) and a thread holds a portion of blocks
 // (portion.c).
 //
-// Q4  a thread that waited less than twice in its last 1,024 refills is busy: it keeps pages of
-//     small blocks as it does without a crowd (64 threads of larson that never wait: 0.4 of the
+// CROWD-1  a thread that waited less than twice in its last 1,024 refills is busy: it keeps pages
+//     of small blocks as it does without a crowd (64 threads of larson that never wait: 0.4 of the
 //     time) and holds what it holds then, when it waits at last, until 1,024 refills later. It
 //     waited if a millisecond or two passed between two slow refills, that is without a system
 //     call. Of 64 threads on two processors that want to run all the time, 1 % are then taken for

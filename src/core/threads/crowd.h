@@ -39,7 +39,7 @@ static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class
 // The thread refills: note whether it waited for something since it last did.
 MI_INTERNAL void mi_crowd_note_wait(mi_theap_t* home);
 
-// A number of refills is over: decide whether the thread is busy (Q4).
+// A number of refills is over: decide whether the thread is busy (CROWD-1).
 MI_INTERNAL void mi_crowd_weigh_waits(mi_theap_t* home);
 
 #endif

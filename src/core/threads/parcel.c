@@ -5,12 +5,12 @@
 // was last written by another. So a thread collects what it frees into one page of another thread,
 // with plain stores, and pushes the chain at once (producer and consumer of 64 B: 0.33 to 0.70 of
 // the time). Blocks in a parcel are blocks in use to all others: they keep the page.
-// R5  a parcel is delivered when it is full, when the thread frees into another page, every so
-//     often in its mallocs, when it collects, and when it ends; after that it makes none.
-// R6  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at most
-//     MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
-// R7  a page that this thread parked itself is not another's.
-// R8  of reclaim.c holds for parcels, too: they are of main heaps only.
+// PARCEL-1  a parcel is delivered when it is full, when the thread frees into another page, every
+//     so often in its mallocs, when it collects, and when it ends; after that it makes none.
+// PARCEL-2  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at
+//     most MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
+// PARCEL-3  a page that this thread parked itself is not another's.
+// PARCEL-4  RECLAIM-1 holds for parcels, too: they are of main heaps only.
 #include "parcel.h"
 
 #include "crowd.h"
@@ -54,12 +54,12 @@ MI_INTERNAL void mi_parcel_end(void) {
   mi_parcel.stage = MI_PARCEL_OVER;
 }
 
-// R5 to R7
+// PARCEL-1 to PARCEL-4
 static bool mi_parcel_may_collect(const mi_page_t* page) {
   if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
   const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
   const bool is_main = heap == &mi_state.main.heap_main;
-  if (!is_main && heap != mi_theap_heap(mi_self_home())) return false; // R8
+  if (!is_main && heap != mi_theap_heap(mi_self_home())) return false; // PARCEL-4
   if (mi_crowd_is_here(heap->subproc)) return false;
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if ((owner & ~MI_OWNER_FLAGS) == mi_tls_thread_id()) return false; // parked: it is wanted back

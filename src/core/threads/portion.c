@@ -9,12 +9,13 @@
 // can use it: 119 MiB with 800 threads. With portions they hold a few MiB, and still most mallocs
 // and frees touch nothing that is shared.
 //
-// Q1  `free[c]` is a portion as long as `current[c]` is none. Its blocks may be of several pages,
-//     and count as used there.
-// Q2  a portion has at most mi_portion_length(c) blocks when a block is added, or as many as the
-//     refill found; classes of which two blocks are too many bytes never have one between calls.
-// Q3  a thread that ends or gives up everything returns its portions first: nobody looks for blocks
-//     in the lists of a theap without pages.
+// PORTION-1  `free[c]` is a portion as long as `current[c]` is none. Its blocks may be of several
+//     pages, and count as used there.
+// PORTION-2  a portion has at most mi_portion_length(c) blocks when a block is added, or as many as
+//     the refill found; classes of which two blocks are too many bytes never have one between
+//     calls.
+// PORTION-3  a thread that ends or gives up everything returns its portions first: nobody looks for
+//     blocks in the lists of a theap without pages.
 //
 // Deliberately absent: a count of each list. `room` says how many blocks may come before the list
 // is counted again, which is at most once in so many frees.

@@ -17,11 +17,11 @@
 // free, else it is left to the next free (pool.c).
 //
 // This file reads the heap of a page without being counted in it (inside.h): it acts on nothing of
-// the heap but its figures, whose structure stays a heap's (T2).
+// the heap but its figures, whose structure stays a heap's (TYPES-2).
 //
-// R8  guests are of main heaps only, of sub-processes that do not end before the thread: they are
-//     kept by its home. Nothing but its theaps and pools knows a page of a heap that can be
-//     destroyed at once (E4 of heap.c).
+// RECLAIM-1  guests are of main heaps only, of sub-processes that do not end before the thread:
+//     they are kept by its home. Nothing but its theaps and pools knows a page of a heap that can
+//     be destroyed at once (HEAP-4).
 #include "reclaim.h"
 
 #include "crowd.h"
@@ -60,7 +60,7 @@ static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, 
     if (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page))) return MI_RECLAIM_NONE;
     return MI_RECLAIM_OWN;
   }
-  return is_home && !is_empty ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // R8
+  return is_home && !is_empty ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // RECLAIM-1
 }
 
 // The calling thread just claimed the page by freeing `block`.

@@ -14,10 +14,10 @@
 //
 // In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
 //
-// F1  on success `free[c]` is not empty, its blocks belong to `current[c]`, or to nobody's pages,
-//     and all count as used there.
-// F2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not grow
-//     while it has room.
+// REFILL-1  on success `free[c]` is not empty, its blocks belong to `current[c]`, or to nobody's
+//     pages, and all count as used there.
+// REFILL-2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not
+//     grow while it has room.
 //
 // Pages that were full come back to the end of the queue on their first free, so that they age
 // while others serve: each visit then finds many blocks, and no descriptor is touched to search
@@ -88,7 +88,7 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   mi_page_t* const current = mi_theap_current(theap, c);
   if (current != NULL && mi_refill_from_lists(theap, c, current)) return true;
   // Pages with nothing but untouched memory go to the end of the queue; the round is over when the
-  // first of them comes up again (F2).
+  // first of them comes up again (REFILL-2).
   const mi_page_t* untouched = NULL;
   mi_page_t* page;
   while ((page = theap->queue[c].first) != NULL && page != untouched) {

@@ -11,8 +11,9 @@
 // list draws anew and a list that is given back costs nothing: the estimate stays unbiased. A
 // sample stands for 1/p blocks.
 //
-// K1  `sample_rest` of a page is not NULL only while the page is current and its list was cut.
-// K2  blocks in `sample_rest` count as used, like those in the list.
+// SAMPLE-1  `sample_rest` of a page is not NULL only while the page is current and its list was
+//     cut.
+// SAMPLE-2  blocks in `sample_rest` count as used, like those in the list.
 //
 // The logarithm is computed with integers: drawing needs no floating point, which a malloc inside a
 // signal handler or a kernel thread could not use. Deliberately absent: what is done with a sample

@@ -2,15 +2,16 @@
 // theap.c - one thread's pages of a heap: what it allocates from, what waits, what it keeps for
 // others.
 //
-// H1  free[c] holds blocks of current[c] only, and they count as used there; without a current page
-//     it is a portion (Q1 of portion.c), mostly empty.
-// H2  queue[c] holds pages of class c that this theap owns and that had a free block when they were
-//     put there.
-// H3  guest[] of a home holds pages that this thread owns because it freed into them when nobody
-//     did; any class, of main heaps only. They let a consumer free a whole page with plain stores.
-// H4  page_count counts the pages in `current` and `queue`.
-// H5  a theap whose heap has ended belongs to the main heap (deleted), or knows pages that are gone
-//     (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
+// THEAP-1  free[c] holds blocks of current[c] only, and they count as used there; without a current
+//     page it is a portion (PORTION-1), mostly empty.
+// THEAP-2  queue[c] holds pages of class c that this theap owns and that had a free block when they
+//     were put there.
+// THEAP-3  guest[] of a home holds pages that this thread owns because it freed into them when
+//     nobody did; any class, of main heaps only. They let a consumer free a whole page with plain
+//     stores.
+// THEAP-4  page_count counts the pages in `current` and `queue`.
+// THEAP-5  a theap whose heap has ended belongs to the main heap (deleted), or knows pages that are
+//     gone (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
 //
 // Only the owning thread calls these functions, or whoever holds the theap exclusively (an orphan,
 // under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling the

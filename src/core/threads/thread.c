@@ -8,25 +8,25 @@
 // A thread that starts takes over the theap of one that ended, pages and all: programs that start
 // and end threads all the time work in warm memory (larson: 20 to 27 % of the time otherwise).
 //
-// X1  a page is owned under a thread id only while the theap with that id is in use. The system
-//     reuses ids; a thread that starts with the id of a theap still in use (its thread ended
+// THREAD-1  a page is owned under a thread id only while the theap with that id is in use. The
+//     system reuses ids; a thread that starts with the id of a theap still in use (its thread ended
 //     without telling us) takes exactly that theap: no other living thread can have that id, so
 //     what is owned under it is this thread's. If it is to be in another sub-process, it ends the
 //     theap for the other thread.
-// X2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are pushed,
-//     nobody else touches them.
-// X3  few orphans keep pages, and not many each; the others give everything up at once.
+// THREAD-2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are
+//     pushed, nobody else touches them.
+// THREAD-3  few orphans keep pages, and not many each; the others give everything up at once.
 //
-// X4  a thread has one home, the theap of the main heap of its sub-process, and other theaps, one
-//     for each other heap it allocated from: `others` of the home, by the slot of the heap. A theap
-//     whose heap has ended stays there until the place is needed, the thread ends a heap itself,
-//     or there are many (MI_ENDED_MAX).
-// X5  orphans are homes of the main sub-process only: another one may end before the next thread
-//     starts.
+// THREAD-4  a thread has one home, the theap of the main heap of its sub-process, and other theaps,
+//     one for each other heap it allocated from: `others` of the home, by the slot of the heap. A
+//     theap whose heap has ended stays there until the place is needed, the thread ends a heap
+//     itself, or there are many (MI_ENDED_MAX).
+// THREAD-5  orphans are homes of the main sub-process only: another one may end before the next
+//     thread starts.
 //
-// X6  plain loads and stores in the place of atomic ones are for processes with one thread, and
-//     end before there is a second (`mi_os_is_single_threaded`). Where that was missed, because a
-//     program opened another linker namespace behind our back, they end when the second thread
+// THREAD-6  plain loads and stores in the place of atomic ones are for processes with one thread,
+//     and end before there is a second (`mi_os_is_single_threaded`). Where that was missed, because
+//     a program opened another linker namespace behind our back, they end when the second thread
 //     makes its home: late, but for good.
 //
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
@@ -55,7 +55,7 @@ static mi_theap_t* mi_thread_find_own(uintptr_t id) {
 }
 
 static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
-  // The first home of the main sub-process is there already, and is never freed (X5).
+  // The first home of the main sub-process is there already, and is never freed (THREAD-5).
   const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
   mi_theap_t* theap = NULL;
   if (is_first && !mi_state.is_theap_main_taken) {
@@ -97,7 +97,7 @@ static void mi_thread_count(mi_theap_t* home) {
 
 static void mi_thread_end_home(mi_theap_t* home);
 
-// The second thread is noticed here where nobody announced it (X6). Under the thread lock.
+// The second thread is noticed here where nobody announced it (THREAD-6). Under the thread lock.
 static void mi_thread_note(uintptr_t id) {
   if (mi_state.first_thread == 0) mi_state.first_thread = id;
   if (mi_state.first_thread != id && mi_os_is_single_threaded()) mi_os_expect_threads();
@@ -107,7 +107,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
   const uintptr_t id = mi_tls_thread_id();
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t* theap = mi_thread_find_own(id);
-  if (mi_unlikely(theap != NULL && mi_theap_subproc(theap) != subproc)) { // X1
+  if (mi_unlikely(theap != NULL && mi_theap_subproc(theap) != subproc)) { // THREAD-1
     mi_lock_leave(&mi_state.thread_lock);
     mi_thread_end_home(theap);
     mi_lock_enter(&mi_state.thread_lock);
@@ -245,7 +245,7 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
 static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   // Guests and what became empty go back; the working set stays for the next thread, within bounds.
-  mi_portion_return_all(theap); // Q3 of portion.c
+  mi_portion_return_all(theap); // PORTION-3
   mi_flush_idle(theap);
   mi_flush_trim(theap, 0, MI_CLASS_COUNT);
   const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
@@ -261,7 +261,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   *link = theap->bucket_next;
   theap->bucket_next = NULL;
   theap->thread_id = 0;
-  // Others may have left at the same time: X3 holds under the lock.
+  // Others may have left at the same time: THREAD-3 holds under the lock.
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
     mi_flush_theap(theap);
   }

@@ -1,5 +1,5 @@
-//! arena.c and pagemap.c: arenas come and grow in place while others search and free (A3, A7); a window of the page map
-//! is written before an address in it is handed out (M2).
+//! arena.c and pagemap.c: arenas come and grow in place while others search and free (ARENA-3, ARENA-7); a window of
+//! the page map is written before an address in it is handed out (PAGEMAP-2).
 //!
 //! Invariants: whoever sees an arena sees its fields; whoever claims slices sees that they are mapped; who waited for the
 //! arena lock searches again before growing; who holds an address finds its arena and its descriptor.

@@ -1,5 +1,6 @@
-//! bitmap.c, and what arena.c and purge.c promise on top of it: a slice belongs to one (B1, A1), a slice that is not
-//! dirty reads as zero (A2, V2), and only claimed slices are purged (V1). Words have two bits here instead of 64.
+//! bitmap.c, and what arena.c and purge.c promise on top of it: a slice belongs to one (BITMAP-1, ARENA-1), a slice
+//! that is not dirty reads as zero (ARENA-2, PURGE-2), and only claimed slices are purged (PURGE-1). Words have two
+//! bits here instead of 64.
 //!
 //! Invariants: what the holder of a slice writes to it is raced by nobody; who finds all its slices clean finds zeros;
 //! in the end every slice is free again.

@@ -1,5 +1,5 @@
-//! book.c: which pages a heap has (O1 to O3). A free takes its page out without waiting; who adds one holds the arena
-//! lock; anyone walks.
+//! book.c: which pages a heap has (BOOK-1 to BOOK-3). A free takes its page out without waiting; who adds one holds the
+//! arena lock; anyone walks.
 //!
 //! Invariants: an entry is of one page or on the stack of vacant ones, never both and never twice; a walk sees the
 //! fields of every page that it meets.
@@ -22,7 +22,7 @@ enum Fault {
     PopRelaxed,
     /// `used` grows before the entry is written
     UsedFirst,
-    /// two may pop at the same time (O2)
+    /// two may pop at the same time (BOOK-2)
     NoLock,
     /// an entry is vacant before its link is written
     PushedFirst,

@@ -1,5 +1,5 @@
-//! api/callback.h: a function and its argument, replaced while others call (B1, B2). A version that is odd while they
-//! change; nobody waits.
+//! api/callback.h: a function and its argument, replaced while others call (CALLBACK-1, CALLBACK-2). A version that is
+//! odd while they change; nobody waits.
 //!
 //! Invariant: a reader gets the function and the argument of one registration, or none.
 

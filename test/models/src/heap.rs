@@ -1,5 +1,5 @@
-//! heap.h and heap.c: a heap ends while others free into its pages (E1 to E3); and a sub-process, when its last page
-//! has left (W2 of subproc.c). Who acts on a heap is counted in `inside`; nobody waits.
+//! heap.h and heap.c: a heap ends while others free into its pages (HEAP-1 to HEAP-3); and a sub-process, when its last
+//! page has left (SUBPROC-2). Who acts on a heap is counted in `inside`; nobody waits.
 //!
 //! Invariants: the structure of a heap is used again only when nobody acts on it; a page that was given up is in the
 //! pool of the main heap in the end, not forgotten in that of an ended heap.
@@ -21,7 +21,7 @@ enum Fault {
     LooksRelaxed,
     /// who enters does not look again whether the page has moved
     NoSecondLook,
-    /// delete does not add 0 to `inside` (E2)
+    /// delete does not add 0 to `inside` (HEAP-2)
     NoAddition,
     /// the structure is used again whoever is inside
     NotCounted,

@@ -1,5 +1,5 @@
-//! init.c: the process is set up once, by whoever comes first; the others sleep until that is done (I1). One process:
-//! what its only thread does in the child of a fork (I3) is not modelled.
+//! init.c: the process is set up once, by whoever comes first; the others sleep until that is done (INIT-1). One
+//! process: what its only thread does in the child of a fork (INIT-3) is not modelled.
 //!
 //! Invariants: it is done once, everyone who returns sees all of it, and nobody sleeps for ever.
 

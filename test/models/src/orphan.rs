@@ -1,11 +1,11 @@
-//! thread.c: the pages of a thread that ends go to the next one that starts (X1, X2), while others free into them; and
-//! the system gives its id to a new thread.
+//! thread.c: the pages of a thread that ends go to the next one that starts (THREAD-1, THREAD-2), while others free
+//! into them; and the system gives its id to a new thread.
 //!
 //! Invariants: plain fields of the page have one owner at a time; no free is lost.
 //!
 //! The lists are under the thread lock. What is not: the owner word, which a free compares with the id of its thread.
-//! The system orders the end of a thread before the start of one with the same id; X1 depends on it, and a fault says
-//! so.
+//! The system orders the end of a thread before the start of one with the same id; THREAD-1 depends on it, and a fault
+//! says so.
 
 use crate::{catches, holds, order, spawn, Atomic, RACE};
 use loom::cell::UnsafeCell;

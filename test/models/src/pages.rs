@@ -33,22 +33,22 @@ pub enum Fault {
     ReleaseBlind,
     /// the owner does not notice that the page left the pool
     ReleaseIgnoresPool,
-    /// a page is touched after the compare-and-swap that gave it up (R3)
+    /// a page is touched after the compare-and-swap that gave it up (REMOTE-3)
     TouchesReleased,
-    /// a pop takes a page that somebody owns (L3)
+    /// a pop takes a page that somebody owns (POOL-3)
     PopTakesOwned,
-    /// a pop leaves the bit of a page that it drops (L3)
+    /// a pop leaves the bit of a page that it drops (POOL-3)
     PopLeavesBit,
-    /// a page is released while it is in the pool (L2)
+    /// a page is released while it is in the pool (POOL-2)
     ReleasesPooled,
-    /// a thread that parked a page still takes it for its own (R4)
+    /// a thread that parked a page still takes it for its own (REMOTE-4)
     ParkKeepsOwner,
     /// pool.c: orders
     PoolPushRelaxed,
     PopRelaxed,
     /// the head has no tag
     NoTag,
-    /// a page that became empty in the pool is not noted (L4)
+    /// a page that became empty in the pool is not noted (POOL-4)
     NoNote,
 }
 

@@ -1,4 +1,4 @@
-//! pool.c: the stack of abandoned pages (L1 to L4), and why a tag in its head is enough against ABA.
+//! pool.c: the stack of abandoned pages (POOL-1 to POOL-4), and why a tag in its head is enough against ABA.
 //!
 //! Invariants: a page is popped once for each push, and every page that was pushed is found; the plain fields of
 //! pages.rs show an owner too many. A page that became empty in there goes at the next drain.
@@ -187,7 +187,7 @@ fn empty_meets_push(fault: Fault, is_noted: bool) {
 
 tests! {
     pool_empty_meets_push: holds_within(4, || empty_meets_push(Fault::None, false));
-    /// What L4 does not promise; a change of pool.c that does makes this fail.
+    /// What POOL-4 does not promise; a change of pool.c that does makes this fail.
     pool_fault_note_before_push: catches("an empty page stays", || empty_meets_push(Fault::None, true));
     pool_pops_meet_aba: holds(|| pops_meet_aba(Fault::None));
     pool_pushes_meet_drain: holds_within(5, || pushes_meet_drain(Fault::None));

@@ -1,5 +1,5 @@
-//! remote.c: who may touch a page, and how others free into it (R1 to R4). Parcels only make chains of blocks here, the
-//! life of a heap is in heap.rs. The invariants are those of pages.rs.
+//! remote.c: who may touch a page, and how others free into it (REMOTE-1 to REMOTE-4). Parcels only make chains of
+//! blocks here, the life of a heap is in heap.rs. The invariants are those of pages.rs.
 
 use crate::pages::*;
 use crate::{catches, holds, holds_within, join, order, spawn, RACE};
