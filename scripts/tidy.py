@@ -49,6 +49,10 @@ BANNED = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|printf|fprin
                     r"|fputs|fopen|fwrite|strlen|strcpy|strcat|strcmp|strncmp|strtol|atoi|getenv|secure_getenv"
                     r"|qsort|abort|exit|assert|rand|time|usleep|sleep"
                     r"|mmap|munmap|mprotect|madvise|mremap)\s*\(")
+# The invariants of a file, at its top; where one is referred to, by its name and by a number alone.
+INVARIANT = re.compile(r"// ([A-Z][A-Z_\d]*)-(\d+)  \S")
+CITED = re.compile(r"(?<![\w-])([A-Z][A-Z_\d]*)-(\d+)(?![\w-])")
+NUMBER_ALONE = re.compile(r"// [A-Z]\d\d?  \S|.*(?<![\w-])[A-Z]\d\d? (of|in) `?[\w/]+\.[ch]\b")
 BINARY = re.compile(rb"\0")
 
 
@@ -239,6 +243,27 @@ def check_file(p, text, code, com, known, paths, bad):
         if length > LIMIT["function"]: bad("function-length", p, first, f"{name}: {length} lines")
 
 
+def check_invariants(root, paths, bad):
+    """Invariants are called STEM-N, N from 1, after the file that they are of; those that are referred to exist."""
+    def lines(path):
+        with open(os.path.join(root, path), errors="replace") as f: return list(enumerate(f, 1))
+    stem = lambda p: os.path.splitext(os.path.basename(p))[0].upper()
+    texts = {p: lines(p) for p in paths if p.endswith((".c", ".h", ".def", ".rs", ".patch", ".md", ".py"))}
+    stems = {stem(p) for p in paths if p.startswith("src/")}
+    count = Counter()
+    for p, no, m in ((p, no, INVARIANT.match(line)) for p, text in texts.items() for no, line in text):
+        if not m: continue
+        if m[1] != stem(p): bad("invariant", p, no, f"{m[1]}-{m[2]} is defined in a file of another name")
+        count[m[1]] += 1
+        if int(m[2]) != count[m[1]]: bad("invariant", p, no, f"{m[1]}-{m[2]} should be {m[1]}-{count[m[1]]}")
+    for p, text in texts.items():
+        for no, line in text:
+            if NUMBER_ALONE.match(line): bad("invariant", p, no, f"write STEM-NUMBER: {line.strip()[:60]}")
+            for name, number in CITED.findall(line):
+                if name in stems | set(count) and not 1 <= int(number) <= count[name]:
+                    bad("invariant", p, no, f"{name}-{number} does not exist")
+
+
 def check_tree(root, paths, known, bad):
     """Rules about the set of files."""
     seen = {}
@@ -266,6 +291,7 @@ def check(root, only):
     for p, text in files.items():
         check_file(p, text, *parts[p], known, paths, bad)
     check_calls(parts, bad)
+    check_invariants(root, paths, bad)
     check_tree(root, paths, known, bad)
     return out
 

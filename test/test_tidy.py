@@ -29,6 +29,7 @@ OFFENCES = {
     "todo": ("src/core/bad.c", TOP + "int x; // TO" + "DO later\n"),
     "order": ("src/core/bad.c", TOP + "int x;\nint y;\nint z;\nvoid f(void) { mi_atomic_load_acquire(&x); }\n"),
     "stale-name": ("src/core/bad.c", TOP + "// See `mi_not_there`.\nint x;\n"),
+    "invariant": ("src/core/bad.c", TOP + "// FINE-1  a name of another file.\nint x;\n"),
     "banned": ("src/core/bad.c", TOP + 'void f(void) { printf("hello"); }\n'),
     "unique-file": ("src/core/same.h", TOP + "int x;\n"),
     "binary": ("test/data.bin", "a\0b"),
@@ -40,7 +41,8 @@ INNOCENT = {
     "src/base/atomic.h": TOP + "void mi_atomic_load_acquire(int* p);\n",
     "src/base/same.h": TOP + "void mi_step(void);\n",
     "src/os/good.c": TOP + '#if defined(__linux__)\n#endif\n#include "base/same.h"\n',
-    "src/core/fine.c": TOP + "int x; // \"printf(\" and `mi_step` in a comment\n"
+    "src/core/fine.c": TOP + "// FINE-1  one thing.\n// FINE-2  after FINE-1: UTF-8, SHA-256, C-11.\n"
+    "int x; // \"printf(\" and `mi_step` in a comment\n"
     "void f(int* p) {\n  // Pairs with the release in mi_step.\n  mi_atomic_load_acquire(p);\n  page->free(p);\n}\n",
     "src/core/pages/upper.c": TOP + "void mi_above(void) {\n  mi_below();\n  mi_beside();\n}\n",
     "src/core/arenas/below.c": TOP + "void mi_below(void) {\n  mi_step();\n}\n",
@@ -92,6 +94,16 @@ def test_tidy_finds_dead_code_in_documentation(text, tmp_path):
     assert result.returncode == 1
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["include/bad.h"]
     assert "[dead-code]" in result.stdout
+
+
+@pytest.mark.parametrize("line", ["BAD-2  a gap.", "BAD-1  one.\n// BAD-1  again.", "A1  no name.", "See FINE-3.",
+                                  "See A1 " "of fine.c."])
+def test_tidy_finds_invariants(line, tmp_path):
+    """They are numbered from 1 under the name of their file, and exist where they are referred to."""
+    result = tidy(make_tree(tmp_path, {**INNOCENT, "src/core/bad.c": f"{TOP}// {line}\nint x;\n"}))
+    assert result.returncode == 1
+    assert {re.match(r"([\w/.]+):\d+: \[(\w+)\]", found).groups() for found in result.stdout.splitlines()} == {
+        ("src/core/bad.c", "invariant")}
 
 
 def test_every_rule_has_an_offence():
