@@ -68,9 +68,10 @@ function(mi_test_program target group flavour source)
   set(MI_TEST_MANIFEST "${MI_TEST_MANIFEST}" PARENT_SCOPE)
 endfunction()
 
+# The programs themselves are compiled in half of the time with -O1; what they test is compiled as shipped.
 function(mi_test_flags target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON CXX_STANDARD 17)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -g $<$<BOOL:${MI_WERROR}>:-Werror>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -g $<$<CONFIG:Release>:-O1> $<$<BOOL:${MI_WERROR}>:-Werror>)
   target_include_directories(${target} PRIVATE ${MI_CMOCKA_INCLUDE})
 endfunction()
 

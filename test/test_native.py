@@ -14,6 +14,7 @@ import conftest
 
 BUILD = pathlib.Path(os.environ.get("MI_BUILD_DIR", conftest.ROOT / "build" / "test"))
 CROSS = conftest.ROOT / "build" / "aarch64"
+SLOW = ("failure",)  # thousands of runs with calls that are refused
 SKIPPED = 77  # status of a program without cmocka that cannot do its work here; its last line says why
 TIMEOUT_S = int(os.environ.get("MI_TEST_TIMEOUT", "240"))
 REGISTERED = re.compile(r"\bcmocka_unit_test\w*\s*\(\s*(\w+)")
@@ -98,7 +99,7 @@ def collect():
     for program in PROGRAMS:
         # It runs once. (No bracket behind the name of a group: xdist would not see the group.)
         marks = [pytest.mark.xdist_group(f"{program['flavour']}/{program['group']}/{program['name']}")]
-        if program["group"] == "stress" or program["flavour"] == "aarch64":
+        if program["group"] == "stress" or program["flavour"] == "aarch64" or program["name"] in SLOW:
             marks.append(pytest.mark.slow)
         names = registered_names(program["source"])
         # The last one, without a name, is about the program as a whole.

@@ -360,7 +360,7 @@ static void work_refused(size_t first, size_t end, int err, const char* name) {
     const size_t before = proc_statm(statm, PROC_RESIDENT);
     refuse(first, end, err);
     for (size_t round = 0; round < 4; round++) {
-      churn(1500, 300 * TEST_KIB);
+      churn(800, 300 * TEST_KIB);
       const size_t grown = proc_statm(statm, PROC_RESIDENT) - before;
       CHECK_SAY(grown < 2 * live_peak + 16 * TEST_MIB, "%s: %zu MiB, %zu live at most", name,
                 grown / TEST_MIB, live_peak / TEST_MIB);

@@ -33,7 +33,7 @@ SMALL_MAX = 1024
 CLASS_MAX = 512 * 1024
 PAIR_BOUND_SMALL = 36
 PAIR_BOUND = 48
-ROUNDS = 200  # of 100 pairs
+ROUNDS = 50  # of 100 pairs
 ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
 
 

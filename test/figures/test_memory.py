@@ -73,13 +73,13 @@ def test_thread_costs_little(library, figure):
 
 
 def waste_sizes():
-    """Every size to 4 KiB, then a dense grid with the neighbours of each class, to 64 MiB."""
-    sizes = set(range(1, 4097))
-    size = 4096.0
+    """Every size to 1 KiB, then a dense grid with the neighbours of each class, to 64 MiB."""
+    sizes = set(range(1, 1025))
+    size = 1024.0
     while size < LARGEST:
         sizes.add(int(size))
         size *= 1.015
-    top = 4096
+    top = 1024
     while top < LARGEST:
         for eighth in range(8):
             sizes.update((top + top // 8 * eighth, top + top // 8 * eighth + 1))

@@ -47,12 +47,13 @@ def from_tree(cc, *flags):
     return [find(cc), "-c", "-O2", "-fPIC", *WARNINGS[:2], "-Werror", f"-I{INCLUDE}", *flags, STATIC_C]
 
 
+# What is about names is compiled with -O1, in half of the time.
 OBJECTS = {
     "replacing": lambda _: from_tree("cc", "-DMI_MALLOC_OVERRIDE"),
-    "by-name": lambda _: from_tree("cc"),
-    "one": lambda _: from_tree("cc", "-DMI_PREFIX=one_"),
-    "two-in-one-file": lambda amalgamation: [find("cc"), "-c", "-O2", "-DMI_PREFIX=two_", amalgamation],
-    "three-replacing": lambda _: from_tree("cc", "-DMI_PREFIX=three_", "-DMI_MALLOC_OVERRIDE"),
+    "by-name": lambda _: from_tree("cc", "-O1"),
+    "one": lambda _: from_tree("cc", "-O1", "-DMI_PREFIX=one_"),
+    "two-in-one-file": lambda amalgamation: [find("cc"), "-c", "-O1", "-DMI_PREFIX=two_", amalgamation],
+    "three-replacing": lambda _: from_tree("cc", "-O1", "-DMI_PREFIX=three_", "-DMI_MALLOC_OVERRIDE"),
     "in-one-file": lambda amalgamation: [find("cc"), "-c", "-O2", "-DMI_MALLOC_OVERRIDE", amalgamation],
     "musl": lambda _: from_tree("musl-gcc", "-DMI_MALLOC_OVERRIDE"),
 }

