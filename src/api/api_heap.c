@@ -59,7 +59,8 @@ void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept {
 
 mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept {
   mi_page_t* const page = mi_walk_find(p);
-  return page == NULL ? NULL : mi_atomic_load_acquire(&page->heap); // sees the const fields
+  // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
+  return page == NULL ? NULL : mi_atomic_load_acquire(&page->heap);
 }
 
 bool mi_heap_contains(const mi_heap_t* heap, const void* p) mi_attr_noexcept {

@@ -19,7 +19,8 @@ typedef void mi_callback_fun_t(void);
 typedef struct mi_callback_s {
   // version, function, argument - written by whoever registers, release, in the order of
   // `mi_callback_set`; read by whoever calls, acquire, in the order of `mi_callback_get`. See
-  // CALLBACK-1.
+  // CALLBACK-1. Relaxed are the odd version, which the stores behind it publish, and the last look
+  // at it.
   mi_atomic(uint32_t) version;
   mi_atomic(mi_callback_fun_t*) function;
   mi_atomic(void*) argument;
@@ -29,7 +30,8 @@ static inline void mi_callback_set(mi_callback_t* callback, mi_callback_fun_t* f
                                    void* argument) {
   const uint32_t changing = mi_atomic_load_relaxed(&callback->version) | 1;
   mi_atomic_store_relaxed(&callback->version, changing);
-  // Each publishes the odd version: who sees the new value sees that it is changing.
+  // Each publishes the odd version to `mi_callback_get`: who sees the new value sees that it is
+  // changing.
   mi_atomic_store_release(&callback->function, function);
   mi_atomic_store_release(&callback->argument, argument);
   // Publishes both values to the first load of `mi_callback_get`.
@@ -38,9 +40,9 @@ static inline void mi_callback_set(mi_callback_t* callback, mi_callback_fun_t* f
 
 // The function, or NULL; `*argument` is the one it was registered with.
 static inline mi_callback_fun_t* mi_callback_get(mi_callback_t* callback, void** argument) {
-  // Sees the values that were stored before this version.
+  // Sees the values that `mi_callback_set` stored before this version.
   const uint32_t version = mi_atomic_load_acquire(&callback->version);
-  // Each sees the odd version, if it is the value of a later registration.
+  // Each sees the odd version, if it is the value of a later `mi_callback_set`.
   mi_callback_fun_t* const function = mi_atomic_load_acquire(&callback->function);
   void* const argument_seen = mi_atomic_load_acquire(&callback->argument);
   if (version % 2 != 0 || mi_atomic_load_relaxed(&callback->version) != version) return NULL;

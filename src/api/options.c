@@ -64,15 +64,17 @@ mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is i
 #define MI_OPTION_TEXT_MAX ((size_t)64)
 mi_static_assert(sizeof(MI_ENVIRONMENT_PREFIX) <= 32, "there is room for an option's name");
 
-// Who set a value last, see OPTIONS-1. Relaxed, as the values.
+// Who set a value last, see OPTIONS-1.
 typedef enum mi_option_source_e {
   MI_OPTION_FROM_TABLE = 0, // or from `mi_option_set_default`
   MI_OPTION_FROM_ENVIRONMENT,
   MI_OPTION_FROM_PROGRAM,
 } mi_option_source_t;
+// Written and read by set-up and the functions of options, relaxed, as the values.
 static mi_atomic(uint8_t) mi_option_source[MI_OPTION_COUNT];
 
-// Whether the environment could be read. Relaxed: set-up and the constructor are the only users.
+// Whether the environment could be read. Written and read by set-up and the constructor only,
+// relaxed.
 static mi_atomic(bool) mi_option_is_read;
 
 // -- Parsing --

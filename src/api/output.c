@@ -31,12 +31,13 @@
 static struct mi_output_s {
   mi_callback_t output;
   mi_callback_t error;
-  // is_started - the constructor ran; main_thread - the thread it ran on. Relaxed: set once; a
-  // message of another thread at that moment is at worst kept only, or lacks its thread id.
+  // is_started - the constructor ran; main_thread - the thread it ran on. Written once, by that
+  // thread, read by any. Relaxed: a message of another thread at that moment is at worst kept only,
+  // or lacks its thread id.
   mi_atomic(bool) is_started;
   mi_atomic(uintptr_t) main_thread;
-  // Printed so far, of each kind printed or not (`seen`), and not printed (`hidden`). Relaxed
-  // counts.
+  // Printed so far, of each kind printed or not (`seen`), and not printed (`hidden`). Any thread,
+  // relaxed counts.
   mi_atomic(long) errors;
   mi_atomic(long) warnings;
   mi_atomic(size_t) seen[MI_ERROR_COUNT];

@@ -16,12 +16,12 @@
 #include "callback.h"
 #include "../core/core.h"
 
-// Relaxed: whoever changes it first does the work; nothing else is published by it.
+// Any thread, relaxed: whoever changes it first does the work; nothing else is published by it.
 static mi_atomic(uint32_t) mi_process_is_started;
 static mi_atomic(uint32_t) mi_process_is_ended;
 
 static mi_callback_t mi_process_deferred_free;
-// What the last call was given: the next is given more, whoever calls. Relaxed: only a count.
+// What the last call was given: the next is given more. Any thread, relaxed: only a count.
 static mi_atomic(uint64_t) mi_process_heartbeat;
 
 // True for exactly one caller.

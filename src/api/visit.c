@@ -82,7 +82,8 @@ static void mi_visit_mark_portions(mi_page_t* page, mi_visit_free_t* free) {
 static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   memset(free->bits, 0, (page->reserved + 63) / 64 * 8);
   free->count = 0;
-  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free); // sees the links
+  // Sees the links; pairs with the release in `mi_remote_push`.
+  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free);
   mi_visit_mark_list(page, page->local_free, free);
   mi_visit_mark_list(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS), free);
   mi_visit_mark_list(page, page->sample_rest, free);
@@ -117,7 +118,8 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
   const mi_visit_t* const visit = (const mi_visit_t*)arg;
   if (visit->is_abandoned_only && mi_visit_is_held(page)) return true;
   if (visit->theap != NULL && (!mi_visit_is_held(page) || page->theap != visit->theap)) return true;
-  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
+  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap);
   if (mi_page_is_single(page)) return mi_visit_single(visit, heap, page);
   const size_t size = page->block_size;
   const size_t capacity = mi_page_capacity(page);

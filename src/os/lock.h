@@ -20,8 +20,10 @@
 
 typedef struct mi_lock_s {
   // word - 0 free, 1 held, 2 held with sleepers.
-  //   write  any thread  CAS/swap acquire  enter          sees what the last holder wrote
-  //   write  holder      swap release      leave          publishes what was written under the lock
+  //   write  any thread  CAS acquire   enter  mi_lock_take   (sees what the last holder wrote)
+  //   write  any thread  swap acquire  enter  mi_lock_enter  (the same)
+  //   write  holder      swap release  leave  mi_lock_leave  (publishes what was written under it)
+  //   write  child of a fork, its only thread  store relaxed  mi_lock_reset
   mi_atomic(uint32_t) word;
   uint32_t rank; // below MI_LOCK_RANKS (const)
   const char* name; // for messages (const)
@@ -104,7 +106,8 @@ static inline void mi_lock_enter(mi_lock_t* lock) {
 static inline void mi_lock_leave(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return;
   mi_lock_check_held(lock);
-  // Pairs with the acquire in `mi_lock_enter`: publishes what was written under the lock.
+  // Publishes what was written under the lock; pairs with the acquires in `mi_lock_take` and
+  // `mi_lock_enter`.
   if (mi_atomic_swap_release(&lock->word, 0) == 2) mi_os_wake(&lock->word);
   mi_lock_revoke(lock);
   if (lock->on_left != NULL) lock->on_left();

@@ -247,7 +247,7 @@ static bool mi_os_try_move(uint8_t* p, size_t page_size) {
 // Kernels before 5.7 refuse the flag, and see above: try it once. With calls only that an allocator
 // needs anyway: those a sandbox lets pass.
 static bool mi_os_can_move(void) {
-  // 0 not tried, 1 yes, 2 no. Relaxed: all threads find the same answer.
+  // 0 not tried, 1 yes, 2 no. Any thread, relaxed: all find the same answer.
   static mi_atomic(uint32_t) answer;
   if (mi_atomic_load_relaxed(&answer) == 0) {
     const int saved_errno = errno;
@@ -352,9 +352,9 @@ MI_INTERNAL uint64_t mi_os_random(void) {
 //   mi_os_many      for good
 static char mi_os_unknown, mi_os_many;
 // Which of the three. Never NULL, so that reading costs one test.
-//   write  any  CAS relaxed    unknown -> libc's or many  mi_os_threads_init
+//   write  any  CAS acquire    unknown -> libc's or many  mi_os_threads_init  (no order is needed)
 //   write  any  store relaxed  -> many                    mi_os_expect_threads
-//   read   any  relaxed: the creation of a thread orders what was written before it
+//   read   any  relaxed  the creation of a thread orders what was written before it
 static mi_atomic(const char*) mi_os_single = &mi_os_unknown;
 
 // The number of a namespace is in the loader's list from glibc 2.35 on: the version is above 1 when
@@ -370,7 +370,8 @@ static bool mi_os_has_namespaces(void) {
 static void mi_os_threads_init(void) {
   const bool is_known = &__libc_single_threaded != NULL && !mi_os_has_namespaces();
   const char* seen = &mi_os_unknown;
-  mi_atomic_cas_strong_acquire(&mi_os_single, &seen, // order: none needed
+  // Pairs with none: no order is needed, the variables it points to are there from the start.
+  mi_atomic_cas_strong_acquire(&mi_os_single, &seen,
                                is_known ? &__libc_single_threaded : &mi_os_many);
 }
 
@@ -414,7 +415,8 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
 // The key of pthread_setspecific(3) plus 1; 0 none. Made by whoever needs it first, never by
 // `free`: without a lock, because the child of a fork would find it held for ever.
 //   write  any  CAS release    mi_os_key_make         (publishes the key)
-//   read   any  acquire        all                    (sees the key)
+//   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
+//   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
 static mi_atomic(uint32_t) mi_os_key_word;
 
 // glibc keeps the values of the first keys in the thread itself; for others it allocates.
@@ -424,7 +426,8 @@ static bool mi_os_key_make(void (*on_exit)(void* value)) {
   pthread_key_t key;
   if (pthread_key_create(&key, on_exit) != 0) return false;
   uint32_t expected = 0;
-  // Publishes the key; pairs with the acquires below.
+  // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
+  // `mi_os_thread_key_done`.
   if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
     pthread_key_delete(key); // somebody was faster
   }
@@ -432,16 +435,19 @@ static bool mi_os_key_make(void (*on_exit)(void* value)) {
 }
 
 MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
-  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
   if (word == 0) {
     if (!mi_os_key_make(on_exit)) return false;
-    word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+    // Sees the key, whichever `mi_os_key_make` was faster.
+    word = mi_atomic_load_acquire(&mi_os_key_word);
   }
   return word != 0 && pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
 }
 
 MI_INTERNAL bool mi_os_thread_watch(void* value) {
-  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word); // sees the key
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
   if (word == 0) return false;
   const pthread_key_t key = (pthread_key_t)(word - 1);
   if (pthread_getspecific(key) != NULL) return true;
@@ -449,7 +455,8 @@ MI_INTERNAL bool mi_os_thread_watch(void* value) {
 }
 
 MI_INTERNAL void mi_os_thread_key_done(void) {
-  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, 0); // sees the key
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, 0);
   if (word != 0) pthread_key_delete((pthread_key_t)(word - 1));
 }
 
@@ -471,7 +478,8 @@ extern void __pthread_unregister_cancel(__pthread_unwind_buf_t* buffer) mi_attr_
 
 // Registered under a library of its own, so that it can be taken back alone.
 static char mi_os_exit_library;
-// 0 not watched, 1 watched, 2 the process ends. Relaxed: written at start and at exit.
+// 0 not watched, 1 watched, 2 the process ends. Relaxed: written at start and at exit, read by the
+// destructor.
 static mi_atomic(uint32_t) mi_os_exit_stage;
 
 static void mi_os_on_exit(void* arg) {

@@ -228,11 +228,11 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   mi_arena_count_reserved(arena, mi_arena_slices(arena));
   mi_count_add(&subproc->count.arenas, 1);
   arena->before = subproc->arena_last;
-  // Publishes the arena; pairs with the acquire in MI_FOR_EACH_ARENA.
+  // Publishes the fields of the arena; pairs with the acquires in `MI_FOR_EACH_ARENA`.
   if (subproc->arena_last == NULL) {
-    mi_atomic_store_release(&subproc->arenas, arena); // publishes
-  } else {
-    mi_atomic_store_release(&subproc->arena_last->next, arena); // publishes
+    mi_atomic_store_release(&subproc->arenas, arena);
+  } else { // pairs with `MI_FOR_EACH_ARENA`, too
+    mi_atomic_store_release(&subproc->arena_last->next, arena);
   }
   subproc->arena_last = arena;
   subproc->arena_count++;
@@ -438,8 +438,9 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
   mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
   mi_arena_count_reserved(arena, count);
   mi_count_add(&arena->free_count, (int64_t)count);
-  mi_atomic_store_release(&arena->slice_count, first + count); // publishes their windows
-  mi_bitmap_set_release(arena->free, first, count); // publishes that; pairs with a claim
+  // Publishes their windows; pairs with the acquire in `mi_arena_slices`.
+  mi_atomic_store_release(&arena->slice_count, first + count);
+  mi_bitmap_set_release(arena->free, first, count); // publishes that to `mi_bitmap_try_claim`
   return true;
 }
 

@@ -52,7 +52,8 @@ MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p);
 
 // How many slices are mapped. Those of a growing arena become more, never fewer.
 static inline size_t mi_arena_slices(const mi_arena_t* arena) {
-  return mi_atomic_load_acquire(&arena->slice_count); // sees their windows
+  // Sees their windows; pairs with the release in `mi_arena_extend`.
+  return mi_atomic_load_acquire(&arena->slice_count);
 }
 
 static inline size_t mi_arena_size(const mi_arena_t* arena) {
@@ -100,8 +101,9 @@ MI_INTERNAL uint8_t* mi_arena_hint(void);
 // by the next sub-process that needs one.
 MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc);
 
+// Each load sees the fields of the arena; pairs with the release in `mi_arena_publish`.
 #define MI_FOR_EACH_ARENA(subproc, arena)                                                          \
-  for (mi_arena_t* arena = mi_atomic_load_acquire(&(subproc)->arenas); /* sees its fields */       \
-       arena != NULL; arena = mi_atomic_load_acquire(&arena->next)) /* sees its fields */
+  for (mi_arena_t* arena = mi_atomic_load_acquire(&(subproc)->arenas); arena != NULL;              \
+       arena = mi_atomic_load_acquire(&arena->next))
 
 #endif

@@ -12,14 +12,15 @@ static inline uint64_t mi_bitmap_mask(size_t index, size_t count, size_t* length
   return mi_bits_mask(*length) << bit;
 }
 
-// Set bits; returns the old word. Publishes what this thread wrote to the slices.
+// Set bits; returns the old word. Publishes what this thread wrote to the slices, which the map
+// `free` needs, and no other.
 static inline uint64_t mi_bitmap_or(mi_bitmap_word_t* word, uint64_t mask) {
   if (mi_os_is_single_threaded()) {
     const uint64_t old = mi_atomic_load_relaxed(word);
     mi_atomic_store_relaxed(word, old | mask);
     return old;
   }
-  return mi_atomic_or_release(word, mask); // publishes; pairs with `mi_bitmap_try_claim`
+  return mi_atomic_or_release(word, mask); // pairs with the acquire in `mi_bitmap_take`
 }
 
 // Clear bits whose order does not matter; returns the old word.
@@ -38,7 +39,7 @@ static inline bool mi_bitmap_take(mi_bitmap_word_t* word, uint64_t* old, uint64_
     mi_atomic_store_relaxed(word, *old & ~mask);
     return true;
   }
-  // Sees what the thread that released the slices wrote; pairs with `mi_bitmap_or`.
+  // Sees what the thread that gave the slices back wrote; pairs with the release in `mi_bitmap_or`.
   return mi_atomic_cas_weak_acquire(word, old, *old & ~mask);
 }
 

@@ -20,8 +20,8 @@
 #define MI_WORD_BITS ((size_t)64)
 #define MI_BITMAP_NONE SIZE_MAX
 
-// Set a range. Publishes what this thread wrote to the slices; pairs with the acquire in
-// `mi_bitmap_try_claim`.
+// Set a range. Publishes what this thread wrote to the slices; pairs with the acquires in
+// `mi_bitmap_try_claim` and `mi_bitmap_is_set_acquire`.
 MI_INTERNAL void mi_bitmap_set_release(mi_bitmap_word_t* map, size_t index, size_t count);
 
 // Set a range whose order does not matter; returns how many bits were clear before.
@@ -37,7 +37,7 @@ MI_INTERNAL bool mi_bitmap_is_all_clear(mi_bitmap_word_t* map, size_t index, siz
 
 // One bit, and what was done before it was set.
 static inline bool mi_bitmap_is_set_acquire(mi_bitmap_word_t* map, size_t index) {
-  // Pairs with the release in `mi_bitmap_set_release`.
+  // Pairs with the release in `mi_bitmap_or`, which `mi_bitmap_set_release` calls.
   const uint64_t word = mi_atomic_load_acquire(&map[index / MI_WORD_BITS]);
   return (word >> index % MI_WORD_BITS & 1) != 0;
 }

@@ -52,7 +52,7 @@ static bool mi_book_take_vacant(mi_book_t* book, uint32_t* index) {
   uint32_t vacant = mi_atomic_load_acquire(&book->vacant);
   while (vacant != 0) {
     const uintptr_t link = mi_atomic_load_relaxed(mi_book_entry(book, vacant - 1));
-    // Sees the link of a newer entry on failure, by the next round.
+    // Sees the link of a newer entry on failure; pairs with the release in `mi_book_remove`.
     if (mi_atomic_cas_weak_acq_rel(&book->vacant, &vacant, (uint32_t)(link >> 1))) {
       *index = vacant - 1;
       return true;
@@ -73,7 +73,8 @@ MI_INTERNAL bool mi_book_add(mi_book_t* book, mi_page_t* page) {
     // Publishes the descriptor; pairs with the acquire in `mi_book_next`.
     mi_atomic_store_release(mi_book_entry(book, index), (uintptr_t)page);
     if (index == mi_atomic_load_relaxed(&book->used)) {
-      mi_atomic_store_release(&book->used, index + 1); // publishes the entry and its piece
+      // Publishes the entry and its piece; pairs with the acquire in `mi_book_next`.
+      mi_atomic_store_release(&book->used, index + 1);
     }
   }
   mi_lock_leave(&mi_state.arena_lock);
@@ -99,9 +100,10 @@ MI_INTERNAL void mi_book_clear(mi_book_t* book) {
 }
 
 MI_INTERNAL mi_page_t* mi_book_next(mi_book_t* book, uint32_t* index) {
-  const uint32_t used = mi_atomic_load_acquire(&book->used); // sees entries and pieces
+  // Sees entries and pieces; pairs with the release in `mi_book_add`.
+  const uint32_t used = mi_atomic_load_acquire(&book->used);
   while (*index < used) {
-    // Sees the descriptor as it was when the page was added.
+    // Sees the descriptor as it was at `mi_book_add`, or who is inside since `mi_book_remove`.
     const uintptr_t entry = mi_atomic_load_acquire(mi_book_entry(book, (*index)++));
     if ((entry & 1) == 0) return (mi_page_t*)entry;
   }

@@ -49,7 +49,8 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
   about->place = (mi_page_place_t)mi_atomic_peek(&page->place);
   about->is_single = mi_atomic_peek(&page->size_class) == MI_CLASS_COUNT;
   about->shift = about->is_single ? mi_atomic_peek(&page->shift) : 0;
-  about->heap = mi_atomic_load_acquire(&from->heap); // sees the const fields of the heap
+  // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
+  about->heap = mi_atomic_load_acquire(&from->heap);
   // The one for being current (LIFE-1).
   if (about->place == MI_PLACE_CURRENT && about->used > 0) about->used--;
 }

@@ -45,7 +45,8 @@ MI_INTERNAL void mi_pagemap_cover_near(const void* start) {
   const size_t w = (uintptr_t)start >> MI_WINDOW_SHIFT;
   mi_state.is_near_taken = true;
   mi_pagemap_note_window(w);
-  mi_atomic_store_release(&mi_pagemap.window[w], MI_PAGEMAP_NEAR); // publishes: as below
+  // Pairs with none: as in `mi_pagemap_cover`.
+  mi_atomic_store_release(&mi_pagemap.window[w], MI_PAGEMAP_NEAR);
 }
 
 MI_INTERNAL void mi_pagemap_seal(size_t page_size) {
@@ -72,7 +73,8 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     if (table == NULL) return false;
     mi_os_huge_pages(table, table_size, false);
     if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size, false);
-    // Publishes the table; readers follow from an address that was handed out after this.
+    // Pairs with none: all load it relaxed. Who has an address in the window got it later, from an
+    // arena (`mi_arena_publish`, `mi_arena_extend`) or as a block.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);
     mi_pagemap_note_window(w);
   }

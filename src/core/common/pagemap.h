@@ -25,8 +25,9 @@
 typedef struct mi_pagemap_s {
   // window - offset of the table of a window from `none`; 0 none. First, so that its address needs
   // no addition.
-  //   write  growth      release, under the arena lock  mi_pagemap_cover  (publishes the table)
-  //   read   any thread  relaxed: who holds one of our addresses got it after the write
+  //   write  arena lock  store release  mi_pagemap_cover, mi_pagemap_cover_near
+  //   write  alone       store relaxed  mi_pagemap_done
+  //   read   any thread  relaxed  who holds one of our addresses got it after the write
   mi_atomic(uintptr_t) window[MI_WINDOW_COUNT];
   mi_page_t near[MI_NEAR_SLICES];
   mi_page_t none[MI_WINDOW_SLICES]; // right behind: PAGEMAP-4

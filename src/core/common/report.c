@@ -27,8 +27,10 @@
 
 typedef struct mi_report_slot_s {
   // thread - whose the slot is, 0 nobody's. Only that thread reads or writes `report`.
-  //   write  any    CAS acquire    claim
-  //   write  owner  store release  release   publishes that it has read the report
+  //   write  any    CAS acquire    claim      mi_report_claim  (sees that the last one was read)
+  //   write  owner  store release  give back  mi_report_take   (publishes that it was read)
+  //   write  child of a fork, its only thread  store relaxed  mi_report_keep_own
+  //   read   any    relaxed        "is it mine?": only this thread writes its own id
   mi_atomic(uintptr_t) thread;
   mi_report_t report;
 } mi_report_slot_t;
@@ -75,7 +77,8 @@ static bool mi_report_take(mi_report_t* report) {
     if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
     *report = slot->report;
     mi_self.waiting--;
-    mi_atomic_store_release(&slot->thread, 0); // publishes that it was read
+    // Publishes that it was read; pairs with the acquire in `mi_report_claim`.
+    mi_atomic_store_release(&slot->thread, 0);
     return true;
   }
   return false;

@@ -18,8 +18,9 @@ typedef enum mi_option_index_e {
   MI_OPTION_COUNT
 } mi_option_index_t;
 
-// Counters of what the slow paths did, for statistics; relaxed add and subtract. What heaps have is
-// counted there (`mi_tally_t`); here are the sums that have a peak of their own.
+// Counters of what the slow paths did, for statistics. Written and read by any thread, relaxed:
+// each is a figure of its own. What heaps have is counted there (`mi_tally_t`); here are the sums
+// that have a peak of their own.
 typedef struct mi_counters_s {
   mi_atomic(int64_t) pages, pages_peak; // pages in use
   mi_atomic(int64_t) reserved, reserved_peak; // bytes of address space in arenas
@@ -39,15 +40,19 @@ typedef struct mi_counters_s {
 // Heaps, arenas and figures that share nothing with those of another one.
 struct mi_subproc_s {
   mi_heap_t heap_main;
-  // arenas - head of the list; same rules as `mi_arena_t.next`.
+  // arenas - head of the list, as `mi_arena_t.next`.
+  //   write  arena lock  store release  the first  mi_arena_publish  (publishes the arena's fields)
+  //   write  arena lock  store relaxed  at the end, by the last  mi_arena_retire_all
+  //   read   any         acquire        MI_FOR_EACH_ARENA  (sees the fields)
+  //   read   the last    relaxed
   mi_atomic(mi_arena_t*) arenas;
   mi_arena_t* arena_last; // under the arena lock
   size_t arena_count; // under the arena lock
   size_t growth_count; // arenas that came, and pieces that arenas grew by; under the arena lock
   mi_book_t direct; // pages outside arenas, of all its heaps
-  // purge_waiting - bytes remembered for purge, kept by whoever sets or clears the bits;
-  // purge_due_ms - when the next period ends (0: none is running). Relaxed; the purge lock orders
-  // the work itself. See retain.c.
+  // purge_waiting - bytes remembered for purge, written by whoever sets or clears the bits;
+  // purge_due_ms - when the next period ends (0: none is running), written by who purges. Read by
+  // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
   // purge_seen_ms - the clock when a slow path last looked at it; purge_spent_ms - up to when time
@@ -79,19 +84,26 @@ typedef enum mi_process_stage_e {
 #define MI_THEAP_BUCKETS 64
 
 typedef struct mi_state_s {
-  // stage - see mi_process_stage_t. Set-up runs once: CAS acquire NONE -> BUSY by the one who does
-  // it, store release READY (publishes all it wrote), load acquire by all others (pairs with that
-  // store). In the child of a fork meanwhile: store relaxed BUSY, by its only thread.
+  // stage - see mi_process_stage_t. Set-up runs once.
+  //   write  any    CAS acquire    NONE -> BUSY, by who does it, BUSY -> AWAITED  mi_init_begin
+  //   write  who set BUSY  swap release  -> READY  mi_init_end  (publishes all it wrote)
+  //   write  child of a fork meanwhile, its only thread  store relaxed  -> BUSY  mi_init_begin
+  //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare  (sees all that)
+  //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;
   // is_usable - all is there but the fork handlers. Written by who sets up, release (a fork may
   // copy it at any moment); read by that thread, and in the child of such a fork (acquire).
   mi_atomic(bool) is_usable;
-  // setup_thread - who sets up, 0 nobody. Relaxed: only that thread finds its own id.
+  // setup_thread - who sets up, 0 nobody. Written by that thread, read by any. Relaxed: only that
+  // thread finds its own id.
   mi_atomic(uintptr_t) setup_thread;
   // is_fork_known - our handlers run at a fork. Written by who registers them, and by the handlers,
   // relaxed; read relaxed, and again under the next.
   mi_atomic(bool) is_fork_known;
-  // is_fork_asked - somebody registers them: swap acquire, store release (publishes the above).
+  // is_fork_asked - somebody registers them.
+  //   write  any      swap acquire   to true   mi_fork_register  (sees the above)
+  //   write  who did  store release  to false  mi_fork_register  (publishes the above)
+  //   write  child of a fork, its only thread  store relaxed  to false  mi_fork_take_over
   mi_atomic(bool) is_fork_asked;
   // prepared - what the constructor found out about the system, const once is_prepared: written by
   // the constructor, release (publishes it), read by who sets up (acquire).
@@ -104,8 +116,8 @@ typedef struct mi_state_s {
   mi_subproc_t main; // the main sub-process; first of the list
   mi_subproc_t* ended; // structures of ended ones, under the thread lock
   size_t subproc_count; // ever made, besides the main one; under the thread lock
-  // deleted_count - sub-processes that wait for their last block. Under the thread lock; read
-  // relaxed as a hint.
+  // deleted_count - sub-processes that wait for their last block. Written under the thread lock;
+  // read by any thread, relaxed, as a hint.
   mi_atomic(size_t) deleted_count;
   size_t slot_count; // heap structures there are, under the thread lock
   size_t window_first, window_end; // those with a table are here (pagemap.c), under the arena lock
@@ -117,15 +129,19 @@ typedef struct mi_state_s {
   bool is_theap_main_taken; // under the thread lock
   mi_theap_t* theap_bucket[MI_THEAP_BUCKETS]; // theaps in use, by thread id, under the thread lock
   mi_theap_t* orphans; // those without a thread, under the thread lock
-  // orphan_count - read relaxed as a hint outside the lock.
+  // orphan_count - those that have pages. Written under the lock; read there, and outside as a
+  // hint (relaxed).
   mi_atomic(size_t) orphan_count;
-  // huge_after_us - no huge pages before this time (relaxed hint). See huge.c.
+  // huge_after_us - no huge pages before this time, see huge.c. Any thread, relaxed: a hint.
   mi_atomic(uint64_t) huge_after_us;
-  // moved_count - ranges of arenas that were moved and not yet renewed (relaxed: only a budget).
+  // moved_count - ranges of arenas that were moved and not yet renewed. Any thread, relaxed: only a
+  // budget.
   mi_atomic(size_t) moved_count;
-  // lost_count - slices of arenas that nobody may use any more, see move.c (relaxed).
+  // lost_count - slices of arenas that nobody may use any more, see move.c. Written by any thread,
+  // read when the library is unloaded; relaxed.
   mi_atomic(size_t) lost_count;
-  // numa_count - NUMA nodes of the machine, 0 not known yet (relaxed: all find the same).
+  // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: all find the
+  // same.
   mi_atomic(size_t) numa_count;
   bool is_unloaded; // all memory was given back once: unload.c; changes while nobody is here
 } mi_state_t;

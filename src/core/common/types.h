@@ -53,7 +53,7 @@ typedef struct mi_subproc_s mi_subproc_t;
 #define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW)
 
 // Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
-#define MI_REMOTE_OWNED ((uintptr_t)1) // somebody owns the page
+#define MI_REMOTE_OWNED ((uintptr_t)1) // a thread owns the page, or an orphan has it (thread.c)
 #define MI_REMOTE_POOLED ((uintptr_t)2) // the page is linked into a pool of abandoned pages
 #define MI_REMOTE_BITS ((uintptr_t)7)
 
@@ -77,7 +77,7 @@ struct mi_page_s {
   // -- line 0: what a free by the owner touches --
   // owner - whose page this is: a thread id with MI_OWNER_ flags, or one of the special values.
   //   write  owner        relaxed  when it takes, parks or gives up the page: life.c
-  //   write  who describes the slices, or hands a theap over  relaxed  the same
+  //   write  who describes the slices, or hands a theap over  relaxed  life.c
   //   read   any thread   relaxed  "is it mine?": only this thread writes its own id, so equality
   //                                is never wrong; anything else is decided by `thread_free`.
   //   Lifetime: a live block keeps the page; a stale value costs a detour through remote.c.
@@ -95,8 +95,8 @@ struct mi_page_s {
   uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
   uint8_t place; // mi_page_place_t
   bool is_zero; // blocks past `capacity` read as zero
-  // has_interior - some block was handed out at an address inside it. Written by the owner, read by
-  // any thread that frees such an address: it got the address after the write (relaxed).
+  // has_interior - some block was handed out at an address inside it. Written by the owner; read by
+  // any thread that frees such an address. Relaxed: it got the address after the write.
   mi_atomic(bool) has_interior;
   uint32_t book_index; // where the page stands in its book, if it does: book.h (const)
   size_t block_size; // bytes (const, but for a single block resized in place by its holder)
@@ -108,19 +108,27 @@ struct mi_page_s {
   //   write  any    CAS acq_rel   set OWNED, by a pop  mi_remote_claim_popped  (the same)
   //   write  owner  CAS acquire   take the whole list  mi_remote_take     (sees every link)
   //   write  owner  CAS release   clear OWNED          mi_remote_release  (publishes all fields)
-  //   write  owner  relaxed       begin and end of the page  mi_life_open, mi_life_close
+  //   write  owner  store relaxed begin and end of the page  mi_life_open, mi_life_close
+  //   write  any    store relaxed with one thread  mi_remote_push, mi_remote_release
+  //   read   any    acquire       look at the list     mi_usage_returned, mi_visit_find_free
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
+  //   read   any    relaxed       what a CAS expects, or for a report
   //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
   mi_atomic(uintptr_t) thread_free;
   mi_theap_t* theap; // of the owner, when owned by a theap
-  // heap - whose page this is. Written release by who makes the page, and CAS release by
-  // `mi_heap_delete`, to the main heap; read acquire. Whoever acts on it enters the heap: inside.h.
+  // heap - whose page this is. Whoever acts on it enters the heap: inside.h.
+  //   write  maker  store release  mi_page_make, mi_large_make  (publishes const fields of both)
+  //   write  any    CAS release    by a delete, to the main heap  mi_heap_move_page  (the same)
+  //   read   any    acquire        mi_inside_enter, mi_reclaim_claimed, mi_subproc_destroy_page
+  //   read   any    acquire        mi_walk_book, mi_walk_arenas, mi_visit_page, mi_describe_copy
+  //   read   any    acquire        mi_heap_of  (all see the const fields)
+  //   read   any    relaxed        by who has the page or a block of it, which orders that
   mi_atomic(mi_heap_t*) heap;
   mi_page_t* next; // queue links, owner only
   mi_page_t* prev;
   // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
-  // by whoever set POOLED, before the push publishes it; read by poppers that may lose (relaxed:
-  // the tag of the head tells).
+  // relaxed by whoever set POOLED, before the push publishes it; read relaxed by poppers that may
+  // lose: the tag of the head tells.
   mi_atomic(uint64_t) pool_next;
   mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
   uint32_t slice_count; // slices of the page (const, as `block_size`)
@@ -170,10 +178,12 @@ struct mi_theap_s {
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // when idle pages were last given up
   uintptr_t thread_id; // 0 while nobody has the theap
-  // heap - write under the thread lock by who makes the theap, and by who ends the heap (heap.c: it
-  // belongs to the main heap then); read by its thread, relaxed: the lock orders what counts.
+  // heap - written under the thread lock by who makes or cleans the theap, and by who ends the heap
+  // (heap.c: it belongs to the main heap then); read by its thread, or under the lock. Relaxed: the
+  // lock orders what counts.
   mi_atomic(mi_heap_t*) heap;
-  // named - the heap that leads to this theap: as `heap`, until that has ended. Same rules.
+  // named - the heap that leads to this theap: as `heap`, until that has ended. Written under the
+  // thread lock by the same, and read by its thread, relaxed.
   mi_atomic(mi_heap_t*) named;
   mi_theap_t* home; // of the same thread; itself for a home
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
@@ -196,8 +206,8 @@ struct mi_theap_s {
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
   size_t others_count; // entries there are
-  // ended_count - of them, those whose heap has ended. Written under the thread lock, relaxed; read
-  // by its thread as a hint.
+  // ended_count - of them, those whose heap has ended. Written and read under the thread lock,
+  // relaxed.
   mi_atomic(size_t) ended_count;
   // -- of any other, under the thread lock --
   mi_theap_t* heap_next; // theaps of the heap
@@ -206,12 +216,13 @@ struct mi_theap_s {
   bool is_destroyed; // and its pages are gone
 };
 
+#define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
 // pool head - the index of a page's first slice, and a tag in the bits from MI_POOL_TAG_ONE on that
 // grows with each pop (Treiber, "Systems programming: coping with parallelism", 1986). See pool.c.
 //   write  any  CAS release    push  mi_pool_push     (publishes `pool_next`)
 //   write  any  CAS acq_rel    pop   mi_pool_pop_any  (sees `pool_next` of the new top page)
 //   write  any  CAS acq_rel    all   mi_pool_take_all (sees every link)
-#define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
+//   read   any  acquire        pop   mi_pool_pop_any  (sees `pool_next` of the top page)
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
 } mi_pool_t;
@@ -221,23 +232,32 @@ typedef struct mi_pool_s {
 #define MI_BOOK_FIRST ((size_t)4)
 #define MI_BOOK_PIECES 15 // enough for 2^31 pages
 
+// An entry: a page, or, odd, the next vacant entry.
+//   write  arena lock  store release  add     mi_book_add     (publishes the descriptor)
+//   write  any         store release  remove  mi_book_remove  (publishes that the caller is inside)
+//   read   any         acquire        walk    mi_book_next    (sees that)
+//   read   arena lock  relaxed        the next vacant one: `vacant` orders it
 typedef mi_atomic(uintptr_t) mi_book_entry_t;
 
 typedef struct mi_book_s {
   mi_book_entry_t first[MI_BOOK_FIRST];
   mi_book_entry_t* piece[MI_BOOK_PIECES]; // behind it, made under the arena lock
-  // used - entries that were ever written: write under the arena lock, release (publishes the entry
-  // and its piece); read acquire by who walks the book.
+  // used - entries that were ever written.
+  //   write  arena lock  store release  add   mi_book_add   (publishes the entry and its piece)
+  //   write  alone       store relaxed  clear mi_book_clear
+  //   read   any         acquire        walk  mi_book_next  (sees entries and pieces)
+  //   read   any         relaxed        how many, under the arena lock or for a guess
   mi_atomic(uint32_t) used;
   // vacant - index + 1 of the newest vacant entry, 0 none; they are linked through themselves.
   //   write  any          CAS release  push  mi_book_remove  (publishes the link)
   //   write  arena lock   CAS acq_rel  pop   mi_book_take_vacant  (sees the link of the entry)
+  //   write  alone        store relaxed  clear  mi_book_clear
+  //   read   arena lock   acquire      pop   mi_book_take_vacant  (sees the link of the top entry)
   //   ABA    none: pops are one at a time, so that what a popper read stays the entry below.
   mi_atomic(uint32_t) vacant;
 } mi_book_t;
 
-// What a heap holds and what happened to it, for statistics: counted by the slow paths, relaxed, by
-// whoever allocates from the heap or is inside it (inside.h).
+// What a heap holds and what happened to it, for statistics.
 typedef enum mi_tally_index_e {
   MI_TALLY_PAGES = 0, // pages there are, of blocks that have a class
   MI_TALLY_LARGE, // bytes in single-block pages
@@ -252,6 +272,8 @@ typedef enum mi_tally_index_e {
   MI_TALLY_COUNT
 } mi_tally_index_t;
 
+// Written by the slow paths of whoever allocates from the heap or is inside it (inside.h), and by
+// who ends it; read by any thread. Relaxed: each is a figure of its own.
 typedef struct mi_tally_s {
   mi_atomic(int64_t) amount[MI_TALLY_COUNT];
   mi_atomic(int64_t) peak[MI_TALLY_PEAKS];
@@ -262,7 +284,8 @@ typedef struct mi_tally_s {
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  // has_empty - bit c: some page in pool[c] became empty there, worth a drain (relaxed hint).
+  // has_empty - bit c: some page in pool[c] became empty there, worth a drain. Written by who gives
+  // a page up or drains, read by who drains, relaxed: a hint (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
@@ -273,8 +296,11 @@ struct mi_heap_s {
   mi_arena_t* arena; // all pages come from here; NULL any that is not exclusive (const)
   // -- of heaps that can end, all but the main one of the main sub-process --
   // inside - threads that are in the middle of giving up a page of this heap: inside.h.
-  //   write  any  add acq_rel, sub release
-  //   read   who retires or reuses the structure, or that of its sub-process  acquire
+  //   write  any  add acq_rel    mi_inside_enter, mi_heap_end_by_delete  (HEAP-2)
+  //   write  any  sub release    mi_inside_leave, mi_inside_enter  (publishes what was done inside)
+  //   write  the only thread of a child  store relaxed  mi_fork_keep_theaps, mi_fork_keep_own
+  //   read   who reuses the structure  acquire  mi_heap_take  (sees what was done inside)
+  //   read   who ends its sub-process  acquire  mi_subproc_is_left  (the same)
   mi_atomic(size_t) inside;
   // -- of heaps that are not main --
   mi_book_t book; // its pages in arenas
@@ -292,7 +318,14 @@ typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool*
 // Kinds of runs inside a word: 1, 2, 3 to 4, 5 to 8, ... 33 to 64 slices.
 #define MI_RUN_KINDS 7
 
-// Bitmaps have one bit per slice, in 64-bit words.
+// Bitmaps have one bit per slice, in 64-bit words. Which order counts is a matter of the map:
+// bitmap.h has functions that promise one, and others.
+//   write  any  or release     set    mi_bitmap_or    (publishes what was written)
+//   write  any  CAS acquire    claim  mi_bitmap_take  (sees what was written by who set the bits)
+//   write  any  and relaxed    clear  mi_bitmap_and_not
+//   write  any  store relaxed  with one thread  mi_bitmap_or, mi_bitmap_take, mi_bitmap_and_not
+//   read   any  acquire        mi_bitmap_is_set_acquire  (as a claim)
+//   read   any  relaxed        where to look: a claim decides
 typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 
 // A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
@@ -301,8 +334,9 @@ struct mi_arena_s {
   size_t slice_max; // how far it may grow; the bitmaps have room for that
   size_t word_count; // of each bitmap
   // slice_count - those that are mapped: `mi_arena_slices`.
-  //   write  growth       release, under the arena lock  mi_arena_extend  (publishes their windows)
-  //   read   any thread   acquire                        (sees the windows)
+  //   write  maker       store relaxed  mi_arena_make    (before anybody knows the arena)
+  //   write  arena lock  store release  mi_arena_extend  (publishes their windows)
+  //   read   any         acquire        mi_arena_slices  (sees the windows)
   mi_atomic(size_t) slice_count;
   bool is_committed; // usable without mprotect
   bool is_pinned; // never purged
@@ -316,33 +350,41 @@ struct mi_arena_s {
   // given back once, or is made usable by mprotect. Written by a purger, read by who claims its
   // slices later (relaxed: the claim orders it).
   mi_atomic(bool) is_unsure;
-  // free_count - free slices, a hint for the search. add/sub relaxed by whoever claims or releases.
+  // free_count - free slices. Written by whoever claims or gives back, read by who searches,
+  // relaxed: a hint.
   mi_atomic(int64_t) free_count;
   // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.
-  // Relaxed hints: a stale value costs a longer search, or a missed run that the next full search
-  // finds.
+  // Written by whoever claims or gives back, read by who searches. Relaxed hints: a stale value
+  // costs a longer search, or a missed run that the next full search finds.
   mi_atomic(size_t) low_word[MI_RUN_KINDS];
-  // free - 1: nobody uses the slice.
-  //   write  any thread  CAS acquire  claim    mi_bitmap_try_claim    (sees what was written there)
-  //   write  any thread  or release   release  mi_bitmap_set_release  (publishes that)
+  // free - 1: nobody uses the slice. Written by any thread: it claims with `mi_bitmap_try_claim`,
+  // acquire (sees what was written there), and gives back with `mi_bitmap_set_release`, release
+  // (publishes that). Read by any thread, relaxed, to find some; and acquire, by who looks whether
+  // the sub-process can end.
   mi_bitmap_word_t* free;
-  // dirty - 1: the slice may be non-zero. Changed only by whoever has claimed the slice (relaxed).
+  // dirty - 1: the slice may be non-zero. Written only by whoever has claimed the slice; read by
+  // any thread for a guess (relaxed: a claim orders it).
   mi_bitmap_word_t* dirty;
-  // committed - 1: usable without mprotect. Changed only by whoever has claimed the slice
-  // (relaxed).
+  // committed - 1: usable without mprotect. Written and read only by whoever has claimed the slice
+  // (relaxed: the claim orders it).
   mi_bitmap_word_t* committed;
-  // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back (relaxed,
-  // claimed).
+  // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back. Written
+  // only by whoever has claimed the slice; read by any thread for a guess (relaxed, as `dirty`).
   mi_bitmap_word_t* moved;
   // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
-  // their number, or more. As `moved`, but for `mi_move_note_cut`.
+  // their number, or more. Written and read as `moved`, relaxed; but `mi_move_note_cut` writes it
+  // for the slice behind a range.
   mi_bitmap_word_t* moved_first;
-  // purge_young, purge_old - 1: freed in this / before the last purge period; hints, see purge.c
-  // (relaxed).
+  // purge_young, purge_old - 1: freed in this / before the last purge period. Written by whoever
+  // gives back or claims the slice, or purges; read by any thread. Relaxed hints, see purge.c.
   mi_bitmap_word_t* purge_young;
   mi_bitmap_word_t* purge_old;
-  // next - the list of arenas only grows: append with release under the arena lock, read with
-  // acquire.
+  // next - in the list of a sub-process, which only grows until that has ended, or of those that
+  // are free (`mi_state.arenas_free`).
+  //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)
+  //   write  arena lock  store relaxed  the list of free ones  mi_arena_retire_all, mi_arena_adopt
+  //   read   any         acquire        MI_FOR_EACH_ARENA  (sees the fields)
+  //   read   arena lock, or the last    relaxed
   mi_atomic(mi_arena_t*) next;
   mi_arena_t* before; // in that list (const while it is there)
 };

@@ -104,7 +104,8 @@ MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
 static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
   for (mi_heap_t** link = &subproc->ended; *link != NULL; link = &(*link)->next) {
     mi_heap_t* const heap = *link;
-    if (mi_atomic_load_acquire(&heap->inside) != 0) continue; // else sees what was done inside
+    // Sees what was done inside; pairs with the release in `mi_inside_leave`.
+    if (mi_atomic_load_acquire(&heap->inside) != 0) continue;
     *link = heap->next;
     return heap;
   }
@@ -180,7 +181,8 @@ static void mi_heap_retire(mi_heap_t* heap) {
 static bool mi_heap_move_page(mi_page_t* page, void* heap) {
   mi_heap_t* expected = (mi_heap_t*)heap;
   mi_heap_t* const main = &expected->subproc->heap_main;
-  // Publishes nothing but itself; release so that it comes before the addition of HEAP-2.
+  // Publishes the const fields of the main heap; pairs with the acquire in `mi_inside_enter`. It
+  // comes before the addition of HEAP-2 by the order of that one.
   mi_atomic_cas_strong_release(&page->heap, &expected, main);
   return true;
 }
@@ -188,7 +190,8 @@ static bool mi_heap_move_page(mi_page_t* page, void* heap) {
 MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
   if (!mi_heap_unlink(heap, false)) return false;
   mi_walk_pages(heap->subproc, heap, &mi_heap_move_page, heap);
-  // Releases the moves to a free that enters later, and sees one that entered before (HEAP-2).
+  // Publishes the moves to a free that enters later, and sees one that entered before (HEAP-2);
+  // pairs with the addition in `mi_inside_enter`.
   mi_atomic_add_acq_rel(&heap->inside, 0);
   mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
   mi_pool_drain_all(heap);

@@ -101,7 +101,7 @@ static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
   if (mi_page_is_single(page)) {
     mi_large_free(page, page->start + page->shift);
   } else {
-    // Sees the const fields of the heap.
+    // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
     mi_page_destroy(mi_atomic_load_acquire(&page->heap), page);
   }
   return true;
@@ -138,11 +138,12 @@ MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
 
 // -- deleted ones --
 
-// Sees what was done inside. Under the thread lock.
+// Sees what was done inside: each load pairs with the release in `mi_inside_leave`. Under the
+// thread lock.
 static bool mi_subproc_is_left(mi_subproc_t* subproc) {
-  bool is_left = mi_atomic_load_acquire(&subproc->heap_main.inside) == 0; // sees, as above
+  bool is_left = mi_atomic_load_acquire(&subproc->heap_main.inside) == 0;
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
-    is_left = is_left && mi_atomic_load_acquire(&heap->inside) == 0; // sees, as above
+    is_left = is_left && mi_atomic_load_acquire(&heap->inside) == 0; // pairs with `mi_inside_leave`
   }
   return is_left;
 }

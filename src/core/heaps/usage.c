@@ -42,7 +42,8 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 
 // What others freed into a page that nobody else takes it from.
 static size_t mi_usage_returned(mi_page_t* page) {
-  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free); // sees the links
+  // Sees the links; pairs with the release in `mi_remote_push`.
+  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free);
   return mi_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
 }
 

@@ -15,7 +15,7 @@ static bool mi_walk_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visi
   uint32_t at = 0;
   mi_page_t* page;
   while ((page = mi_book_next(book, &at)) != NULL) {
-    // Sees the const fields of the heap.
+    // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
     const bool is_wanted = heap == NULL || mi_atomic_load_acquire(&page->heap) == heap;
     if (is_wanted && !visit(page, arg)) return false;
   }
@@ -29,7 +29,7 @@ static bool mi_walk_arenas(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit
       mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
       const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
       if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) continue;
-      // Sees the const fields of the heap.
+      // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
       const bool is_wanted = heap == NULL || mi_atomic_load_acquire(&page->heap) == heap;
       if (is_wanted && !visit(page, arg)) return false;
     }

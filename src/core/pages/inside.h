@@ -14,17 +14,21 @@
 // stays.
 static inline mi_heap_t* mi_inside_enter(mi_page_t* page) {
   while (true) {
-    mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+    // Sees the const fields of the heap; pairs with the releases in `mi_page_make` and
+    // `mi_heap_move_page`.
+    mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap);
     if (mi_likely(heap == MI_HEAP_FIRST)) return heap;
-    // Is seen by the ending thread, or sees what that one wrote (HEAP-2).
+    // Is seen by the ending thread, or sees what that one wrote (HEAP-2); pairs with the
+    // addition in `mi_heap_end_by_delete`.
     mi_atomic_add_acq_rel(&heap->inside, 1);
     if (mi_likely(mi_atomic_load_relaxed(&page->heap) == heap)) return heap;
-    mi_atomic_sub_release(&heap->inside, 1); // nothing was done
+    mi_atomic_sub_release(&heap->inside, 1); // pairs with none: nothing was done
   }
 }
 
 static inline void mi_inside_leave(mi_heap_t* heap) {
-  // Publishes what was done to pools and books to who retires or reuses the structure.
+  // Publishes what was done to pools and books; pairs with the acquires in `mi_heap_take` and
+  // `mi_subproc_is_left`.
   if (mi_unlikely(heap != MI_HEAP_FIRST)) mi_atomic_sub_release(&heap->inside, 1);
 }
 

@@ -60,7 +60,9 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
-  mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  // Publishes the const fields of the heap and those above; pairs with the acquire in
+  // `mi_walk_arenas`.
+  mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
     mi_life_undescribe(page, page->reserved);
     mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);

@@ -2,8 +2,8 @@
 // life.h - the life of a page: every change of whose it is, and of where its owner keeps it. The
 // picture and the rules are in life.c.
 //
-// Functions that take a theap are called by its thread, which owns the page (but for
-// mi_life_set_owner).
+// Functions that take a theap are called by its thread, which owns the page; those of an orphan by
+// who holds the thread lock (THREAD-2).
 #ifndef MI_CORE_LIFE_H
 #define MI_CORE_LIFE_H
 

@@ -67,7 +67,9 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->is_zero = run.is_zero;
   page->is_resident = run.is_resident;
   page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
-  mi_atomic_store_release(&page->heap, heap); // publishes that there is a page
+  // Publishes the const fields of the heap and those above; pairs with the acquire in
+  // `mi_walk_arenas`.
+  mi_atomic_store_release(&page->heap, heap);
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);

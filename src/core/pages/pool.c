@@ -87,7 +87,8 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = &heap->pool[c];
-  uint64_t head = mi_atomic_load_acquire(&pool->head); // sees `pool_next` of the top page
+  // Sees `pool_next` of the top page; pairs with the release in `mi_pool_push`.
+  uint64_t head = mi_atomic_load_acquire(&pool->head);
   while (mi_pool_index(head) != 0) {
     mi_page_t* const page = mi_pool_page(head);
     const uint64_t next = mi_atomic_load_relaxed(&page->pool_next);

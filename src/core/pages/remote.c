@@ -6,7 +6,8 @@
 //
 //   OWNED clear: nobody touches the page. The list is empty (REMOTE-1). Whoever sets OWNED owns
 //                the page.
-//   OWNED set:   one thread owns the page and its plain fields. Others push onto the list.
+//   OWNED set:   one thread owns the page and its plain fields; those of an orphan's page belong to
+//                who holds the thread lock (THREAD-2). Others push onto the list.
 //
 //        +--------------- park, give_up (owner; list empty) ---------------+
 //        v                                                                 |
@@ -52,7 +53,8 @@ MI_INTERNAL bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t 
   }
   do {
     if (word > MI_REMOTE_BITS || (word & MI_REMOTE_POOLED) != pooled) return false;
-    // Publishes all fields of the page; pairs with the acquire of the next claim.
+    // Publishes all fields of the page; pairs with the acquire of the next claim, in
+    // `mi_remote_push` or `mi_remote_claim_popped`.
   } while (
       !mi_atomic_cas_weak_release(&page->thread_free, &word, (word | bits) & ~MI_REMOTE_OWNED));
   return true;

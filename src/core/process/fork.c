@@ -157,12 +157,13 @@ static void mi_fork_child(void) {
 
 MI_INTERNAL void mi_fork_register(void) {
   if (mi_likely(mi_atomic_load_relaxed(&mi_state.is_fork_known))) return;
-  // Sees that another thread has done it, never twice: the second handler would wait for the locks
-  // of the first.
+  // Sees that another thread has done it in `mi_fork_register`, never twice: the second handler
+  // would wait for the locks of the first.
   if (mi_atomic_swap_acquire(&mi_state.is_fork_asked, true)) return;
   if (!mi_atomic_load_relaxed(&mi_state.is_fork_known) &&
       mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child) == 0) {
     mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   }
-  mi_atomic_store_release(&mi_state.is_fork_asked, false); // publishes that it is known
+  // Publishes that it is known; pairs with the acquire in `mi_fork_register` of another thread.
+  mi_atomic_store_release(&mi_state.is_fork_asked, false);
 }

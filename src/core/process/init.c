@@ -31,7 +31,7 @@ static void mi_init_locks(void) {
 // True: the calling thread sets up. False: that was done meanwhile.
 static mi_attr_cold bool mi_init_begin(void) {
   uint32_t seen = MI_STAGE_NONE;
-  // Pairs with nothing: the first one in sees the initial state.
+  // Pairs with none: the first one in sees the initial state.
   if (mi_atomic_cas_strong_acquire(&mi_state.stage, &seen, MI_STAGE_BUSY)) return true;
   if (seen != MI_STAGE_READY && mi_os_is_alone()) { // INIT-3
     mi_atomic_store_relaxed(&mi_state.stage, MI_STAGE_BUSY);
@@ -40,8 +40,8 @@ static mi_attr_cold bool mi_init_begin(void) {
   // Sees what set-up wrote; pairs with the release in `mi_init_end`.
   while (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) {
     uint32_t expected = MI_STAGE_BUSY;
-    mi_atomic_cas_strong_acquire(&mi_state.stage, &expected,
-                                 MI_STAGE_AWAITED); // order: none needed
+    // Pairs with none: no order is needed, the loop loads again.
+    mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_AWAITED);
     mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
   }
   mi_os_wake(&mi_state.stage); // the next one that sleeps
@@ -56,19 +56,22 @@ static void mi_init_end(void) {
 }
 
 MI_INTERNAL void mi_process_prepare(void) {
-  // Sees what the system is like, if somebody was here before the constructor.
+  // Sees what the system is like, if somebody was here before the constructor; pairs with the
+  // release in `mi_init_end`.
   if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) {
     mi_pagemap_seal(mi_state.os.page_size);
     return;
   }
   mi_os_init(&mi_state.prepared);
   mi_pagemap_seal(mi_state.prepared.page_size);
-  mi_atomic_store_release(&mi_state.is_prepared, true); // publishes them
+  // Publishes what was found; pairs with the acquire in `mi_init_os`.
+  mi_atomic_store_release(&mi_state.is_prepared, true);
 }
 
 // Only what the constructor did not find out yet is asked for now: INIT-4.
 static void mi_init_os(void) {
-  if (mi_atomic_load_acquire(&mi_state.is_prepared)) { // sees what it found
+  // Sees what it found; pairs with the release in `mi_process_prepare`.
+  if (mi_atomic_load_acquire(&mi_state.is_prepared)) {
     mi_state.os = mi_state.prepared;
   } else {
     mi_os_init(&mi_state.os);
@@ -83,7 +86,8 @@ MI_INTERNAL void mi_process_setup(void) {
   if (!mi_init_begin()) return;
   mi_atomic_store_relaxed(&mi_state.setup_thread, self);
   const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
-  if (mi_atomic_load_acquire(&mi_state.is_usable)) { // sees what the parent wrote: INIT-3
+  // Sees what the parent wrote (INIT-3); pairs with the release below, in its `mi_process_setup`.
+  if (mi_atomic_load_acquire(&mi_state.is_usable)) {
     mi_fork_take_over();
   } else {
     mi_init_locks();
@@ -91,7 +95,8 @@ MI_INTERNAL void mi_process_setup(void) {
     if (is_first) mi_hook_load_options();
     memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: INIT-3
     mi_init_main_heap(&mi_state.main);
-    mi_atomic_store_release(&mi_state.is_usable, true); // publishes all that to a copy
+    // Publishes all that to a copy; pairs with the acquire in `mi_process_setup` of a child.
+    mi_atomic_store_release(&mi_state.is_usable, true);
   }
   if (is_first) mi_fork_register();
   mi_init_end();

@@ -68,7 +68,8 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   mi_block_set_next(block, page->local_free);
   page->local_free = block;
   page->count.used--;
-  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap); // sees the const fields
+  // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
+  mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap);
   mi_theap_t* const theap = mi_theap_find(heap);
   const mi_reclaim_t reclaim = mi_reclaim_decide(theap, heap, page);
   if (reclaim == MI_RECLAIM_NONE) {

@@ -14,7 +14,7 @@
 //     what is owned under it is this thread's. If it is to be in another sub-process, it ends the
 //     theap for the other thread.
 // THREAD-2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are
-//     pushed, nobody else touches them.
+//     pushed, and only who holds the thread lock touches them otherwise.
 // THREAD-3  few orphans keep pages, and not many each; the others give everything up at once.
 //
 // THREAD-4  a thread has one home, the theap of the main heap of its sub-process, and other theaps,
