@@ -40,6 +40,7 @@ LIMIT = {"column": 100, "function": 70, "file": 800, "fast-file": 220}
 TABLE_ROW = re.compile(r"(\s*//\s{3,})([\w|(].*)")
 TORN_FROM = 84  # columns: what a formatter breaks is longer
 ORDERED = re.compile(r"\bmi_atomic_\w*(acquire|release|acq_rel|seq_cst)\w*\s*\(")
+COUNTERPART = re.compile(r"(?i)\b(?:pairs with|publishes|sees)\b.*?`(?:mi_\w+|[\w/]+\.[ch])`|\bpairs with none: \w")
 DEAD = re.compile(r"^\s*///?\s*(if ?\(|for ?\(|while ?\(|return\b|[\w>.\-\[\]]+ = |_?mi_\w+\().*[;{}]\s*(//.*)?$")
 NAME = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -230,7 +231,7 @@ def check_file(p, text, code, com, known, paths, bad):
         if re.search(r"\b(TODO|FIXME|XXX|[Tt]odo)\b", cm) and not re.search(r"#\d+", cm): here("todo", cm.strip()[:70])
         if p.startswith("src/") and ORDERED.search(cd) and not re.match(r"\s*#", cd) and p != "src/base/atomic.h":
             near = " ".join(com[max(0, no - 4):no])
-            if not re.search(r"\b(pairs with|publishes|sees|order:)", near, re.I): here("order", cd.strip()[:70])
+            if not COUNTERPART.search(near): here("order", cd.strip()[:70])
         for word in (w for q in NAME.findall(cm) for w in re.findall(r"\b(?:_*mi_\w+|MI_\w+)\b", q)):
             if word not in known: here("stale-name", f"`{word}` does not exist")
     for no in range(1, len(lines)):

@@ -43,7 +43,9 @@ INNOCENT = {
     "src/os/good.c": TOP + '#if defined(__linux__)\n#endif\n#include "base/same.h"\n',
     "src/core/fine.c": TOP + "// FINE-1  one thing.\n// FINE-2  after FINE-1: UTF-8, SHA-256, C-11.\n"
     "int x; // \"printf(\" and `mi_step` in a comment\n"
-    "void f(int* p) {\n  // Pairs with the release in mi_step.\n  mi_atomic_load_acquire(p);\n  page->free(p);\n}\n",
+    "void f(int* p) {\n  // Pairs with the release in `mi_step`.\n  mi_atomic_load_acquire(p);\n  page->free(p);\n}\n",
+    "src/core/pairs.c": TOP + "void f(int* p) {\n  // Pairs with none: nobody else knows it.\n  mi_atomic_load_acquire(p);\n}\n"
+    "void g(int* p) {\n  // Publishes what it points to, for\n  // `mi_step`.\n  mi_atomic_store_release(p, 1);\n}\n",
     "src/core/pages/upper.c": TOP + "void mi_above(void) {\n  mi_below();\n  mi_beside();\n}\n",
     "src/core/arenas/below.c": TOP + "void mi_below(void) {\n  mi_step();\n}\n",
     "include/good.h": "/// Steps.\n///\n/// @code\n/// mi_step();\n/// @endcode\nvoid mi_step(void);\n",
@@ -104,6 +106,14 @@ def test_tidy_finds_invariants(line, tmp_path):
     assert result.returncode == 1
     assert {re.match(r"([\w/.]+):\d+: \[(\w+)\]", found).groups() for found in result.stdout.splitlines()} == {
         ("src/core/bad.c", "invariant")}
+
+
+@pytest.mark.parametrize("comment", ["Sees it.", "Pairs with the release in mi_step.", "Sees `x`.", "Pairs with none."])
+def test_tidy_wants_the_counterpart_of_an_order(comment, tmp_path):
+    """A function or a file in back ticks, or why there is none."""
+    text = TOP + f"int x;\nvoid f(void) {{\n  // {comment}\n  mi_atomic_load_acquire(&x);\n}}\n"
+    result = tidy(make_tree(tmp_path, {**INNOCENT, "src/core/bad.c": text}))
+    assert result.stdout.splitlines() == ["src/core/bad.c:6: [order] mi_atomic_load_acquire(&x);"]
 
 
 def test_every_rule_has_an_offence():
