@@ -10,7 +10,9 @@
 // TYPES-2  descriptors, heaps, sub-processes and arenas are unmapped with the library only
 //     (unload.c), and their memory is only used again for the same kind: a stale pointer reads a
 //     valid one.
-// TYPES-3  a field that more than one thread touches is atomic and lists who, which order, and why.
+// TYPES-3  a field that several threads touch without a lock is atomic, and its comment says who,
+//     in which order, and why; or it is const; or others than its owner only look at it, for
+//     reports (`mi_atomic_peek`).
 // TYPES-4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H
 #define MI_CORE_TYPES_H
@@ -158,8 +160,9 @@ typedef struct mi_page_queue_s {
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 
-// The part of a heap that one thread owns. Only that thread touches it, except where marked. A
-// thread has a home, its theap of the main heap, and others: thread.c.
+// The part of a heap that one thread owns. Only that thread touches it, except where marked; when
+// it has none, whoever holds the thread lock. A thread has a home, its theap of the main heap, and
+// others: thread.c.
 struct mi_theap_s {
   // -- read by every malloc: the list being allocated from lives here, one head per class --
   mi_block_t* free[MI_CLASS_COUNT];
