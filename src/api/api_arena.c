@@ -16,8 +16,7 @@ static bool mi_api_arena_give(mi_arena_t* arena, mi_arena_id_t* arena_id) {
   return arena != NULL;
 }
 
-static int mi_api_arena_result(bool is_done) {
-  if (is_done) return 0;
+static int mi_api_arena_no_memory(void) {
   errno = ENOMEM;
   return ENOMEM;
 }
@@ -32,7 +31,7 @@ int mi_reserve_os_memory_ex(size_t size, bool commit, bool allow_large, bool exc
   mi_arena_t* const arena =
       mi_reserve_memory(mi_enter_current(), &plan, commit ? committed : MI_ARENA_RESERVED);
   if (arena == NULL) mi_hook_warning("unable to reserve memory (%zu bytes)\n", size);
-  return mi_api_arena_result(mi_api_arena_give(arena, arena_id));
+  return mi_api_arena_give(arena, arena_id) ? 0 : mi_api_arena_no_memory();
 }
 
 int mi_reserve_os_memory(size_t size, bool commit, bool allow_large) mi_attr_noexcept {
@@ -51,7 +50,7 @@ int mi_reserve_huge_os_pages_at_ex(size_t pages, int numa_node, size_t timeout_m
   mi_arena_plan_t plan = {.is_exclusive = exclusive, .numa_node = mi_numa_node(numa_node)};
   mi_arena_t* const arena = mi_reserve_giant_pages(mi_enter_current(), &plan, pages, timeout_msecs);
   if (arena == NULL) mi_api_arena_no_giant(pages);
-  return mi_api_arena_result(mi_api_arena_give(arena, arena_id));
+  return mi_api_arena_give(arena, arena_id) ? 0 : mi_api_arena_no_memory();
 }
 
 int mi_reserve_huge_os_pages_at(size_t pages, int numa_node,
@@ -67,7 +66,7 @@ int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes,
   const bool is_any =
       mi_reserve_giant_pages_spread(mi_enter_current(), pages, nodes, timeout_msecs);
   if (!is_any) mi_api_arena_no_giant(pages);
-  return mi_api_arena_result(is_any);
+  return is_any ? 0 : mi_api_arena_no_memory();
 }
 
 int mi_reserve_huge_os_pages(size_t pages, double max_secs,

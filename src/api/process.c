@@ -100,8 +100,9 @@ void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
 }
 
 void mi_collect(bool force) mi_attr_noexcept {
-  mi_hook_deferred_free(force, 0); // one beat after the last
-  mi_collect_all(force ? MI_FORCE : MI_GENTLE);
+  const mi_effort_t effort = force ? MI_FORCE : MI_GENTLE;
+  mi_hook_deferred_free(effort, 0); // one beat after the last
+  mi_collect_all(effort);
   if (force) mi_subproc_sweep();
 }
 
@@ -125,7 +126,7 @@ static uint64_t mi_process_next_beat(uint64_t heartbeat) {
   return next;
 }
 
-MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
+MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
   mi_lock_check_none("runs deferred frees");
   if (mi_self.is_in_deferred) return;
   void* arg = NULL;
@@ -133,7 +134,7 @@ MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
       (mi_deferred_free_fun*)mi_callback_get(&mi_process_deferred_free, &arg);
   if (fun == NULL) return;
   mi_self.is_in_deferred = true;
-  fun(is_forced, (unsigned long long)mi_process_next_beat(heartbeat), arg);
+  fun(effort == MI_FORCE, (unsigned long long)mi_process_next_beat(heartbeat), arg);
   mi_self.is_in_deferred = false;
 }
 

@@ -29,14 +29,13 @@ MI_INTERNAL size_t mi_text_append(char* buffer, size_t capacity, size_t used, co
 }
 
 // The digits of `x`, most significant first, at the end of `digits`; returns the first one.
-static const char* mi_text_number(char digits[24], uint64_t x, unsigned base, bool is_negative) {
+static char* mi_text_number(char digits[24], uint64_t x, unsigned base) {
   char* p = digits + 23;
   *p = 0;
   do {
     *--p = "0123456789abcdef"[x % base];
     x /= base;
   } while (x != 0);
-  if (is_negative) *--p = '-';
   return p;
 }
 
@@ -58,8 +57,8 @@ static const char* mi_text_argument(char conversion, char modifier, char digits[
       digits[1] = 0;
       return digits;
     case 'p': {
-      const char* const s = mi_text_number(digits, (uintptr_t)va_arg(*args, void*), 16, false);
-      char* const start = (char*)(uintptr_t)s - 2; // always room: at most 16 digits
+      // Always room: at most 16 digits.
+      char* const start = mi_text_number(digits, (uintptr_t)va_arg(*args, void*), 16) - 2;
       start[0] = '0';
       start[1] = 'x';
       return start;
@@ -67,11 +66,13 @@ static const char* mi_text_argument(char conversion, char modifier, char digits[
     case 'u':
     case 'x': {
       const uint64_t x = modifier == 0 ? va_arg(*args, unsigned) : va_arg(*args, size_t);
-      return mi_text_number(digits, x, conversion == 'x' ? 16 : 10, false);
+      return mi_text_number(digits, x, conversion == 'x' ? 16 : 10);
     }
     case 'd': {
       const int64_t x = modifier == 0 ? va_arg(*args, int) : va_arg(*args, long);
-      return mi_text_number(digits, x < 0 ? 0 - (uint64_t)x : (uint64_t)x, 10, x < 0);
+      char* p = mi_text_number(digits, x < 0 ? 0 - (uint64_t)x : (uint64_t)x, 10);
+      if (x < 0) *--p = '-';
+      return p;
     }
     default:
       return "?";

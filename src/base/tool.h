@@ -60,12 +60,18 @@ static inline void mi_tool_close(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __asan_poison_memory_region) __asan_poison_memory_region(p, size);
 }
 
-// The program gets a block in a range that is closed.
-static inline void mi_tool_give(const void* p, size_t size, bool is_zero) {
+// The program gets a block in a range that is closed: of any contents, or all zero.
+static inline void mi_tool_give(const void* p, size_t size) {
 #if MI_IS_TRACK_VALGRIND
-  VALGRIND_MALLOCLIKE_BLOCK(p, size, 0, is_zero);
+  VALGRIND_MALLOCLIKE_BLOCK(p, size, 0, 0);
 #endif
-  (void)is_zero;
+  if (MI_IS_TRACK_ASAN) mi_tool_open(p, size);
+}
+
+static inline void mi_tool_give_zero(const void* p, size_t size) {
+#if MI_IS_TRACK_VALGRIND
+  VALGRIND_MALLOCLIKE_BLOCK(p, size, 0, 1);
+#endif
   if (MI_IS_TRACK_ASAN) mi_tool_open(p, size);
 }
 
@@ -82,7 +88,7 @@ static inline void mi_tool_resize(const void* p, size_t old_size, size_t size) {
 #if MI_IS_TRACK_VALGRIND
   if (size == 0) { // that it would not have
     mi_tool_take(p, old_size);
-    mi_tool_give(p, size, false);
+    mi_tool_give(p, size);
   } else {
     VALGRIND_RESIZEINPLACE_BLOCK(p, old_size, size, 0);
   }

@@ -68,12 +68,14 @@ MI_INTERNAL int mi_os_purge(void* start, size_t size);
 // Let the system take the memory when it is short (cheaper, but it still counts as resident).
 MI_INTERNAL int mi_os_reset(void* start, size_t size);
 
-// Fault the range in with one call, `is_huge` in huge pages if the system has any (afterwards the
-// range is advised to have none: those there are stay). A failure has no effect.
-MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge);
+// Fault the range in with one call; or in huge pages, if the system has any (afterwards the range
+// is advised to have none: those there are stay). A failure has no effect.
+MI_INTERNAL int mi_os_populate(void* start, size_t size);
+MI_INTERNAL int mi_os_populate_huge(void* start, size_t size);
 
-// Allow or forbid huge pages in a range. A hint; failure has no effect.
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted);
+// Whether a range may have huge pages. A hint; failure has no effect.
+typedef enum mi_os_pages_e { MI_OS_SMALL, MI_OS_HUGE } mi_os_pages_t;
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages);
 
 // Move the contents of [from, from+size) to [to, to+size) by remapping; both are read-write
 // mappings. Afterwards `from` is still mapped and reads as zero. ENOSYS: the system cannot do this,

@@ -213,14 +213,18 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   return mi_os_advise(start, size, MADV_FREE);
 }
 
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
-  return mi_os_advise(start, size, is_wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
+  return mi_os_advise(start, size, pages == MI_OS_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
-  if (is_huge) mi_os_huge_pages(start, size, true);
-  const int err = mi_os_advise(start, size, MADV_POPULATE_WRITE);
-  if (is_huge) mi_os_huge_pages(start, size, false); // what is huge stays so
+MI_INTERNAL int mi_os_populate(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_POPULATE_WRITE);
+}
+
+MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
+  mi_os_huge_pages(start, size, MI_OS_HUGE);
+  const int err = mi_os_populate(start, size);
+  mi_os_huge_pages(start, size, MI_OS_SMALL); // what is huge stays so
   return err;
 }
 

@@ -40,8 +40,8 @@ MI_INTERNAL void mi_hook_load_options(void) {
   if (hooks_fake.on_load_options != NULL) hooks_fake.on_load_options();
 }
 
-MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat) {
-  (void)is_forced;
+MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
+  (void)effort;
   check_no_lock();
   pthread_mutex_lock(&lock);
   hooks_fake.deferred_count++;

@@ -444,12 +444,11 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   return is_failed ? ENOMEM : 0;
 }
 
-MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
+static int populate(os_fake_call_t call, void* start, size_t size) {
   pthread_mutex_lock(&lock);
   check_range("populate of what is not usable", start, size, OS_FAKE_COMMITTED);
-  const os_fake_call_t call = is_huge ? OS_FAKE_POPULATE_HUGE : OS_FAKE_POPULATE;
   const bool is_failed = enter_call(call, start, size);
-  if (is_huge) {
+  if (call == OS_FAKE_POPULATE_HUGE) {
     range_change((uint8_t*)start, size, -1, ADVICE_SMALL);
     os_fake.now_us += os_fake.huge_us;
   }
@@ -461,11 +460,20 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size, bool is_huge) {
   return is_failed ? ENOMEM : 0;
 }
 
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, bool is_wanted) {
+MI_INTERNAL int mi_os_populate(void* start, size_t size) {
+  return populate(OS_FAKE_POPULATE, start, size);
+}
+
+MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
+  return populate(OS_FAKE_POPULATE_HUGE, start, size);
+}
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
   pthread_mutex_lock(&lock);
   check_range("advice for what is not mapped", start, size, OS_FAKE_RESERVED);
   const bool is_failed = enter_call(OS_FAKE_HUGE_PAGES, start, size);
-  if (!is_failed) range_change((uint8_t*)start, size, -1, is_wanted ? ADVICE_HUGE : ADVICE_SMALL);
+  const int advice = pages == MI_OS_HUGE ? ADVICE_HUGE : ADVICE_SMALL;
+  if (!is_failed) range_change((uint8_t*)start, size, -1, advice);
   pthread_mutex_unlock(&lock);
   return is_failed ? ENOMEM : 0;
 }

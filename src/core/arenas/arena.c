@@ -57,7 +57,7 @@ MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
 
 MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size) {
   // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
-  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2);
+  mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2 ? MI_OS_HUGE : MI_OS_SMALL);
 }
 
 // Make a range usable that is not. Returns whether it reads as zero in `*is_zero`.
@@ -245,11 +245,6 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
                     (int64_t)(dirty * MI_SLICE_SIZE));
 }
 
-static bool mi_arena_cover(const mi_arena_plan_t* plan, bool is_near) {
-  if (is_near) mi_pagemap_cover_near(plan->start);
-  return is_near || mi_pagemap_cover(plan->start, plan->size);
-}
-
 // The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
@@ -261,11 +256,12 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
-  if (arena == NULL || maps == NULL || !mi_arena_cover(plan, is_near)) {
+  if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
     if (arena != NULL) mi_meta_free(arena, sizeof(mi_arena_t));
     if (maps != NULL) mi_meta_free(maps, maps_size);
     return NULL;
   }
+  if (is_near) mi_pagemap_cover_near(plan->start);
   mi_tool_add_root(plan->start, plan->size);
   arena->start = plan->start;
   arena->slice_max = slice_max;

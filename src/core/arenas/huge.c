@@ -63,7 +63,7 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   }
   const uint64_t now = mi_os_now_us();
   if (now < mi_atomic_load_relaxed(&mi_state.huge_after_us)) return;
-  mi_os_populate(arena->start + chunk * MI_SLICE_SIZE, MI_CHUNK_SIZE, true);
+  mi_os_populate_huge(arena->start + chunk * MI_SLICE_SIZE, MI_CHUNK_SIZE);
   const uint64_t taken = mi_os_now_us() - now;
   if (taken > MI_HUGE_STALL_US) {
     mi_atomic_store_relaxed(&mi_state.huge_after_us, now + taken * MI_HUGE_BACK_OFF);
@@ -75,5 +75,5 @@ MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size) {
   const size_t page_size = mi_state.os.page_size;
   uint8_t* const from = (uint8_t*)mi_bits_align_down((uintptr_t)start, page_size);
   const size_t bytes = mi_bits_align_up((uintptr_t)start + size, page_size) - (uintptr_t)from;
-  if (bytes > page_size) mi_os_populate(from, bytes, false);
+  if (bytes > page_size) mi_os_populate(from, bytes);
 }

@@ -42,7 +42,7 @@ static size_t mi_reserve_map_giant(uint8_t** start, size_t pages, int node, uint
       break;
     }
     if (node >= 0) mi_os_prefer_node(p, MI_GIANT_SIZE, (size_t)node);
-    mi_os_populate(p, MI_GIANT_SIZE, false);
+    mi_os_populate(p, MI_GIANT_SIZE);
     count++;
     const uint64_t estimate_ms = (mi_os_now_ms() - begin) * pages / count;
     if (timeout_ms != 0 && estimate_ms > 2 * timeout_ms) break;

@@ -45,6 +45,6 @@ MI_INTERNAL void mi_hook_warning(const char* format, ...) mi_attr_printf(1, 2);
 MI_INTERNAL void mi_hook_load_options(void);
 
 // Run the user's deferred-free callback, if there is one.
-MI_INTERNAL void mi_hook_deferred_free(bool is_forced, uint64_t heartbeat);
+MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat);
 
 #endif

@@ -71,8 +71,8 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     void* const table = mi_os_map(NULL, table_size, alignment, MI_OS_READ_WRITE);
     mi_count_add(&mi_state.main.count.mmap_calls, 1);
     if (table == NULL) return false;
-    mi_os_huge_pages(table, table_size, false);
-    if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size, false);
+    mi_os_huge_pages(table, table_size, MI_OS_SMALL);
+    if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size);
     // Pairs with none: all load it relaxed. Who has an address in the window got it later, from an
     // arena (`mi_arena_publish`, `mi_arena_extend`) or as a block.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);

@@ -139,7 +139,8 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
 
 // -- end --
 
-MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
+MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
+  const bool is_destroyed = end == MI_HEAP_END_DESTROYED;
   mi_theap_t* theap;
   while ((theap = heap->theaps) != NULL) {
     mi_theap_unlink(theap);
@@ -156,14 +157,14 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed) {
 }
 
 // No list knows the heap any more, and its theaps know that. False: it has ended already.
-static bool mi_heap_unlink(mi_heap_t* heap, bool is_destroyed) {
+static bool mi_heap_unlink(mi_heap_t* heap, mi_heap_end_t end) {
   mi_lock_enter(&mi_state.thread_lock);
   const bool is_there = heap->link != NULL;
   if (is_there) {
     *heap->link = heap->next;
     if (heap->next != NULL) heap->next->link = heap->link;
     heap->link = NULL;
-    mi_heap_end_theaps(heap, is_destroyed);
+    mi_heap_end_theaps(heap, end);
     mi_count_add(&heap->subproc->count.heaps, -1);
   }
   mi_lock_leave(&mi_state.thread_lock);
@@ -188,7 +189,7 @@ static bool mi_heap_move_page(mi_page_t* page, void* heap) {
 }
 
 MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
-  if (!mi_heap_unlink(heap, false)) return false;
+  if (!mi_heap_unlink(heap, MI_HEAP_END_DELETED)) return false;
   mi_walk_pages(heap->subproc, heap, &mi_heap_move_page, heap);
   // Publishes the moves to a free that enters later, and sees one that entered before (HEAP-2);
   // pairs with the addition in `mi_inside_enter`.
@@ -211,7 +212,7 @@ static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
 }
 
 MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
-  if (!mi_heap_unlink(heap, true)) return false;
+  if (!mi_heap_unlink(heap, MI_HEAP_END_DESTROYED)) return false;
   mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
   mi_walk_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
   mi_pool_clear_all(heap);

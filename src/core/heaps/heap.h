@@ -28,8 +28,10 @@ MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_ta
 // it.
 MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc);
 
+// How a heap ends: its pages belong to the main heap then, or are gone.
+typedef enum mi_heap_end_e { MI_HEAP_END_DELETED, MI_HEAP_END_DESTROYED } mi_heap_end_t;
 // Under the thread lock: all theaps of the heap learn that it has ended.
-MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, bool is_destroyed);
+MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end);
 
 // What a heap has counted becomes another one's.
 MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to);

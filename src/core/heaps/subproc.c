@@ -88,9 +88,9 @@ static bool mi_subproc_unlink(mi_subproc_t* subproc) {
   mi_subproc_t* const before = mi_subproc_find(subproc);
   if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
   before->next = subproc->next;
-  mi_heap_end_theaps(&subproc->heap_main, true);
+  mi_heap_end_theaps(&subproc->heap_main, MI_HEAP_END_DESTROYED);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
-    mi_heap_end_theaps(heap, true);
+    mi_heap_end_theaps(heap, MI_HEAP_END_DESTROYED);
   }
   if (subproc->is_deleted) mi_atomic_sub_relaxed(&mi_state.deleted_count, 1);
   return true;

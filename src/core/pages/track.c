@@ -60,7 +60,11 @@ MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_
   uint8_t* const slot = mi_track_slot(page, p);
   mi_track_write(mi_track_note_in(slot, page->block_size), p, size);
   mi_tool_close(slot, page->block_size); // what was opened to be written to
-  mi_tool_give(p, size, fill == MI_ZERO);
+  if (fill == MI_ZERO) {
+    mi_tool_give_zero(p, size);
+  } else {
+    mi_tool_give(p, size);
+  }
   return p;
 }
 

@@ -175,7 +175,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   mi_crowd_weigh_waits(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
-  mi_hook_deferred_free(false, theap->heartbeat);
+  mi_hook_deferred_free(MI_GENTLE, theap->heartbeat);
   theap->is_in_deferred_free = false;
   const long collect = mi_option_value(generic_collect);
   if (collect > 0 && theap->generic_count >= (uint32_t)collect) {

@@ -155,13 +155,15 @@ static void mi_thread_forget_ended(mi_theap_t* theap) {
   theap->is_ended = false;
 }
 
+typedef enum mi_thread_others_e { MI_THREAD_ENDED, MI_THREAD_ALL } mi_thread_others_t;
+
 // Free the theaps of a home of this thread: those whose heap has ended, or all. Under the lock.
-static void mi_thread_sweep(mi_theap_t* home, bool is_all) {
+static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
     // Not while a callback of the user runs in the middle of a malloc from it.
     const bool is_due = theap != NULL && theap->is_ended && !theap->is_in_deferred_free;
-    if (theap == NULL || !(is_all || is_due)) continue;
+    if (theap == NULL || !(which == MI_THREAD_ALL || is_due)) continue;
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
     mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
@@ -209,7 +211,7 @@ static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
 MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap) {
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t* const theap = mi_thread_make_other(home, heap);
-  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, MI_THREAD_ENDED);
   mi_lock_leave(&mi_state.thread_lock);
   return theap;
 }
@@ -235,7 +237,7 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
   // Clean it stays for the next heap with this slot: a program that makes and ends heaps all the
   // time does not make theaps.
   mi_thread_clean(theap);
-  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, false);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, MI_THREAD_ENDED);
   mi_lock_leave(&mi_state.thread_lock);
 }
 
@@ -282,7 +284,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
 static void mi_thread_end_home(mi_theap_t* home) {
   mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // who hears of it finds a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
-  mi_thread_sweep(home, true);
+  mi_thread_sweep(home, MI_THREAD_ALL);
   mi_lock_leave(&mi_state.thread_lock);
   mi_theap_tls = &mi_theap_empty;
   mi_theap_recent_tls = &mi_theap_empty;
