@@ -106,7 +106,7 @@ size_t unit_fill_page(size_t size_class, void** blocks);
 // Blocks a page of the class holds, and the most that any page holds.
 size_t unit_page_blocks(size_t size_class);
 #define UNIT_BLOCKS_MAX (MI_SLICE_SIZE * 8 / 8)
-size_t unit_pool_length(mi_pool_t* pool);
+size_t unit_pool_length(mi_heap_t* heap, size_t size_class);
 
 // Fill with a pattern that depends on the tag; look whether it is still there.
 void unit_fill(void* p, size_t size, size_t tag);

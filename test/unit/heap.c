@@ -112,7 +112,7 @@ static void make_world(void) {
   first = world.count;
   unit_on_thread(&fill_pages, NULL);
   drop_with_gaps(&first); // pooled
-  check(unit_pool_length(&world.heap->pool[CLASS]) > 1);
+  check(unit_pool_length(world.heap, CLASS) > 1);
   for (size_t i = 0; i < 3; i++) keep(mi_heap_malloc(world.heap, LARGE + i * MI_SLICE_SIZE));
   unit_option(arena_max_object_size, 1);
   keep(mi_heap_malloc(world.heap, LARGE));
@@ -132,7 +132,7 @@ static void delete_world(bool is_elsewhere) {
   unit_check_valid();
   // Nothing waits for the next heap: the main one has it all.
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    check_equal(unit_pool_length(&world.heap->pool[c]), 0);
+    check_equal(unit_pool_length(world.heap, c), 0);
   }
   for (size_t i = 0; i < world.count; i++) {
     if (world.p[i] == NULL) continue;
@@ -242,8 +242,8 @@ UNIT_TEST_PAGE_SIZES(heap_is_used_again_when_nobody_is_inside) {
   unit_check_valid();
   mi_heap_t* const third = make_heap();
   check(third == heap);
-  check_equal(unit_pool_length(&heap->pool[CLASS]), 0);
-  check_equal(unit_pool_length(&UNIT_HEAP->pool[CLASS]), 1);
+  check_equal(unit_pool_length(heap, CLASS), 0);
+  check_equal(unit_pool_length(UNIT_HEAP, CLASS), 1);
   unit_check_valid();
   // The main heap has the page: it is used again there.
   check(mi_pagemap_find(mi_malloc(SIZE)) == page);
@@ -281,7 +281,7 @@ UNIT_TEST_PAGE_SIZES(heap_enter_finds_the_heap_of_now) {
   check_equal(inside(heap), 0);
   mi_inside_leave(UNIT_HEAP);
   mi_pool_give_up(page);
-  check_equal(unit_pool_length(&UNIT_HEAP->pool[CLASS]), 1);
+  check_equal(unit_pool_length(UNIT_HEAP, CLASS), 1);
   mi_free(block);
   mi_thread_leave();
   check_all_given_back();

@@ -15,6 +15,10 @@ static void* blocks[UNIT_BLOCKS_MAX];
 
 static mi_pool_t* pool_of(size_t size) { return &mi_state.main.heap_main.pool[mi_class_of(size)]; }
 
+static size_t pool_length(size_t size) {
+  return unit_pool_length(&mi_state.main.heap_main, mi_class_of(size));
+}
+
 static uintptr_t bits(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_BITS;
 }
@@ -39,7 +43,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_last_in_first_out) {
     page[i] = abandon(1, &blocks[i]);
     check_equal(bits(page[i]), MI_REMOTE_POOLED);
     check_equal(mi_atomic_load_relaxed(&page[i]->owner), MI_OWNER_SHARED);
-    check_equal(unit_pool_length(pool_of(SIZE)), i + 1);
+    check_equal(pool_length(SIZE), i + 1);
   }
   check_equal(unit_tally(POOLED), 5);
   for (size_t i = 5; i-- > 0;) {
@@ -83,7 +87,7 @@ UNIT_TEST_PAGE_SIZES(pool_passes_over_a_full_page) {
   check(mi_pagemap_find(next) != page);
   if (bits(page) != 0) check(mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE)) == NULL);
   check_equal(bits(page), 0); // parked
-  check_equal(unit_pool_length(pool_of(SIZE)), 0);
+  check_equal(pool_length(SIZE), 0);
   mi_free(next);
   mi_free(p);
   for (size_t i = 0; i < count; i++) mi_free(rest[i]);
@@ -126,7 +130,7 @@ UNIT_TEST_PAGE_SIZES(pool_is_drained_before_fresh_memory_is_used) {
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
   const int64_t pages = mi_state.main.count.pages;
   void* const p = mi_malloc(4 * SIZE);
-  check(unit_pool_length(pool_of(SIZE)) == 0); // POOL-4
+  check(pool_length(SIZE) == 0); // POOL-4
   check_equal(mi_state.main.count.pages, pages);
   mi_free(p);
 }
@@ -218,7 +222,7 @@ UNIT_TEST(pool_gives_a_page_to_one_thread) {
   uint32_t id[RACE_THREADS] = {1, 2, 3, 4};
   unit_on_threads(RACE_THREADS, &race, id, sizeof(id[0]));
   check(!mi_atomic_load_relaxed(&is_broken));
-  check_equal(unit_pool_length(pool_of(SIZE)), RACE_PAGES);
+  check_equal(pool_length(SIZE), RACE_PAGES);
 }
 
 enum { HANDOVERS = 6000 };

@@ -133,7 +133,7 @@ UNIT_TEST_PAGE_SIZES(remote_free_without_a_theap) {
     check(page->count.used == count - freed);
   }
   check_equal(freed, (count + 7) / 8); // an eighth of the page makes it worth finding
-  check_equal(unit_pool_length(&mi_state.main.heap_main.pool[CLASS]), 1);
+  check_equal(unit_pool_length(&mi_state.main.heap_main, CLASS), 1);
   check_equal(mi_state.main.count.threads_total, threads);
   for (; freed < count; freed++) puppet_do(&other, &check_no_theap, blocks[freed]);
   puppet_end(&other);

@@ -347,6 +347,24 @@ static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
   return true;
 }
 
+MI_INTERNAL bool mi_arena_is_valid(mi_arena_t* arena) {
+  mi_bitmap_word_t* const maps[] = {arena->free,     arena->dirty,       arena->committed,
+                                    arena->moved,    arena->moved_first, arena->purge_young,
+                                    arena->purge_old};
+  const size_t slice_count = mi_arena_slices(arena);
+  const size_t behind = arena->word_count * MI_WORD_BITS - slice_count;
+  for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) { // ARENA-7
+    if (!mi_bitmap_is_all_clear(maps[i], slice_count, behind)) return false;
+  }
+  for (size_t i = 0; i < slice_count; i++) { // ARENA-1
+    if (mi_bitmap_is_all_clear(arena->dirty, i, 1)) continue; // its descriptor is untouched, too
+    mi_page_t* const page = mi_pagemap_slice(arena->start + i * MI_SLICE_SIZE);
+    const bool is_page = mi_atomic_load_relaxed(&page->owner) != MI_OWNER_NONE;
+    if (is_page && mi_bitmap_is_all_set(arena->free, i, 1)) return false;
+  }
+  return true;
+}
+
 MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_arena_t* arena = mi_atomic_load_relaxed(&subproc->arenas);
@@ -355,6 +373,7 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   subproc->arena_count = 0;
   while (arena != NULL) {
     mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
+    mi_assert_full(mi_arena_is_valid(arena));
     // What the program brought was for that sub-process alone.
     if (!arena->is_foreign) {
       arena->is_exclusive = false;

@@ -94,6 +94,10 @@ typedef enum mi_arena_kind_e {
 MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                          mi_arena_kind_t kind);
 
+// ARENA-1 and ARENA-7, as far as bitmaps and descriptors say: free slices have no page, and slices
+// that are not mapped have no bit. For assertions, while nobody claims or releases slices of it.
+MI_INTERNAL bool mi_arena_is_valid(mi_arena_t* arena);
+
 // Where the next arena should go.
 MI_INTERNAL uint8_t* mi_arena_hint(void);
 

@@ -94,6 +94,26 @@ MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page) {
   } while (!mi_atomic_cas_weak_release(&book->vacant, &vacant, index + 1));
 }
 
+MI_INTERNAL bool mi_book_is_valid(mi_book_t* book) {
+  const uint32_t used = mi_atomic_load_relaxed(&book->used);
+  uint32_t vacant_count = 0;
+  for (uint32_t i = 0; i < used; i++) {
+    const uintptr_t entry = mi_atomic_load_relaxed(mi_book_entry(book, i));
+    if ((entry & 1) != 0) {
+      vacant_count++;
+    } else if (((mi_page_t*)entry)->book_index != i) { // BOOK-3
+      return false;
+    }
+  }
+  uint32_t vacant = mi_atomic_load_relaxed(&book->vacant);
+  for (; vacant != 0 && vacant_count > 0; vacant_count--) { // BOOK-2
+    const uintptr_t link = mi_atomic_load_relaxed(mi_book_entry(book, vacant - 1));
+    if (vacant > used || (link & 1) == 0) return false;
+    vacant = (uint32_t)(link >> 1);
+  }
+  return vacant == 0; // else the stack has a loop
+}
+
 MI_INTERNAL void mi_book_clear(mi_book_t* book) {
   mi_atomic_store_relaxed(&book->used, 0);
   mi_atomic_store_relaxed(&book->vacant, 0);

@@ -19,6 +19,9 @@ static inline bool mi_book_is_shorter(const mi_book_t* book, size_t length) {
 // Forget all entries. Nobody else uses the book.
 MI_INTERNAL void mi_book_clear(mi_book_t* book);
 
+// BOOK-2 and BOOK-3; for assertions, while nobody adds or removes pages.
+MI_INTERNAL bool mi_book_is_valid(mi_book_t* book);
+
 // The first page at `*index` or behind it; `*index` is then where to go on. NULL at the end. Pages
 // that come or go meanwhile may be seen or not.
 MI_INTERNAL mi_page_t* mi_book_next(mi_book_t* book, uint32_t* index);

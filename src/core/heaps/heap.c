@@ -139,6 +139,32 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
 
 // -- end --
 
+static bool mi_heap_has_valid_theaps(mi_heap_t* heap) {
+  mi_theap_t* const* link = &heap->theaps;
+  for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
+    if (theap->heap_link != link || mi_theap_heap(theap) != heap) return false;
+    if (theap->is_ended && !heap->is_main) return false;
+    link = &theap->heap_next;
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
+  mi_lock_check_held(&mi_state.thread_lock);
+  if (mi_atomic_load_relaxed(&heap->inside) != 0) return false; // HEAP-1
+  if (!mi_book_is_valid(&heap->book) || !mi_heap_has_valid_theaps(heap)) return false;
+  mi_page_t* page;
+  for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
+    if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return false;
+    if (mi_atomic_load_relaxed(&page->heap) != heap) return false;
+    if (page->backing != MI_BACKING_ARENA) return false; // RUN-1
+  }
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (mi_pool_length(heap, c) == SIZE_MAX) return false;
+  }
+  return true;
+}
+
 MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
   const bool is_destroyed = end == MI_HEAP_END_DESTROYED;
   mi_theap_t* theap;
@@ -160,6 +186,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
 static bool mi_heap_unlink(mi_heap_t* heap, mi_heap_end_t end) {
   mi_lock_enter(&mi_state.thread_lock);
   const bool is_there = heap->link != NULL;
+  mi_assert_full(!is_there || end != MI_HEAP_END_DESTROYED || mi_heap_is_valid(heap));
   if (is_there) {
     *heap->link = heap->next;
     if (heap->next != NULL) heap->next->link = heap->link;

@@ -33,6 +33,10 @@ typedef enum mi_heap_end_e { MI_HEAP_END_DELETED, MI_HEAP_END_DESTROYED } mi_hea
 // Under the thread lock: all theaps of the heap learn that it has ended.
 MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end);
 
+// The theaps and the book of the heap, and POOL-1 of its pools; for assertions, under the thread
+// lock, while nobody else uses the heap.
+MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap);
+
 // What a heap has counted becomes another one's.
 MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to);
 

@@ -75,6 +75,32 @@ static void mi_subproc_retire(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
+static int64_t mi_subproc_count_theaps(const mi_heap_t* heap) {
+  int64_t count = 0;
+  for (const mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) count++;
+  return count;
+}
+
+MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc) {
+  if (!mi_heap_is_valid(&subproc->heap_main)) return false;
+  int64_t heaps = 1;
+  int64_t theaps = mi_subproc_count_theaps(&subproc->heap_main);
+  mi_heap_t* const* link = &subproc->heaps;
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    if (heap->subproc != subproc || heap->is_main || heap->link != link) return false;
+    if (!mi_heap_is_valid(heap)) return false;
+    theaps += mi_subproc_count_theaps(heap);
+    heaps++;
+    link = &heap->next;
+  }
+  for (const mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
+    if (heap->subproc != subproc || heap->is_main || heap->theaps != NULL) return false;
+  }
+  return heaps == mi_atomic_load_relaxed(&subproc->count.heaps) &&
+         theaps == mi_atomic_load_relaxed(&subproc->count.theaps) &&
+         mi_book_is_valid(&subproc->direct);
+}
+
 // The one before it in the list, NULL when it has ended already. Under the thread lock.
 static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
   mi_subproc_t* before = &mi_state.main;
@@ -87,6 +113,7 @@ static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
 static bool mi_subproc_unlink(mi_subproc_t* subproc) {
   mi_subproc_t* const before = mi_subproc_find(subproc);
   if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
+  mi_assert_full(mi_subproc_is_valid(subproc));
   before->next = subproc->next;
   mi_heap_end_theaps(&subproc->heap_main, MI_HEAP_END_DESTROYED);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {

@@ -13,6 +13,10 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void);
 MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc);
 MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc);
 
+// Its lists of heaps, and what it counts of them; for assertions, under the thread lock, while
+// nobody else uses its heaps.
+MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc);
+
 // End those that were deleted and have no block left.
 MI_INTERNAL void mi_subproc_sweep(void);
 

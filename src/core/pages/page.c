@@ -208,5 +208,6 @@ MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
   // LIFE-1
   return at.block == NULL && page->count.used + at.count == mi_page_capacity(page) + bias &&
          mi_page_capacity(page) <= page->reserved && mi_page_is_in_place(page) &&
+         (page->sample_rest == NULL || page->place == MI_PLACE_CURRENT) && // SAMPLE-1
          mi_page_is_described(page);
 }

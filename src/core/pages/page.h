@@ -98,8 +98,8 @@ MI_INTERNAL bool mi_page_check(mi_page_t* page);
 // Move blocks that others freed to `local_free`, and count them. Owner only.
 MI_INTERNAL void mi_page_collect(mi_page_t* page);
 
-// LIFE-1, LIFE-2 and PAGE-2; for assertions, owner only. Not PAGE-1: to look at memory that was
-// never touched would make it resident.
+// LIFE-1, LIFE-2, PAGE-2 and SAMPLE-1; for assertions, owner only. Not PAGE-1: to look at memory
+// that was never touched would make it resident.
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page);
 
 #endif

@@ -151,6 +151,18 @@ MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(heap, c);
 }
 
+MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
+  uint64_t index = mi_pool_index(mi_atomic_load_relaxed(&heap->pool[c].head));
+  size_t length = 0;
+  for (; index != 0; length++) {
+    mi_page_t* const page = mi_pool_page(index);
+    const bool is_pooled = (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0;
+    if (!is_pooled || page->size_class != c) return SIZE_MAX;
+    index = mi_atomic_load_relaxed(&page->pool_next);
+  }
+  return length;
+}
+
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);

@@ -33,4 +33,8 @@ MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap);
 // Forget what is in the pools: the pages are gone. Nobody else uses the heap.
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap);
 
+// How many pages the pool holds; SIZE_MAX if POOL-1 is broken. For assertions, while nobody else
+// uses the heap.
+MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c);
+
 #endif

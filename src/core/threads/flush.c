@@ -56,6 +56,7 @@ MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
 }
 
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
+  mi_assert_full(mi_theap_is_valid(theap));
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
@@ -111,6 +112,7 @@ MI_INTERNAL void mi_flush_class(mi_theap_t* theap, size_t size_class) {
 }
 
 MI_INTERNAL void mi_flush_theap(mi_theap_t* theap) {
+  mi_assert_full(mi_theap_is_valid(theap));
   mi_report_enter(MI_REPORT_IN_COLLECT);
   mi_portion_return_all(theap);
   mi_flush_idle(theap);

@@ -46,9 +46,9 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   return true;
 }
 
-// Whether the list is one of blocks of the class, and not too long.
-static bool mi_portion_is_sane(const mi_block_t* block, size_t size_class) {
+MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class) {
   size_t count = 0;
+  const mi_block_t* block = mi_portion_of(theap, size_class);
   for (; block != NULL; block = mi_block_next(block)) {
     mi_page_t* const page = mi_pagemap_find(block);
     if (page == NULL || page->size_class != size_class) return false;
@@ -78,9 +78,10 @@ MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     mi_block_t* list = mi_portion_of(theap, c);
     if (list == NULL) continue;
+    const bool is_valid = mi_portion_is_valid(theap, c);
     theap->free[c] = NULL; // first: a report may allocate
     theap->room[c] = 0;
-    if (!mi_portion_is_sane(list, c)) {
+    if (!is_valid) {
       mi_report(MI_ERROR_CORRUPT_LIST, "free", list, mi_class_size(c));
       continue; // its blocks stay in use
     }

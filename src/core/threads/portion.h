@@ -32,6 +32,10 @@ static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
 // full.
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
 
+// PORTION-1 and PORTION-2: the list has blocks of pages of the class, and not too many. The program
+// may have damaged it.
+MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class);
+
 // Give all portions back to their pages.
 MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap);
 

@@ -99,3 +99,53 @@ MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   theap->idle_bytes += bytes;
   return true;
 }
+
+// THEAP-1, and what a current page is.
+static bool mi_theap_is_current_valid(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_theap_current(theap, c);
+  if (page == NULL) return true;
+  mi_list_t at = mi_list_of(page, theap->free[c]);
+  while (mi_list_has(&at)) mi_list_step(&at);
+  const bool is_whole = at.block == NULL; // else the program wrote to a block that is free
+  return page->place == MI_PLACE_CURRENT && page->size_class == c && page->theap == theap &&
+         (!is_whole || page->count.used > at.count);
+}
+
+// THEAP-2, and what of it is kept although it is empty.
+static bool mi_theap_is_queued_valid(mi_theap_t* theap, mi_page_t* page, size_t c) {
+  const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
+  const uintptr_t slow = mi_page_has_interior(page) && theap->thread_id != 0 ? MI_OWNER_SLOW : 0;
+  return page->place == MI_PLACE_QUEUE && page->size_class == c && page->theap == theap &&
+         mi_page_has_free(page) && (!page->is_idle || page->count.used == 0) &&
+         (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0 &&
+         mi_atomic_load_relaxed(&page->owner) == (id | slow);
+}
+
+// THEAP-3
+static bool mi_theap_is_guest_valid(mi_theap_t* theap, mi_page_t* page) {
+  return page->place == MI_PLACE_GUEST && theap->home == theap &&
+         mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap) &&
+         (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0;
+}
+
+MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap) {
+  size_t pages = 0;
+  size_t idle_bytes = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (!mi_theap_is_current_valid(theap, c)) return false;
+    if (mi_theap_current(theap, c) != NULL) pages++;
+    const mi_page_t* before = NULL;
+    for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
+      if (page->prev != before || !mi_theap_is_queued_valid(theap, page, c)) return false;
+      if (page->is_idle) idle_bytes += page->reserved * page->block_size;
+      before = page;
+      pages++;
+    }
+    if (theap->queue[c].last != before) return false;
+  }
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page != NULL && !mi_theap_is_guest_valid(theap, page)) return false;
+  }
+  return pages == theap->page_count && idle_bytes == theap->idle_bytes; // THEAP-4
+}

@@ -51,6 +51,10 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 // Within a budget that grows with the heap; what is kept goes back at the next tick.
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
 
+// THEAP-1 to THEAP-4; for assertions, between two steps of its owner. THEAP-1 is checked as far as
+// the program left the list whole.
+MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap);
+
 // Under the thread lock: `theap` becomes one of the heap, or is one no more.
 MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap);
 MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap);

@@ -243,6 +243,36 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
 
 // -- end --
 
+static bool mi_thread_is_part_valid(mi_theap_t* theap) {
+  if (theap->is_destroyed) return true; // THEAP-5: what it knows is gone
+  for (size_t c = 0; theap->thread_id == 0 && c < MI_CLASS_COUNT; c++) {
+    if (mi_portion_of(theap, c) != NULL) return false; // PORTION-3
+  }
+  return mi_theap_is_valid(theap);
+}
+
+// A theap in the slot of another heap: THREAD-4.
+static bool mi_thread_is_other_valid(mi_theap_t* home, size_t slot) {
+  mi_theap_t* const theap = home->others[slot];
+  const mi_heap_t* const heap = mi_theap_heap(theap);
+  if (theap->home != home || theap->thread_id != home->thread_id) return false;
+  if ((theap->heap_link != NULL) != (heap != MI_HEAP_GONE)) return false;
+  if (heap == MI_HEAP_GONE) return mi_thread_is_part_valid(theap);
+  return !theap->is_destroyed && (theap->is_ended ? heap->is_main : heap->slot == slot) &&
+         mi_thread_is_part_valid(theap);
+}
+
+MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home) {
+  mi_lock_check_held(&mi_state.thread_lock);
+  size_t ended = 0;
+  for (size_t i = 0; i < home->others_count; i++) {
+    if (home->others[i] == NULL) continue;
+    if (!mi_thread_is_other_valid(home, i)) return false;
+    ended += home->others[i]->is_ended ? 1 : 0;
+  }
+  return ended == mi_atomic_load_relaxed(&home->ended_count) && mi_thread_is_part_valid(home);
+}
+
 // The home goes to the next thread, or its pages to pools and arenas.
 static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
@@ -284,6 +314,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
 static void mi_thread_end_home(mi_theap_t* home) {
   mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // who hears of it finds a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
+  mi_assert_full(mi_thread_is_valid(home));
   mi_thread_sweep(home, MI_THREAD_ALL);
   mi_lock_leave(&mi_state.thread_lock);
   mi_theap_tls = &mi_theap_empty;

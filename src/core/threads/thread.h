@@ -31,6 +31,9 @@ MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
 // them. False: nothing done.
 MI_INTERNAL bool mi_thread_release_orphans(void);
 
+// THREAD-4, PORTION-3, and the theaps of the thread; for assertions, under the thread lock.
+MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home);
+
 // Release the pages of all orphans now.
 MI_INTERNAL void mi_thread_flush_orphans(void);
 
