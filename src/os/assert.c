@@ -64,14 +64,20 @@ MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock) {
   mi_os_abort(message);
 }
 
-MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock) {
+static void mi_lock_check(const mi_lock_t* lock, const char* what) {
   if ((mi_locks_held >> lock->rank & 1) != 0 && mi_lock_of_rank[lock->rank] == lock) return;
   const mi_lock_t* const held = mi_lock_highest();
   char message[MI_ASSERT_TEXT_MAX];
   mi_text_format(message, sizeof(message),
-                 "mimalloc: lock order: leaves lock %s, which it does not hold; it holds %s\n",
+                 "mimalloc: lock order: %s lock %s, which it does not hold; it holds %s\n", what,
                  mi_lock_name(lock), held == NULL ? "none" : mi_lock_name(held));
   mi_os_abort(message);
+}
+
+MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock) { mi_lock_check(lock, "leaves"); }
+
+MI_INTERNAL void mi_lock_expect(const mi_lock_t* lock) {
+  if (!mi_lock_is_of_fork(lock)) mi_lock_check(lock, "needs");
 }
 
 MI_INTERNAL void mi_lock_check_none(const char* what) {

@@ -44,13 +44,16 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word);
 
 #if MI_DEBUG >= 1
-// Stop when this thread may not wait for the lock, or does not hold it, or holds any; `what` is
+// Stop when this thread does not hold the lock: the first line of each function that expects it to.
+MI_INTERNAL void mi_lock_expect(const mi_lock_t* lock);
+// Stop when this thread may not wait for the lock, or may not leave it, or holds any; `what` is
 // what it is about to do.
 MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock);
 MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock);
 MI_INTERNAL void mi_lock_check_none(const char* what);
 MI_INTERNAL void mi_lock_note(const mi_lock_t* lock);
 #else
+#define mi_lock_expect(lock) ((void)(lock))
 #define mi_lock_check_order(lock) ((void)(lock))
 #define mi_lock_check_held(lock) ((void)(lock))
 #define mi_lock_check_none(what) ((void)(what))

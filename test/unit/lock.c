@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include "core/common/meta.h"
 #include "core/pages/page.h"
 #include "core/pages/remote.h"
 #include "core/common/report.h"
@@ -48,6 +49,11 @@ static void not_ours(void) {
   mi_lock_leave(&other);
 }
 
+static void not_entered(void) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_meta_alloc(64);
+}
+
 static void hook_under_lock(void) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_report(MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, 1);
@@ -67,6 +73,7 @@ UNIT_TEST(lock_order_is_checked) {
   ends_with(&not_held, "leaves lock arena, which it does not hold; it holds thread\n");
   ends_with(&left_twice, "leaves lock arena, which it does not hold; it holds none\n");
   ends_with(&not_ours, "leaves lock other, which it does not hold; it holds arena\n");
+  ends_with(&not_entered, "needs lock arena, which it does not hold; it holds thread\n");
   ends_with(&hook_under_lock, "calls a hook while it holds lock arena\n");
   ends_with(&kept_for_ever, "allocates while it holds lock purge\n");
 }

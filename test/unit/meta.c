@@ -8,10 +8,16 @@ enum { MANY = 200 };
 static uint8_t* piece[MANY];
 
 static uint8_t* take(size_t size) {
-  uint8_t* const p = (uint8_t*)mi_meta_alloc(size);
+  uint8_t* const p = (uint8_t*)mi_meta_lock_and_alloc(size);
   check(p != NULL && (uintptr_t)p % 64 == 0 && unit_is_zero(p, size));
   memset(p, 0xEE, size);
   return p;
+}
+
+static void purge(void) {
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_meta_purge();
+  mi_lock_leave(&mi_state.arena_lock);
 }
 
 static size_t page_size(void) { return mi_state.os.page_size; }
@@ -43,10 +49,10 @@ UNIT_TEST_PAGE_SIZES(meta_free_pieces_are_used_again) {
   size_t mapped = 0;
   for (size_t round = 0; round < 10; round++) {
     for (size_t i = 0; i < MANY; i++) {
-      if (i % 3 != 0) mi_meta_free(piece[i], sizes[i % 4]);
+      if (i % 3 != 0) mi_meta_lock_and_free(piece[i], sizes[i % 4]);
     }
     if (round == 0) mapped = os_fake.mapped;
-    if (round % 2 == 1) mi_meta_purge();
+    if (round % 2 == 1) purge();
     for (size_t i = MANY; i-- > 0;) {
       if (i % 3 != 0) piece[i] = take(sizes[i % 4]);
     }
@@ -65,7 +71,7 @@ UNIT_TEST_PAGE_SIZES(meta_sizes_are_kept_apart) {
   const size_t sizes[] = {192, 128, page_size(), 2 * page_size()}; // none of the lists of its own
   for (size_t i = 0; i < 4; i++) {
     uint8_t* const p = take(sizes[i]);
-    mi_meta_free(p, sizes[i]);
+    mi_meta_lock_and_free(p, sizes[i]);
     for (size_t k = 0; k < 4; k++) {
       if (k == i) continue;
       uint8_t* const other = take(sizes[k]);
@@ -76,7 +82,7 @@ UNIT_TEST_PAGE_SIZES(meta_sizes_are_kept_apart) {
   }
   // The list of one size ends while those of others go on.
   uint8_t* const p[3] = {take(64), take(64), take(128)};
-  for (size_t i = 0; i < 3; i++) mi_meta_free(p[i], i < 2 ? 64 : 128);
+  for (size_t i = 0; i < 3; i++) mi_meta_lock_and_free(p[i], i < 2 ? 64 : 128);
   check(take(64) == p[1] && take(128) == p[2] && take(64) == p[0]);
 }
 
@@ -87,23 +93,23 @@ UNIT_TEST_PAGE_SIZES(meta_purge_gives_contents_back) {
   const size_t size = 4 * page_size();
   uint8_t* const half = take(page_size() / 2 - 1);
   uint8_t* const behind = take(page_size() / 2 - 1);
-  mi_meta_free(half, page_size() / 2 - 1);
-  mi_meta_purge();
+  mi_meta_lock_and_free(half, page_size() / 2 - 1);
+  purge();
   check(behind[0] == 0xEE && behind[page_size() / 2 - 2] == 0xEE);
   const size_t earlier = os_fake_calls(OS_FAKE_PURGE);
   for (size_t i = 0; i < 50; i++) piece[i] = take(size);
   const size_t before = os_fake_resident_all();
-  for (size_t i = 0; i < 50; i++) mi_meta_free(piece[i], size);
-  mi_meta_purge();
+  for (size_t i = 0; i < 50; i++) mi_meta_lock_and_free(piece[i], size);
+  purge();
   const size_t calls = os_fake_calls(OS_FAKE_PURGE);
   check_equal(calls, earlier + 50);
   check(before - os_fake_resident_all() >= 49 * size);
-  mi_meta_purge();
+  purge();
   check_equal(os_fake_calls(OS_FAKE_PURGE), calls); // once is enough
   for (size_t i = 0; i < 50; i++) piece[i] = take(size);
-  mi_meta_free(piece[7], size);
+  mi_meta_lock_and_free(piece[7], size);
   os_fake.fail_at[OS_FAKE_PURGE] = 1;
-  mi_meta_purge();
+  purge();
   check(take(size) == piece[7]); // zero, whether or not it was given back
 }
 
@@ -114,12 +120,12 @@ UNIT_TEST_PAGE_SIZES(meta_frees_without_memory) {
   uint8_t* const p = take(size);
   os_fake.is_failing_on = true;
   os_fake.fail_at[OS_FAKE_MAP] = 1;
-  while (mi_meta_alloc(64) != NULL) {
+  while (mi_meta_lock_and_alloc(64) != NULL) {
   }
-  mi_meta_free(p, size);
-  mi_meta_purge();
+  mi_meta_lock_and_free(p, size);
+  purge();
   check(take(size) == p);
-  mi_meta_free(p, size);
+  mi_meta_lock_and_free(p, size);
   os_fake.fail_at[OS_FAKE_MAP] = 0;
   check(take(size) == p);
 }

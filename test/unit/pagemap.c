@@ -57,7 +57,9 @@ UNIT_TEST_PAGE_SIZES(pagemap_first_window_is_near) {
   cover(end - MI_SLICE_SIZE, 2 * MI_SLICE_SIZE, false);
   cover(end, MI_SLICE_SIZE, false);
   cover(arena->start, MI_WINDOW_SIZE + MI_SLICE_SIZE, false);
+  mi_lock_enter(&mi_state.arena_lock);
   check(!mi_pagemap_may_be_near(arena->start + MI_WINDOW_SIZE, MI_SLICE_SIZE));
+  mi_lock_leave(&mi_state.arena_lock);
   cover(arena->start + MI_WINDOW_SIZE, MI_SLICE_SIZE, true);
   check(!mi_pagemap_is_near(arena->start + MI_WINDOW_SIZE));
   // A heap that is larger goes elsewhere.

@@ -202,6 +202,7 @@ static void mi_arena_note_end(const mi_arena_t* arena) {
 }
 
 static uint8_t* mi_arena_hint_locked(void) {
+  mi_lock_expect(&mi_state.arena_lock);
   if (mi_state.arena_hint != NULL) return mi_state.arena_hint;
   const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
   const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
@@ -224,6 +225,7 @@ static void mi_arena_count_reserved(mi_arena_t* arena, size_t slice_count) {
 
 // Append to the list of a sub-process. Under the arena lock.
 static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
+  mi_lock_expect(&mi_state.arena_lock);
   arena->subproc = subproc;
   mi_arena_count_reserved(arena, mi_arena_slices(arena));
   mi_count_add(&subproc->count.arenas, 1);
@@ -247,6 +249,7 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
 
 // The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
   const bool is_near = plan->room > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
   const size_t room = is_near ? mi_bits_min(plan->room, MI_NEAR_SIZE) : plan->room;
@@ -328,6 +331,7 @@ static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
 
 // Use an arena of an ended sub-process. Under the arena lock. False: none is large enough.
 static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
+  mi_lock_expect(&mi_state.arena_lock);
   mi_arena_t* before = NULL;
   mi_arena_t* arena = mi_state.arenas_free;
   while (arena != NULL && !mi_arena_serves(arena, needed, node)) {
@@ -388,6 +392,7 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
 // Map a planned arena and publish it. Under the arena lock.
 static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                            mi_arena_kind_t kind) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t alignment = mi_bits_max(MI_CHUNK_SIZE, mi_state.os.page_size);
   uint8_t* const hint = mi_arena_hint_locked();
   const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
@@ -437,6 +442,7 @@ static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.o
 
 // Map `size` bytes more at the end of an arena, and hand them out. Under the arena lock.
 static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t first = mi_arena_slices(arena);
   const size_t count = size / MI_SLICE_SIZE;
   uint8_t* const start = arena->start + first * MI_SLICE_SIZE;
@@ -472,6 +478,7 @@ static size_t mi_arena_tail(mi_arena_t* arena, size_t most) {
 // Grow an arena in place by a step, or by less, down to what is needed. Under the arena lock.
 // False: it has no room for that, or the system refuses.
 static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t unit = mi_arena_unit();
   const size_t size_now = mi_arena_size(arena);
   const size_t room = arena->slice_max * MI_SLICE_SIZE - size_now;
@@ -493,6 +500,7 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
 // what is needed. Under the arena lock.
 static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t room, size_t wanted, size_t needed,
                              int node, mi_arena_kind_t kind) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : mi_arena_unit();
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
   size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
@@ -507,6 +515,7 @@ static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t room, size_t wanted, 
 
 // Grow the last arena in place, if it may serve whoever prefers `node`. Under the arena lock.
 static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
+  mi_lock_expect(&mi_state.arena_lock);
   if (last == NULL || mi_arena_slices(last) == last->slice_max || last->numa_node != node) {
     return false;
   }
@@ -516,6 +525,7 @@ static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
 
 // At least `needed` bytes more: behind the last arena, or as one more. Under the arena lock.
 static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
+  mi_lock_expect(&mi_state.arena_lock);
   if (mi_arena_adopt(subproc, needed, node)) return true;
   size_t room = (size_t)mi_option_value(arena_reserve) * MI_KIB;
   room <<= mi_bits_min(subproc->arena_count / 8, 16);

@@ -36,6 +36,7 @@ static mi_book_entry_t* mi_book_entry(mi_book_t* book, uint32_t index) {
 
 // There is memory for the entry. Under the arena lock.
 static bool mi_book_make_room(mi_book_t* book, uint32_t index) {
+  mi_lock_expect(&mi_state.arena_lock);
   size_t at;
   const size_t k = mi_book_piece(index, &at);
   if (k == MI_BOOK_IN_FIRST || book->piece[k] != NULL) return true;
@@ -48,6 +49,7 @@ static uintptr_t mi_book_link(uint32_t vacant) { return (uintptr_t)vacant << 1 |
 
 // Under the arena lock. False: no memory for another piece.
 static bool mi_book_take_vacant(mi_book_t* book, uint32_t* index) {
+  mi_lock_expect(&mi_state.arena_lock);
   // Sees the link in the entry; pairs with the release in `mi_book_remove`.
   uint32_t vacant = mi_atomic_load_acquire(&book->vacant);
   while (vacant != 0) {

@@ -116,6 +116,7 @@ static void* mi_meta_take(size_t size) {
 }
 
 MI_INTERNAL void* mi_meta_alloc(size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
   size = mi_meta_round(size);
   void* const p = mi_meta_take(size);
   if (p != NULL) mi_count_add(&mi_state.main.count.meta, (int64_t)size);
@@ -133,6 +134,7 @@ MI_INTERNAL void mi_meta_clear(void) {
 }
 
 MI_INTERNAL void mi_meta_free(void* p, size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
   size = mi_meta_round(size);
   mi_count_add(&mi_state.main.count.meta, -(int64_t)size);
   mi_meta_free_t* entry = (mi_meta_free_t*)p;
@@ -170,6 +172,7 @@ MI_INTERNAL mi_attr_racy bool mi_meta_contains(const void* p, size_t size) {
 }
 
 MI_INTERNAL void mi_meta_purge(void) {
+  mi_lock_expect(&mi_state.arena_lock);
   for (mi_meta_free_t* s = mi_meta_free_list; s != NULL; s = s->next_size) {
     for (mi_meta_free_t* entry = s; entry != NULL; entry = entry->next) {
       if (entry->piece == entry || entry->is_purged) continue;

@@ -35,6 +35,7 @@ MI_INTERNAL bool mi_pagemap_is_near(const void* p) {
 }
 
 MI_INTERNAL bool mi_pagemap_may_be_near(const void* start, size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t w = (uintptr_t)start >> MI_WINDOW_SHIFT;
   return !mi_state.is_near_taken && (uintptr_t)start % MI_WINDOW_SIZE == 0 &&
          size <= MI_NEAR_SIZE && w < MI_WINDOW_COUNT &&
@@ -42,6 +43,7 @@ MI_INTERNAL bool mi_pagemap_may_be_near(const void* start, size_t size) {
 }
 
 MI_INTERNAL void mi_pagemap_cover_near(const void* start) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t w = (uintptr_t)start >> MI_WINDOW_SHIFT;
   mi_state.is_near_taken = true;
   mi_pagemap_note_window(w);
@@ -57,6 +59,7 @@ MI_INTERNAL void mi_pagemap_seal(size_t page_size) {
 }
 
 MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
   const size_t first = (uintptr_t)start >> MI_WINDOW_SHIFT;
   const size_t last = ((uintptr_t)start + size - 1) >> MI_WINDOW_SHIFT;
   if (last >= MI_WINDOW_COUNT) return false;

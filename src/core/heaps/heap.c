@@ -102,6 +102,7 @@ MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
 
 // A structure that nobody is inside any more, or a fresh one. Under the thread lock.
 static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   for (mi_heap_t** link = &subproc->ended; *link != NULL; link = &(*link)->next) {
     mi_heap_t* const heap = *link;
     // Sees what was done inside; pairs with the release in `mi_inside_leave`.
@@ -166,6 +167,7 @@ MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
 }
 
 MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
+  mi_lock_expect(&mi_state.thread_lock);
   const bool is_destroyed = end == MI_HEAP_END_DESTROYED;
   mi_theap_t* theap;
   while ((theap = heap->theaps) != NULL) {
@@ -248,6 +250,7 @@ MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
 }
 
 MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
 }
 

@@ -103,6 +103,7 @@ MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc) {
 
 // The one before it in the list, NULL when it has ended already. Under the thread lock.
 static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_subproc_t* before = &mi_state.main;
   while (before != NULL && before->next != subproc) before = before->next;
   return before;
@@ -111,6 +112,7 @@ static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
 // Take it out of the list, when it has no thread, and tell the theaps that others have in its
 // heaps. Under the thread lock. False: it has, or is in no list.
 static bool mi_subproc_unlink(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_subproc_t* const before = mi_subproc_find(subproc);
   if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
   mi_assert_full(mi_subproc_is_valid(subproc));
@@ -165,9 +167,10 @@ MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
 
 // -- deleted ones --
 
-// Sees what was done inside: each load pairs with the release in `mi_inside_leave`. Under the
-// thread lock.
+// Under the thread lock.
 static bool mi_subproc_is_left(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
+  // Sees what was done inside: each load pairs with the release in `mi_inside_leave`.
   bool is_left = mi_atomic_load_acquire(&subproc->heap_main.inside) == 0;
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
     is_left = is_left && mi_atomic_load_acquire(&heap->inside) == 0; // pairs with `mi_inside_leave`
@@ -177,6 +180,7 @@ static bool mi_subproc_is_left(mi_subproc_t* subproc) {
 
 // No slice is in use, and whoever gave back the last ones is done with that. Under the thread lock.
 static bool mi_subproc_is_free(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_heap_drain_ended_locked(subproc);
   mi_pool_drain_all(&subproc->heap_main);
   uint32_t at = 0;

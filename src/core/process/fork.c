@@ -84,7 +84,7 @@ static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   return true;
 }
 
-// Of the theaps of a heap those of this thread stay.
+// Of the theaps of a heap those of this thread stay. Under the thread lock.
 static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
   mi_theap_t* theap = heap->theaps;
   heap->theaps = NULL;
@@ -100,6 +100,7 @@ static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
 }
 
 static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
+  mi_lock_enter(&mi_state.thread_lock); // for who expects it: nobody else is here
   mi_fork_keep_theaps(&subproc->heap_main, own);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
     mi_fork_keep_theaps(heap, own);
@@ -109,6 +110,7 @@ static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
   }
   const bool is_here = own->thread_id != 0 && mi_theap_subproc(own) == subproc;
   mi_atomic_store_relaxed(&subproc->count.threads, is_here ? 1 : 0);
+  mi_lock_leave(&mi_state.thread_lock);
 }
 
 // Returns whether there were homes of others.

@@ -51,6 +51,7 @@ MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap) {
 }
 
 MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&theap->heap, heap);
   theap->heap_next = heap->theaps;
   if (theap->heap_next != NULL) theap->heap_next->heap_link = &theap->heap_next;
@@ -62,6 +63,7 @@ MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap) {
 }
 
 MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap) {
+  mi_lock_expect(&mi_state.thread_lock);
   *theap->heap_link = theap->heap_next;
   if (theap->heap_next != NULL) theap->heap_next->heap_link = theap->heap_link;
   theap->heap_next = NULL;

@@ -49,6 +49,7 @@ static void mi_thread_on_exit(void* value) {
 
 // Under the thread lock.
 static mi_theap_t* mi_thread_find_own(uintptr_t id) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_theap_t* theap = *mi_thread_bucket(id);
   while (theap != NULL && theap->thread_id != id) theap = theap->bucket_next;
   return theap;
@@ -69,6 +70,7 @@ static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
 }
 
 static mi_theap_t* mi_thread_pop_orphan(void) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_theap_t* const theap = mi_state.orphans;
   if (theap == NULL) return NULL;
   mi_state.orphans = theap->orphan_next;
@@ -78,6 +80,7 @@ static mi_theap_t* mi_thread_pop_orphan(void) {
 }
 
 static void mi_thread_push_orphan(mi_theap_t* theap) {
+  mi_lock_expect(&mi_state.thread_lock);
   theap->orphan_next = mi_state.orphans;
   mi_state.orphans = theap;
   if (theap->page_count > 0) mi_atomic_add_relaxed(&mi_state.orphan_count, 1);
@@ -99,6 +102,7 @@ static void mi_thread_end_home(mi_theap_t* home);
 
 // The second thread is noticed here where nobody announced it (THREAD-6). Under the thread lock.
 static void mi_thread_note(uintptr_t id) {
+  mi_lock_expect(&mi_state.thread_lock);
   if (mi_state.first_thread == 0) mi_state.first_thread = id;
   if (mi_state.first_thread != id && mi_os_is_single_threaded()) mi_os_expect_threads();
 }
@@ -137,6 +141,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
 
 // What the theap still has goes where it belongs, and it is nobody's. Under the thread lock.
 static void mi_thread_clean(mi_theap_t* theap) {
+  mi_lock_expect(&mi_state.thread_lock);
   if (mi_theap_tls == theap) mi_theap_tls = theap->home;
   if (mi_theap_recent_tls == theap) mi_theap_recent_tls = &mi_theap_empty;
   if (theap->is_destroyed) {
@@ -159,6 +164,7 @@ typedef enum mi_thread_others_e { MI_THREAD_ENDED, MI_THREAD_ALL } mi_thread_oth
 
 // Free the theaps of a home of this thread: those whose heap has ended, or all. Under the lock.
 static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
+  mi_lock_expect(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
     // Not while a callback of the user runs in the middle of a malloc from it.
@@ -191,6 +197,7 @@ static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
 // A theap of `heap` in its slot, which is empty or has one whose heap has ended. Under the thread
 // lock. NULL: out of memory.
 static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
+  mi_lock_expect(&mi_state.thread_lock);
   if (!mi_thread_make_room(home, heap->slot)) return NULL;
   mi_theap_t* theap = home->others[heap->slot];
   if (theap != NULL && theap->is_in_deferred_free) return NULL; // as in mi_thread_sweep
@@ -337,6 +344,7 @@ MI_INTERNAL void mi_thread_leave(void) {
 
 // Flush orphans that have waited for `wait_ms`. Under the thread lock.
 static bool mi_thread_flush_waiting(uint64_t wait_ms) {
+  mi_lock_expect(&mi_state.thread_lock);
   const uint64_t now = mi_os_now_ms();
   bool is_any = false;
   for (mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {

@@ -39,6 +39,7 @@ MI_INTERNAL void mi_thread_flush_orphans(void);
 
 // Under the thread lock: every theap in use is one of a bucket.
 static inline mi_theap_t** mi_thread_bucket(uintptr_t thread_id) {
+  mi_lock_expect(&mi_state.thread_lock);
   return &mi_state.theap_bucket[(mi_random_mix(thread_id) >> 32) % MI_THEAP_BUCKETS];
 }
 
