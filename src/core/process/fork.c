@@ -86,6 +86,7 @@ static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
 
 // Of the theaps of a heap those of this thread stay. Under the thread lock.
 static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
+  mi_lock_expect(&mi_state.thread_lock);
   mi_theap_t* theap = heap->theaps;
   heap->theaps = NULL;
   while (theap != NULL) {
