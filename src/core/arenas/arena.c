@@ -251,9 +251,10 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
-  const bool is_near = plan->room > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
-  const size_t room = is_near ? mi_bits_min(plan->room, MI_NEAR_SIZE) : plan->room;
-  const size_t slice_max = mi_bits_max(room, plan->size) / MI_SLICE_SIZE;
+  const bool is_near =
+      plan->size_max > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
+  const size_t size_max = is_near ? mi_bits_min(plan->size_max, MI_NEAR_SIZE) : plan->size_max;
+  const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   enum { MAP_COUNT = 7 };
   const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
@@ -496,16 +497,16 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   return true;
 }
 
-// One more arena that may grow to `room` bytes; `wanted` bytes of it now, or less in steps, down to
-// what is needed. Under the arena lock.
-static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t room, size_t wanted, size_t needed,
+// One more arena that may grow to `size_max` bytes; `wanted` bytes of it now, or less in steps, down
+// to what is needed. Under the arena lock.
+static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t size_max, size_t wanted, size_t needed,
                              int node, mi_arena_kind_t kind) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : mi_arena_unit();
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
   size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
   mi_arena_plan_t plan = {
-      .size = size, .room = mi_bits_align_down(room, mi_arena_unit()), .numa_node = node};
+      .size = size, .size_max = mi_bits_align_down(size_max, mi_arena_unit()), .numa_node = node};
   while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
     if (size == minimum || plan.start != NULL) return false;
     plan.size = size = mi_arena_less(size, minimum, unit);
@@ -527,17 +528,17 @@ static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
 static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_arena_adopt(subproc, needed, node)) return true;
-  size_t room = (size_t)mi_option_value(arena_reserve) * MI_KIB;
-  room <<= mi_bits_min(subproc->arena_count / 8, 16);
+  size_t size_max = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  size_max <<= mi_bits_min(subproc->arena_count / 8, 16);
   if (mi_option_value(allow_large_os_pages) != 0 &&
-      mi_arena_grow_by(subproc, 0, room, needed, node, MI_ARENA_LARGE)) {
+      mi_arena_grow_by(subproc, 0, size_max, needed, node, MI_ARENA_LARGE)) {
     return true;
   }
   if (mi_arena_grow_last(subproc->arena_last, needed, node)) return true;
   const long eager = mi_option_value(arena_eager_commit);
   const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
-  const size_t wanted = mi_os_hints() ? mi_bits_min(mi_arena_step(subproc), room) : room;
-  return mi_arena_grow_by(subproc, room, wanted, needed, node,
+  const size_t wanted = mi_os_hints() ? mi_bits_min(mi_arena_step(subproc), size_max) : size_max;
+  return mi_arena_grow_by(subproc, size_max, wanted, needed, node,
                           is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
 }
 
