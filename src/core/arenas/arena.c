@@ -497,8 +497,8 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   return true;
 }
 
-// One more arena that may grow to `size_max` bytes; `wanted` bytes of it now, or less in steps, down
-// to what is needed. Under the arena lock.
+// One more arena that may grow to `size_max` bytes; `wanted` bytes of it now, or less in steps,
+// down to what is needed. Under the arena lock.
 static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t size_max, size_t wanted, size_t needed,
                              int node, mi_arena_kind_t kind) {
   mi_lock_expect(&mi_state.arena_lock);
