@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// common.h - the layer of what all layers share.
+// common.h - the lowest layer of the core, which all others share.
 //
-//   types.h state.h    every structure, and the one of the whole process
+//   types.h state.h    shared structures; the one process-wide structure
 //   self.h             what the calling thread knows of itself
 //   pagemap.h          from an address to the descriptor of its slice
 //   sizeclass.h        from a size to its class

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// describe.c - block, page and heap of an address, in words: every report of misuse and damage, and
-// every failed assertion that has a page at hand, says it.
+// describe.c - the block, page and heap of an address in words, as part of every report of misuse
+// and damage, and of every failed assertion about a page.
 //
 //   address -> descriptor (pagemap.h) -> is it sound? -> page, block -> heap
 //
-// A program is about to end, or its memory is damaged, when this runs: perhaps in a signal handler,
-// with a lock held by this very thread.
+// When this code runs, the program may be about to end or its memory may be damaged; it may run in
+// a signal handler, while this very thread holds a lock.
 // DESCRIBE-1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
 // DESCRIBE-2  a pointer is followed only if it leads into a table of descriptors or into memory of
 //     our own structures (both stay mapped, TYPES-2); a number is used only if it is in its range.
-// DESCRIBE-3  others change what is read: the facts are copied once and may not fit each other.
+// DESCRIBE-3  other threads change the data meanwhile: the facts are copied once, and may
+//     contradict each other.
 #include "describe.h"
 
 #include "../../base/text.h"
@@ -17,11 +18,11 @@
 #include "pagemap.h"
 #include "sizeclass.h"
 
-// How many windows, and slices, below that of an address are looked at for the start of its page.
+// How many windows, and slices, below that of an address are searched for the start of its page.
 #define MI_DESCRIBE_WINDOWS 16
 #define MI_DESCRIBE_SLICES 1024
 
-// Whether `page` is a descriptor: in the table of the window of `p`, or of one below it.
+// True if `page` is a descriptor: in the table of the window of `p`, or of one below it.
 static bool mi_describe_is_descriptor(const mi_page_t* page, const void* p) {
   const size_t last = (uintptr_t)p >> MI_WINDOW_SHIFT;
   for (size_t w = last - mi_bits_min(last, MI_DESCRIBE_WINDOWS); w <= last; w++) {
@@ -51,11 +52,11 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
   about->shift = about->is_single ? mi_atomic_peek(&page->shift) : 0;
   // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
   about->heap = mi_atomic_load_acquire(&from->heap);
-  // The one for being current (LIFE-1).
+  // Leave out the 1 that stands for being current (LIFE-1).
   if (about->place == MI_PLACE_CURRENT && about->used > 0) about->used--;
 }
 
-// `page` and what is copied of it fit each other and the page map.
+// True if `page` and the facts copied from it agree with each other and with the page map.
 static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
   const size_t size_class = mi_atomic_peek(&about->page->size_class);
   if (about->start == NULL || !mi_describe_is_address(about->start)) return false;
@@ -69,8 +70,8 @@ static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
          about->capacity <= about->reserved && about->reserved * about->block_size <= bytes;
 }
 
-// DESCRIBE-2: a heap of the first sub-process, or memory that only heaps and their like are made
-// of.
+// Follow the heap only as DESCRIBE-2 permits: it is the main heap of the main sub-process, or lies
+// in memory that holds only structures of ours.
 static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
   const mi_heap_t* const heap = about->heap;
   const bool is_first = heap == &mi_state.main.heap_main;
@@ -106,8 +107,9 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
   mi_describe_heap(about);
 }
 
-// No page starts or goes on in the slice of `p`: a large block may, which has descriptors for its
-// first slices only; or a page was there before, whose descriptor stays but for the owner.
+// The slice of `p` has no owner. It can still be part of a large block, which has descriptors only
+// for its first slices; or a page was there before, whose descriptor is unchanged except for the
+// owner.
 static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
   mi_about_t past = *about;
   const uint8_t* slice = about->p - ((uintptr_t)about->p & (MI_SLICE_SIZE - 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// describe.h - what is known of an address: block, page and heap, for reports of what went wrong.
+// describe.h - what is known about an address (its block, page and heap), for reports of misuse.
 #ifndef MI_CORE_DESCRIBE_H
 #define MI_CORE_DESCRIBE_H
 
@@ -30,7 +30,7 @@ typedef struct mi_about_s {
   size_t reserved; // blocks that fit
   size_t capacity; // blocks carved
   size_t used;
-  size_t shift; // of a single block: where the address handed out is
+  size_t shift; // of a single block: bytes from its start to the address handed out
   uintptr_t owner; // as in mi_page_t, as the next two
   uintptr_t remote;
   mi_page_place_t place;
@@ -44,14 +44,15 @@ typedef struct mi_about_s {
 
 #define MI_DESCRIBE_TEXT_MAX ((size_t)512)
 
-// Look at any address, at any time, whatever is damaged: only the page map, descriptors and heaps
-// are read, nothing is waited for, and every loop is bounded.
+// Describe any address, at any time, whatever is damaged: the function reads only the page map,
+// descriptors and heaps, never waits, and bounds every loop.
 MI_INTERNAL void mi_describe_address(const void* p, mi_about_t* about);
 
-// The same with a page at hand that `p` should lie in. NULL: its start; the descriptor can be read.
+// The same for a known page that `p` should lie in; NULL means the start of the page. The
+// descriptor must be readable.
 MI_INTERNAL void mi_describe_page(const mi_page_t* page, const void* p, mi_about_t* about);
 
-// Write it out in a line; returns its length.
+// Write the description as one line of text. Returns its length.
 MI_INTERNAL size_t mi_describe_text(const mi_about_t* about, char* buffer, size_t capacity);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // hooks.h - the only calls the core makes upwards: options, messages, the user's callbacks.
 //
-// Implemented in src/api (options.c, output.c, process.c) and by the unit tests. All may be called
-// at any time, on any thread, also before libc is ready; none may allocate through the library
-// without being prepared for re-entry. No lock of the core is held while one is called.
+// Implemented in src/api (options.c, output.c, process.c) and by the unit tests. The core may call
+// any of them at any time, on any thread, also before libc is ready; a hook that allocates through
+// the library must be prepared for re-entry. No lock of the core is held during the call.
 #ifndef MI_CORE_HOOKS_H
 #define MI_CORE_HOOKS_H
 
@@ -28,20 +28,20 @@ typedef struct mi_report_s {
   const void* p; // the address it concerns, or NULL
   const void* found; // where a corrupt link leads to, or NULL
   size_t size; // bytes asked for, or of the block
-  size_t missed; // not a report: so many could not be kept, the last of this kind
+  size_t missed; // > 0: not a report, but the number of reports lost; `kind` is the last one's
   mi_error_kind_t kind;
   mi_about_t about; // what is at `p`
 } mi_report_t;
 
-// Print a report (when wanted), count it, and call the user's error handler. Called by report.c
-// only, which knows when.
+// Print a report if the options ask for it, count it, and call the user's error handler. Called
+// only by report.c, which knows when this is safe.
 MI_INTERNAL void mi_hook_error(const mi_report_t* report);
 
-// A message for users who asked for them (option verbose).
+// Print a message, if the option verbose asks for it, or a warning.
 MI_INTERNAL void mi_hook_verbose(const char* format, ...) mi_attr_printf(1, 2);
 MI_INTERNAL void mi_hook_warning(const char* format, ...) mi_attr_printf(1, 2);
 
-// Read the environment into the option values. Called once, first thing of process set-up.
+// Read the environment into the option values. Called once, as the first step of process set-up.
 MI_INTERNAL void mi_hook_load_options(void);
 
 // Run the user's deferred-free callback, if there is one.

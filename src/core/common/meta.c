@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // meta.c - memory for our own structures: a bump allocator over mappings of 64 KiB or more, and
-// lists of what was freed.
+// lists of freed pieces.
 //
 // META-1  memory past `used` of a region has never been touched.
-// META-2  what was freed waits in a list of its exact size: there are few sizes, each used again
-//     and again. What is more than half an OS page has whole ones, and a list entry outside of
-//     itself: then its contents can go back to the system (mi_meta_purge).
-// META-3  the entry of a mapping in their list lies in a mapping whose entry is older, or is
-//     itself.
-// All state is under the arena lock. Deliberately absent: joining what is free. Heaps and arenas,
+// META-2  a freed piece waits in a list of its exact size: there are few sizes, each used again and
+//     again. A piece of more than half an OS page occupies whole OS pages and has its list entry
+//     elsewhere, so that its contents can go back to the system (mi_meta_purge).
+// META-3  the list entry of a mapping lies in a mapping whose own entry is older, or in that
+//     mapping itself.
+// All state is under the arena lock. Deliberately absent: joining free pieces. Heaps and arenas,
 // whose structures are found by stale pointers, have lists of their own (TYPES-2).
 #include "meta.h"
 
@@ -24,13 +24,13 @@ typedef struct mi_meta_region_s {
   size_t size;
 } mi_meta_region_t;
 
-// For small pieces, and for those of whole OS pages.
+// One region for small pieces, and one for pieces of whole OS pages.
 static mi_meta_region_t mi_meta_region[2];
 
-// A piece that is free. In its own first bytes, unless it has whole OS pages.
+// The list entry of a free piece: in its own first bytes, unless it has whole OS pages.
 typedef struct mi_meta_free_s {
   struct mi_meta_free_s* next; // of the same size
-  struct mi_meta_free_s* next_size; // of the newest of each size
+  struct mi_meta_free_s* next_size; // in the list of the newest of each size
   size_t size;
   void* piece;
   bool is_purged;
@@ -38,7 +38,7 @@ typedef struct mi_meta_free_s {
 
 static mi_meta_free_t* mi_meta_free_list;
 
-// A mapping; in a small piece.
+// The list entry of a mapping, itself a small piece.
 typedef struct mi_meta_map_s {
   struct mi_meta_map_s* next; // an older one
   void* start;
@@ -49,13 +49,13 @@ static mi_meta_map_t* mi_meta_maps;
 
 static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
-// Either side of `mi_meta_has_pages` also when it is rounded again.
+// A rounded size is on the same side of `mi_meta_has_pages` when it is rounded again.
 static size_t mi_meta_round(size_t size) {
   size = mi_bits_align_up(size, 64);
   return mi_meta_has_pages(size) ? mi_bits_align_up(size, mi_state.os.page_size) : size;
 }
 
-// What points to the newest free piece of a size, or to the end of the list.
+// Return the pointer to the newest free piece of a size, or to the end of the list.
 static mi_meta_free_t** mi_meta_find(size_t size) {
   mi_meta_free_t** link = &mi_meta_free_list;
   while (*link != NULL && (*link)->size != size) link = &(*link)->next_size;
@@ -84,7 +84,7 @@ static void* mi_meta_take_free(size_t size) {
 
 static void* mi_meta_take(size_t size);
 
-// Room for `size` bytes in a region.
+// Make room for `size` bytes in a region.
 static bool mi_meta_map(mi_meta_region_t* region, size_t size) {
   const size_t wanted = mi_bits_max(size, MI_META_MAP_SIZE);
   const size_t map_size = mi_bits_align_up(wanted, mi_state.os.page_size);
@@ -139,7 +139,7 @@ MI_INTERNAL void mi_meta_free(void* p, size_t size) {
   mi_count_add(&mi_state.main.count.meta, -(int64_t)size);
   mi_meta_free_t* entry = (mi_meta_free_t*)p;
   if (mi_meta_has_pages(size)) {
-    // Without memory for an entry the piece is its own, and stays as it is.
+    // Without memory for an entry the piece holds it, and keeps its contents resident.
     mi_meta_free_t* const outside = (mi_meta_free_t*)mi_meta_alloc(sizeof(mi_meta_free_t));
     if (outside != NULL) entry = outside;
   }

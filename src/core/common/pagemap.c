@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// pagemap.c - the storage of pagemap.h and the tables of windows, mapped when a window is first
-// used.
+// pagemap.c - the storage of pagemap.h, and the tables of windows, which are mapped when a window
+// is first used.
 //
 // A table is 2 MiB of address space per GiB and is touched only where slices are in use. Invariants
-// PAGEMAP-1 to PAGEMAP-4 are in pagemap.h. Tables go back when the library is unloaded and not
-// before: a stale address must find readable memory.
+// PAGEMAP-1 to PAGEMAP-4 are in pagemap.h. Tables are unmapped only when the library is unloaded,
+// because a stale address must find readable memory.
 #include "pagemap.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static size_t mi_pagemap_table_size(void) {
   return mi_bits_align_up(sizeof(mi_pagemap.none), mi_state.os.page_size);
 }
 
-// What the entry of the near window is. The table of another one may have no such distance.
+// The entry of the near window. The table of another window may not have this distance.
 #define MI_PAGEMAP_NEAR ((uintptr_t)0 - sizeof(mi_pagemap.near))
 mi_static_assert(offsetof(mi_pagemap_t, near) + sizeof(mi_pagemap.near) ==
                      offsetof(mi_pagemap_t, none),
@@ -76,8 +76,8 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     if (table == NULL) return false;
     mi_os_huge_pages(table, table_size, MI_OS_SMALL);
     if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size);
-    // Pairs with none: all load it relaxed. Who has an address in the window got it later, from an
-    // arena (`mi_arena_publish`, `mi_arena_extend`) or as a block.
+    // Pairs with none: all threads load it relaxed. A thread that has an address in the window got
+    // it later, from an arena (`mi_arena_publish`, `mi_arena_extend`) or as a block.
     mi_atomic_store_release(&mi_pagemap.window[w], (uintptr_t)table - (uintptr_t)mi_pagemap.none);
     mi_pagemap_note_window(w);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// report.c - reports of misuse and damage, on their way to the user.
+// report.c - reports of misuse and damage wait here until they may be passed to the user.
 //
 //   found --> may the user's functions run now?  yes --> mi_hook_error
 //                |  no                                       ^
@@ -7,17 +7,18 @@
 //             a slot, until the thread has left its last lock and `mi_report_leave`
 //
 // The functions that a user registers for output and errors may call anything: malloc, mi_heap_new,
-// fork. So they are never called with a lock held (they would wait for themselves), nor in the
+// fork. So they are never called with a lock held (which they might then wait for), nor in the
 // middle of a change.
 // REPORT-1  a report waits while its thread holds a lock (os/lock.h knows) or is between
 //     `mi_report_enter` and `mi_report_leave`. It is delivered on the same thread, before the
-//     public function returns: when the thread lock is left (`on_left`; under the other locks
-//     nothing is looked at that a program can damage), or by `mi_report_leave`.
-// REPORT-2  what is said is copied when it is found: the page may be gone when it is delivered.
-// REPORT-3  slots are few, taken without waiting. What finds none is counted, and told by one
-//     report.
-// REPORT-4  what a request was refused for is found at the surface only, and never waits: an error
-//     function may free memory.
+//     public function returns: when the thread lock is left (`on_left`; under the other locks no
+//     code looks at data that a program can damage), or by `mi_report_leave`.
+// REPORT-2  the facts of a report are copied when the mistake is found: the page may be gone at the
+//     delivery.
+// REPORT-3  slots are few, and taken without waiting. Reports that find no slot are counted, and
+//     one report tells their number.
+// REPORT-4  the refusal of a request is found only outside of locks and such sections, and its
+//     report never waits: an error function may free memory.
 #include "report.h"
 
 #include "../../base/text.h"
@@ -26,7 +27,7 @@
 #define MI_REPORT_SLOTS 16
 
 typedef struct mi_report_slot_s {
-  // thread - whose the slot is, 0 nobody's. Only that thread reads or writes `report`.
+  // thread - the thread that has the slot, 0 none. Only that thread reads or writes `report`.
   //   write  any    CAS acquire    claim      mi_report_claim  (sees that the last one was read)
   //   write  owner  store release  give back  mi_report_take   (publishes that it was read)
   //   write  child of a fork, its only thread  store relaxed  mi_report_keep_own
@@ -70,14 +71,14 @@ static void mi_report_keep(const mi_report_t* report) {
   }
 }
 
-// The first report of this thread that waits. False: none.
+// Take the first waiting report of this thread. False if there is none.
 static bool mi_report_take(mi_report_t* report) {
   for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self.waiting > 0; i++) {
     mi_report_slot_t* const slot = &mi_report_slots[i];
     if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
     *report = slot->report;
     mi_self.waiting--;
-    // Publishes that it was read; pairs with the acquire in `mi_report_claim`.
+    // Publishes that the report was read; pairs with the acquire in `mi_report_claim`.
     mi_atomic_store_release(&slot->thread, 0);
     return true;
   }
@@ -89,7 +90,7 @@ MI_INTERNAL mi_attr_cold void mi_report_deliver(void) {
   if (mi_likely((self->waiting | self->missed) == 0)) return;
   if (self->is_delivering || !mi_report_may_call()) return;
   self->is_delivering = true;
-  // No more than there are: an error function may cause one report after the other.
+  // Deliver no more than there are now: an error function may cause one report after the other.
   mi_report_t report;
   for (uint32_t left = self->waiting; left > 0 && mi_report_take(&report); left--) {
     mi_hook_error(&report);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// report.h - telling the layers above what went wrong (hooks.h), when that can do no harm.
+// report.h - reports of misuse to the layers above (hooks.h), made at a moment when that is safe.
 #ifndef MI_CORE_REPORT_H
 #define MI_CORE_REPORT_H
 
 #include "hooks.h"
 #include "self.h"
 
-// What a user can have called where reports wait.
+// The calls of the user during which reports wait.
 typedef enum mi_report_place_e {
   MI_REPORT_IN_FREE = 0,
   MI_REPORT_IN_MALLOC,
@@ -17,21 +17,23 @@ typedef enum mi_report_place_e {
   MI_REPORT_PLACES,
 } mi_report_place_t;
 
-// Report what concerns a request of `size` bytes, or address `p`. `where` is what the user called.
+// Report a mistake with a request of `size` bytes, or with address `p`. `where` names the user's
+// call.
 MI_INTERNAL void mi_report(mi_error_kind_t kind, const char* where, const void* p, size_t size);
 
-// Report what concerns a block of `page`; `found` is the link, or NULL.
+// Report a mistake with a block of `page`; `found` is where a corrupt link leads to, or NULL.
 MI_INTERNAL void mi_report_block(mi_error_kind_t kind, mi_page_t* page, const void* block,
                                  const void* found);
 
-// Reports that are waiting are made, if they may be made now.
+// Make the waiting reports of this thread, if they may be made now.
 MI_INTERNAL void mi_report_deliver(void);
 
-// In the child of a fork: what other threads had to report is forgotten.
+// In the child of a fork: forget the reports of other threads.
 MI_INTERNAL void mi_report_keep_own(void);
 
-// From here on structures are between two states that a function of the user may not meet: reports
-// of this thread wait until it leaves. May be nested; the outermost says what the user called.
+// Begin a section in which structures are inconsistent, so that no function of the user may run:
+// reports of this thread wait until it leaves the section. Sections may be nested; the `place` of
+// the outermost one names the user's call.
 static inline void mi_report_enter(mi_report_place_t place) {
   if (mi_self.quiet++ == 0) mi_self.place = (uint8_t)place;
 }
@@ -41,7 +43,7 @@ static inline void mi_report_leave(void) {
   if (mi_unlikely((mi_self.waiting | mi_self.missed) != 0)) mi_report_deliver();
 }
 
-// An assertion about a page: a failure describes it.
+// An assertion about a page: its failure describes the page.
 #if MI_DEBUG >= 1
 MI_INTERNAL void mi_report_assertion(const mi_page_t* page, const char* text, const char* file,
                                      int line, const char* function);

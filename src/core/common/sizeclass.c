@@ -6,17 +6,17 @@
 //   blocks up to a slice    one slice: one to three blocks
 //   larger blocks           the fewest with at most 1/8 behind the last: mostly those of one block
 //
-// What lies behind the last block is never touched, so it costs addresses only. Pages of large
-// blocks are short on purpose: a block that is free in a page which others share serves one class
-// of one thread, while slices serve everybody. Six threads that exchange blocks up to 2 MiB hold
-// half of the memory they hold with eight blocks a page, and a heap whose sizes change (bigheap of
-// the benchmark) 0.90 of what it holds with four blocks of 16 to 64 KiB a page, and 0.57 after most
-// of it was freed.
+// The memory behind the last block is never touched, so it costs addresses only. Pages of large
+// blocks are short on purpose: a free block in a page with other blocks serves one class of one
+// thread, while free slices serve all classes and threads. Six threads that exchange blocks up to 2
+// MiB hold half of the memory they hold with eight blocks a page, and a heap whose sizes change
+// (bigheap of the benchmark) 0.90 of what it holds with four blocks of 16 to 64 KiB a page, and
+// 0.57 after most of it was freed.
 //
-// In a crowd all threads share the pages, so free blocks in them serve somebody soon, and what lies
-// behind the last block counts more: slices go round, and after a while all were touched to their
-// end. 800 threads with blocks up to 64 KiB hold 693 MiB with at most 1/16 behind the last, 754
-// without.
+// In a crowd all threads share the pages, so that their free blocks are used soon, and the memory
+// behind the last block counts more: slices are used again and again, and after a while all of them
+// were touched up to their end. 800 threads with blocks up to 64 KiB hold 693 MiB with at most 1/16
+// behind the last, 754 without.
 #include "sizeclass.h"
 
 #include "state.h"
@@ -33,7 +33,8 @@
 #define MI_TRY(bs, n, otherwise) (MI_FITS(bs, n) ? (n) : (otherwise))
 #define MI_TRY4(bs, n, otherwise)                                                                  \
   MI_TRY(bs, n, MI_TRY(bs, (n) + 1, MI_TRY(bs, (n) + 2, MI_TRY(bs, (n) + 3, otherwise))))
-// Eight are enough for all: none is 0. (Trying more costs a second whenever the file is compiled.)
+// Eight tries are enough for all classes: no result is 0. (Trying more costs a second whenever the
+// file is compiled.)
 #define MI_SLICES(bs) MI_TRY4(bs, 1, MI_TRY4(bs, 5, 0))
 
 // The eight classes above 2^top.

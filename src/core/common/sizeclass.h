@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sizeclass.h - request size -> class -> block size -> slices of a page. Pure arithmetic and one
-// table.
+// sizeclass.h - from the size of a request to its class, to the block size, to the slices of a
+// page, by arithmetic and one table.
 //
 //   class 0        8 (where the library replaces malloc: unused)
 //   class 1..8     16, 32, ... 128
@@ -15,13 +15,14 @@
 
 #include "types.h"
 
-// The class of the smallest requests. Where we are the malloc of the process, each block may hold
-// any type, as blocks of libc do: also one of 16 bytes and alignment that a program cuts short.
-// Nobody has blocks of 8 bytes then. (Resident memory of python 1.001 of what it was, php 1.003.)
+// The class of the smallest requests. Where the library replaces malloc, each block must fit any
+// type, as blocks of libc do, even a type of 16 bytes and alignment of which a program allocates
+// only a part. So no block has 8 bytes then. (Resident memory with it: python 1.001, php 1.003 of
+// without.)
 #define MI_CLASS_FIRST ((size_t)MI_IS_OVERRIDE)
 
-// The class of a request of 129 bytes up to MI_CLASS_MAX: position of the highest bit, and the
-// three bits below it, of size - 1.
+// The class of a request of 129 bytes up to MI_CLASS_MAX: the position of the highest bit of size -
+// 1, and the three bits below it.
 static mi_attr_inline size_t mi_class_of_medium(size_t size) {
   mi_assert(size > 128 && size <= MI_CLASS_MAX);
   // 32 bits are enough and save a sign extension.
@@ -48,22 +49,24 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
 #define MI_RECIPROCAL_SHIFT 42
 MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
 
-// How many slices a page of the class has: the fewest that keep SIZECLASS-3 and hold enough blocks.
+// Return how many slices a page of the class has: the fewest that keep SIZECLASS-3 and hold enough
+// blocks.
 MI_INTERNAL size_t mi_class_slices(size_t size_class);
 
-// The same for a page that is made in a crowd of threads (crowd.h): at least as many.
+// The same for a page that is made in a crowd of threads (crowd.h), which has at least as many.
 MI_INTERNAL size_t mi_class_slices_shared(size_t size_class);
 
-// Whether a page of the class may have so many.
+// True if a page of the class may have `count` slices.
 static inline bool mi_class_has_slices(size_t size_class, size_t count) {
   return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
 }
 
-// The smallest class whose blocks hold `size` bytes and are a multiple of `alignment`; blocks of
-// such a class are all aligned, because pages start at a slice. MI_CLASS_COUNT when there is none.
+// Return the smallest class whose block size is at least `size` and a multiple of `alignment`, or
+// MI_CLASS_COUNT if there is none. All blocks of such a class are aligned, because pages start at a
+// slice.
 MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment);
 
-// The block size that a request of `size` bytes gets.
+// Return the block size that a request of `size` bytes gets.
 MI_INTERNAL size_t mi_class_good_size(size_t size);
 
 #endif

@@ -4,8 +4,9 @@
 // Other mutable globals of the core: the page map (pagemap.h), what a thread knows of itself
 // (self.h) and its parcel (parcel.c), the regions of meta.c, and the reports that wait (report.c).
 //
-// No lock is held while a hook (hooks.h) is called: reports of damage that is found under one wait
-// until it is left (report.c). fork takes all of them in the order of their ranks (fork.c).
+// No lock is held while a hook (hooks.h) is called: reports of damage that is found under a lock
+// wait until the lock is left (report.c). fork takes all locks in the order of their ranks
+// (fork.c).
 #ifndef MI_CORE_STATE_H
 #define MI_CORE_STATE_H
 
@@ -19,7 +20,7 @@ typedef enum mi_option_index_e {
 } mi_option_index_t;
 
 // Counters of what the slow paths did, for statistics. Written and read by any thread, relaxed:
-// each is a figure of its own. What heaps have is counted there (`mi_tally_t`); here are the sums
+// each is a figure of its own. Each heap counts what it holds in a `mi_tally_t`; here are the sums
 // that have a peak of their own.
 typedef struct mi_counters_s {
   mi_atomic(int64_t) pages, pages_peak; // pages in use
@@ -48,37 +49,37 @@ struct mi_subproc_s {
   mi_atomic(mi_arena_t*) arenas;
   mi_arena_t* arena_last; // under the arena lock
   size_t arena_count; // under the arena lock
-  size_t growth_count; // arenas that came, and pieces that arenas grew by; under the arena lock
+  size_t growth_count; // new arenas, and pieces that arenas grew by; under the arena lock
   mi_book_t direct; // pages outside arenas, of all its heaps
   // purge_waiting - bytes remembered for purge, written by whoever sets or clears the bits;
   // purge_due_ms - when the next period ends (0: none is running), written by who purges. Read by
   // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
-  // purge_seen_ms - the clock when a slow path last looked at it; purge_spent_ms - up to when time
-  // was spent on purging early, 0 nobody looked yet. Relaxed, by any thread: a budget.
+  // purge_seen_ms - the clock when a slow path last read it; purge_spent_ms - the time up to which
+  // early purging used up its budget, 0 not known yet. Relaxed, by any thread: a budget.
   mi_atomic(int64_t) purge_seen_ms;
   mi_atomic(int64_t) purge_spent_ms;
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock
-  mi_subproc_t* next; // all of them, and those that ended; under the thread lock
+  mi_subproc_t* next; // list of all sub-processes, or of ended ones; under the thread lock
   size_t sequence; // for reports
   bool is_deleted; // ends when no block is left, under the thread lock
 };
 
-// Of the locks below (os/lock.h).
+// The ranks of the locks below (os/lock.h).
 typedef enum mi_lock_rank_e {
   MI_RANK_THREAD = 1, // theaps: start, exit, orphans; lists of heaps and sub-processes
   MI_RANK_ARENA, // growth of arenas, windows, and memory for our own structures
-  MI_RANK_PURGE, // one purger at a time; only tried, but at a fork and the end of a sub-process
+  MI_RANK_PURGE, // one purger at a time; only tried, except at a fork and the end of a sub-process
 } mi_lock_rank_t;
 
 typedef enum mi_process_stage_e {
   MI_STAGE_NONE = 0, // nothing is set up
   MI_STAGE_READY,
-  MI_STAGE_BUSY, // somebody is setting up
-  MI_STAGE_AWAITED, // and others sleep until that is done
+  MI_STAGE_BUSY, // a thread is setting up
+  MI_STAGE_AWAITED, // and others sleep until it has finished
 } mi_process_stage_t;
 
 #define MI_THEAP_BUCKETS 64
@@ -91,16 +92,17 @@ typedef struct mi_state_s {
   //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare  (sees all that)
   //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;
-  // is_usable - all is there but the fork handlers. Written by who sets up, release (a fork may
-  // copy it at any moment); read by that thread, and in the child of such a fork (acquire).
+  // is_usable - everything is set up except the fork handlers. Written by who sets up, release (a
+  // fork may copy it at any moment); read by that thread, and in the child of such a fork
+  // (acquire).
   mi_atomic(bool) is_usable;
-  // setup_thread - who sets up, 0 nobody. Written by that thread, read by any. Relaxed: only that
-  // thread finds its own id.
+  // setup_thread - the thread that sets up, 0 none. Written by that thread, read by any. Relaxed:
+  // only that thread finds its own id.
   mi_atomic(uintptr_t) setup_thread;
-  // is_fork_known - our handlers run at a fork. Written by who registers them, and by the handlers,
-  // relaxed; read relaxed, and again under the next.
+  // is_fork_known - our handlers run at a fork. Written by the thread that registers them, and by
+  // the handlers, relaxed; read relaxed, and again while `is_fork_asked` is held.
   mi_atomic(bool) is_fork_known;
-  // is_fork_asked - somebody registers them.
+  // is_fork_asked - a thread is registering them.
   //   write  any      swap acquire   to true   mi_fork_register  (sees the above)
   //   write  who did  store release  to false  mi_fork_register  (publishes the above)
   //   write  child of a fork, its only thread  store relaxed  to false  mi_fork_take_over
@@ -120,16 +122,16 @@ typedef struct mi_state_s {
   // read by any thread, relaxed, as a hint.
   mi_atomic(size_t) deleted_count;
   size_t slot_count; // heap structures there are, under the thread lock
-  size_t window_first, window_end; // those with a table are here (pagemap.c), under the arena lock
-  bool is_near_taken; // some window uses the library's own descriptors, under the arena lock
+  size_t window_first, window_end; // windows with a table are in this range; under the arena lock
+  bool is_near_taken; // a window uses the library's own descriptors; under the arena lock
   mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
   uint8_t* arena_hint; // where the next arena should go, NULL: anywhere; under the arena lock
   uintptr_t first_thread; // the thread that made the first home, 0 none yet; under the thread lock
-  mi_theap_t theap_main; // of the first thread, so that small programs map nothing for it
+  mi_theap_t theap_main; // of the first thread, so that small programs need no mapping for it
   bool is_theap_main_taken; // under the thread lock
   mi_theap_t* theap_bucket[MI_THEAP_BUCKETS]; // theaps in use, by thread id, under the thread lock
-  mi_theap_t* orphans; // those without a thread, under the thread lock
-  // orphan_count - those that have pages. Written under the lock; read there, and outside as a
+  mi_theap_t* orphans; // theaps without a thread, under the thread lock
+  // orphan_count - orphans that have pages. Written under the lock; read there, and outside as a
   // hint (relaxed).
   mi_atomic(size_t) orphan_count;
   // huge_after_us - no huge pages before this time, see huge.c. Any thread, relaxed: a hint.
@@ -137,8 +139,8 @@ typedef struct mi_state_s {
   // moved_count - ranges of arenas that were moved and not yet renewed. Any thread, relaxed: only a
   // budget.
   mi_atomic(size_t) moved_count;
-  // lost_count - slices of arenas that nobody may use any more, see move.c. Written by any thread,
-  // read when the library is unloaded; relaxed.
+  // lost_count - slices of arenas that must not be used any more, see move.c. Written by any
+  // thread, read when the library is unloaded; relaxed.
   mi_atomic(size_t) lost_count;
   // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: all find the
   // same.
@@ -149,7 +151,8 @@ typedef struct mi_state_s {
 MI_INTERNAL_DATA_DECL mi_state_t mi_state;
 
 // Option values in their storage unit. Written at start-up and by the option functions; read
-// anywhere (relaxed: each is independent and a stale value is as good as a slightly earlier call).
+// anywhere, relaxed: options are independent, and a stale value is as good as a slightly earlier
+// call.
 MI_INTERNAL_DATA_DECL mi_atomic(long) mi_option_values[MI_OPTION_COUNT];
 
 #define mi_option_value(name) mi_atomic_load_relaxed(&mi_option_values[MI_OPTION_##name])
@@ -164,7 +167,7 @@ static inline int64_t mi_count_add(mi_atomic(int64_t) * counter, int64_t amount)
   return mi_atomic_add_relaxed(counter, amount) + amount;
 }
 
-// Adds and keeps the peak.
+// Add to a counter, and update its peak.
 static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int64_t) * peak,
                                      int64_t amount) {
   const int64_t now = mi_count_add(counter, amount);

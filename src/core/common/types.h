@@ -6,12 +6,12 @@
 //   arena: slices, and bitmaps of what is free, dirty, waiting for purge
 //
 // Rules that hold for all of them:
-// TYPES-1  an all-zero structure is a valid empty one, but for a theap (see `mi_theap_empty`).
-// TYPES-2  descriptors, heaps, sub-processes and arenas are unmapped with the library only
-//     (unload.c), and their memory is only used again for the same kind: a stale pointer reads a
-//     valid one.
+// TYPES-1  an all-zero structure is a valid empty one, except a theap (see `mi_theap_empty`).
+// TYPES-2  descriptors, heaps, sub-processes and arenas are unmapped only when the library is
+//     unloaded (unload.c), and their memory is only used again for the same kind: a stale pointer
+//     reads a valid structure of that kind.
 // TYPES-3  a field that several threads touch without a lock is atomic, and its comment says who,
-//     in which order, and why; or it is const; or others than its owner only look at it, for
+//     in which order, and why; or it is const; or threads other than its owner only look at it, for
 //     reports (`mi_atomic_peek`).
 // TYPES-4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H
@@ -32,7 +32,7 @@ typedef struct mi_block_s {
   struct mi_block_s* next;
 } mi_block_t;
 
-// Whether memory must read as zero up to its usable size.
+// Says if memory must read as zero up to its usable size.
 typedef enum mi_fill_e { MI_UNINITIALIZED, MI_ZERO } mi_fill_t;
 typedef enum mi_effort_e { MI_GENTLE, MI_FORCE } mi_effort_t;
 
@@ -42,7 +42,8 @@ typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
 typedef struct mi_subproc_s mi_subproc_t;
 
-// Values of the owner word that are no thread. Thread ids are multiples of 16 (os/tls.h).
+// Values of the owner word that are not the id of a thread. Thread ids are multiples of 16
+// (os/tls.h).
 #define MI_OWNER_NONE ((uintptr_t)0) // no page here: NULL, foreign and stale addresses
 #define MI_OWNER_INTERIOR ((uintptr_t)2) // a later slice of a page: go to `first`
 #define MI_OWNER_SHARED ((uintptr_t)4) // a page without a thread: abandoned
@@ -59,12 +60,12 @@ typedef struct mi_subproc_s mi_subproc_t;
 #define MI_REMOTE_POOLED ((uintptr_t)2) // the page is linked into a pool of abandoned pages
 #define MI_REMOTE_BITS ((uintptr_t)7)
 
-// In which collection of its owner a page is; owner only.
+// The place where its owner keeps a page; used by the owner only.
 typedef enum mi_page_place_e {
-  MI_PLACE_NONE = 0, // in none: full, or on its way
+  MI_PLACE_NONE = 0, // nowhere: full, or between two places
   MI_PLACE_CURRENT, // the page its class allocates from
   MI_PLACE_QUEUE, // waits in the queue of its class: it has free blocks
-  MI_PLACE_GUEST, // of another theap; kept a while because this thread frees into it
+  MI_PLACE_GUEST, // the page of another theap, kept a while because this thread frees into it
 } mi_page_place_t;
 
 // One 8-byte word, copied at once by a refill.
@@ -74,10 +75,10 @@ typedef struct mi_page_count_s {
 } mi_page_count_t;
 
 // Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
-// the page lives, so whoever holds a live block may read them.
+// the page lives, so a thread that holds a live block may read them.
 struct mi_page_s {
-  // -- line 0: what a free by the owner touches --
-  // owner - whose page this is: a thread id with MI_OWNER_ flags, or one of the special values.
+  // -- cache line 0: what a free by the owner touches --
+  // owner - the owner of this page: a thread id with MI_OWNER_ flags, or one of the special values.
   //   write  owner        relaxed  when it takes, parks or gives up the page: life.c
   //   write  who describes the slices, or hands a theap over  relaxed  life.c
   //   read   any thread   relaxed  "is it mine?": only this thread writes its own id, so equality
@@ -100,10 +101,10 @@ struct mi_page_s {
   // has_interior - some block was handed out at an address inside it. Written by the owner; read by
   // any thread that frees such an address. Relaxed: it got the address after the write.
   mi_atomic(bool) has_interior;
-  uint32_t book_index; // where the page stands in its book, if it does: book.h (const)
+  uint32_t book_index; // its entry in the book, if the page is in one: book.h (const)
   size_t block_size; // bytes (const, but for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
-  // -- line 1: what other threads and the slow path touch --
+  // -- cache line 1: what other threads and the slow path touch --
   // thread_free - blocks freed by others, and who may touch the page (MI_REMOTE_ bits): remote.c.
   //   write  any    CAS release   push blocks          mi_remote_push     (publishes the links)
   //   write  any    CAS acquire   set OWNED, by a free mi_remote_push     (sees all page fields)
@@ -117,8 +118,8 @@ struct mi_page_s {
   //   read   any    relaxed       what a CAS expects, or for a report
   //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
   mi_atomic(uintptr_t) thread_free;
-  mi_theap_t* theap; // of the owner, when owned by a theap
-  // heap - whose page this is. Whoever acts on it enters the heap: inside.h.
+  mi_theap_t* theap; // that owns the page, if one does
+  // heap - the heap of this page. A thread that acts on that heap enters it: inside.h.
   //   write  maker  store release  mi_page_make, mi_large_make  (publishes const fields of both)
   //   write  any    CAS release    by a delete, to the main heap  mi_heap_move_page  (the same)
   //   read   any    acquire        mi_inside_enter, mi_reclaim_claimed, mi_subproc_destroy_page
@@ -129,15 +130,15 @@ struct mi_page_s {
   mi_page_t* next; // queue links, owner only
   mi_page_t* prev;
   // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
-  // relaxed by whoever set POOLED, before the push publishes it; read relaxed by poppers that may
-  // lose: the tag of the head tells.
+  // relaxed by the thread that set POOLED, before the push publishes it; read relaxed by poppers
+  // that may lose, which the tag of the head shows.
   mi_atomic(uint64_t) pool_next;
   mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
   bool is_idle; // empty, kept in its queue within the theap's budget
   bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
-  bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, as above)
+  bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, too)
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
@@ -153,7 +154,7 @@ typedef struct mi_page_queue_s {
   mi_page_t* last;
 } mi_page_queue_t;
 
-// The heap of a theap whose heap was destroyed: none that anyone asks for.
+// The heap of a theap whose heap was destroyed: a value that equals no heap.
 #define MI_HEAP_GONE ((mi_heap_t*)16)
 
 #define MI_GUEST_COUNT 4
@@ -161,44 +162,44 @@ typedef struct mi_page_queue_s {
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 
 // The part of a heap that one thread owns. Only that thread touches it, except where marked; when
-// it has none, whoever holds the thread lock. A thread has a home, its theap of the main heap, and
-// others: thread.c.
+// it has no thread, the holder of the thread lock. A thread has a home, its theap of the main heap,
+// and others: thread.c.
 struct mi_theap_s {
   // -- read by every malloc: the list being allocated from lives here, one head per class --
   mi_block_t* free[MI_CLASS_COUNT];
   uint8_t class_of[MI_SMALL_MAX / 8 + 8]; // (size + 7) / 8 -> class, for sizes up to MI_SMALL_MAX
   // -- read at refill --
-  mi_page_t* current[MI_CLASS_COUNT]; // whose blocks `free` holds; MI_PAGE_NONE when none
+  mi_page_t* current[MI_CLASS_COUNT]; // the page whose blocks `free` holds, or MI_PAGE_NONE
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of others this thread frees into
-  uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion before it is counted: portion.c
+  uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
   uint32_t guest_turn;
-  uint32_t quick_left; // refills that alloc.c may do itself before the slow path is due; never 0
-  uint32_t quick_given; // what `quick_left` began with
-  uint32_t poll_count; // refills since somebody looked whether memory is to go back
+  uint32_t quick_left; // refills that alloc.c may still do until the slow path is due; never 0
+  uint32_t quick_given; // the initial value of `quick_left`
+  uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // refills since the last deferred frees and purge
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // when idle pages were last given up
-  uintptr_t thread_id; // 0 while nobody has the theap
-  // heap - written under the thread lock by who makes or cleans the theap, and by who ends the heap
-  // (heap.c: it belongs to the main heap then); read by its thread, or under the lock. Relaxed: the
-  // lock orders what counts.
+  uintptr_t thread_id; // 0 while no thread has the theap
+  // heap - written under the thread lock by the thread that makes or cleans the theap, and by the
+  // one that ends the heap (heap.c: the theap belongs to the main heap then); read by its thread,
+  // or under the lock. Relaxed: the lock orders what counts.
   mi_atomic(mi_heap_t*) heap;
-  // named - the heap that leads to this theap: as `heap`, until that has ended. Written under the
-  // thread lock by the same, and read by its thread, relaxed.
+  // named - the heap that leads to this theap: equals `heap` until that heap has ended. Written
+  // under the thread lock by the same threads, and read by its thread, relaxed.
   mi_atomic(mi_heap_t*) named;
-  mi_theap_t* home; // of the same thread; itself for a home
+  mi_theap_t* home; // the home of the same thread; a home points to itself
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   uint32_t trim_turn;
   size_t page_count; // pages in `current` and `queue`
   bool is_in_deferred_free;
   bool is_in_threadpool;
-  bool is_unwatched; // of a home: nobody tells us when its thread ends
+  bool is_unwatched; // of a home: the system will not call us when its thread ends
   // -- of a home, in a crowd: crowd.c --
-  bool is_busy; // the thread did not wait of late
-  uint32_t wait_count; // times it was away since that was decided
-  uint64_t seen; // when it last refilled, for `mi_os_was_away`
+  bool is_busy; // the thread did not wait recently
+  uint32_t wait_count; // times the thread waited since `is_busy` was decided
+  uint64_t seen; // when the thread last refilled, for `mi_os_was_away`
   // -- sample.c --
   mi_random_t random;
   size_t sample_interval; // mean bytes between samples; 0 is off
@@ -208,13 +209,13 @@ struct mi_theap_s {
   uint64_t orphan_since_ms;
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
-  size_t others_count; // entries there are
-  // ended_count - of them, those whose heap has ended. Written and read under the thread lock,
-  // relaxed.
+  size_t others_count; // entries of `others`
+  // ended_count - how many of them have a heap that has ended. Written and read under the thread
+  // lock, relaxed.
   mi_atomic(size_t) ended_count;
-  // -- of any other, under the thread lock --
+  // -- of any other theap, under the thread lock --
   mi_theap_t* heap_next; // theaps of the heap
-  mi_theap_t** heap_link; // what points to this one; NULL when its heap was destroyed
+  mi_theap_t** heap_link; // the pointer to this theap; NULL when its heap was destroyed
   bool is_ended; // the heap that it was made for has ended
   bool is_destroyed; // and its pages are gone
 };
@@ -230,8 +231,8 @@ typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
 } mi_pool_t;
 
-// Pages of a heap, or of a sub-process, in no order: who they are, for those that look for all of
-// them. Entries never move: the array is in pieces, each four times the last. See book.c.
+// The list of all pages of a heap, or of a sub-process, in no order. Entries never move: the array
+// is in pieces, each four times as large as the one before. See book.c.
 #define MI_BOOK_FIRST ((size_t)4)
 #define MI_BOOK_PIECES 15 // enough for 2^31 pages
 
@@ -239,12 +240,12 @@ typedef struct mi_pool_s {
 //   write  arena lock  store release  add     mi_book_add     (publishes the descriptor)
 //   write  any         store release  remove  mi_book_remove  (publishes that the caller is inside)
 //   read   any         acquire        walk    mi_book_next    (sees that)
-//   read   arena lock  relaxed        the next vacant one: `vacant` orders it
+//   read   arena lock  relaxed        the next vacant entry: `vacant` orders it
 typedef mi_atomic(uintptr_t) mi_book_entry_t;
 
 typedef struct mi_book_s {
   mi_book_entry_t first[MI_BOOK_FIRST];
-  mi_book_entry_t* piece[MI_BOOK_PIECES]; // behind it, made under the arena lock
+  mi_book_entry_t* piece[MI_BOOK_PIECES]; // the entries after `first`; made under the arena lock
   // used - entries that were ever written.
   //   write  arena lock  store release  add   mi_book_add   (publishes the entry and its piece)
   //   write  alone       store relaxed  clear mi_book_clear
@@ -262,9 +263,9 @@ typedef struct mi_book_s {
 
 // What a heap holds and what happened to it, for statistics.
 typedef enum mi_tally_index_e {
-  MI_TALLY_PAGES = 0, // pages there are, of blocks that have a class
+  MI_TALLY_PAGES = 0, // pages of blocks that have a class
   MI_TALLY_LARGE, // bytes in single-block pages
-  MI_TALLY_PEAKS, // those above have a peak, of the heap; their sum is in `mi_counters_t`
+  MI_TALLY_PEAKS, // the figures above have a peak in the heap; their sums are in `mi_counters_t`
   MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
   MI_TALLY_LARGE_TOTAL, // bytes
   MI_TALLY_LARGE_COUNT, // blocks ever made
@@ -275,8 +276,8 @@ typedef enum mi_tally_index_e {
   MI_TALLY_COUNT
 } mi_tally_index_t;
 
-// Written by the slow paths of whoever allocates from the heap or is inside it (inside.h), and by
-// who ends it; read by any thread. Relaxed: each is a figure of its own.
+// Written by the slow paths of a thread that allocates from the heap or is inside it (inside.h),
+// and by the thread that ends the heap; read by any thread. Relaxed: each is a figure of its own.
 typedef struct mi_tally_s {
   mi_atomic(int64_t) amount[MI_TALLY_COUNT];
   mi_atomic(int64_t) peak[MI_TALLY_PEAKS];
@@ -287,12 +288,12 @@ typedef struct mi_tally_s {
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  // has_empty - bit c: some page in pool[c] became empty there, worth a drain. Written by who gives
-  // a page up or drains, read by who drains, relaxed: a hint (POOL-4).
+  // has_empty - bit c: some page in pool[c] became empty there, so that a drain pays. Written by a
+  // thread that gives a page up or drains, read by one that drains, relaxed: a hint (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
-  size_t sequence; // number in the sub-process, for reports; 0 the main one (thread lock)
+  size_t sequence; // number in the sub-process, for reports; 0 the main heap (thread lock)
   bool is_main; // of its sub-process (const)
   // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
   mi_atomic(int) numa_wish;
@@ -309,9 +310,9 @@ struct mi_heap_s {
   mi_book_t book; // its pages in arenas
   mi_theap_t* theaps; // under the thread lock
   mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock
-  mi_heap_t** link; // what points to this one; NULL when it has ended
+  mi_heap_t** link; // the pointer to this heap; NULL when it has ended
   // -- of all --
-  mi_tally_t tally; // at the end: written often, what is above is not
+  mi_tally_t tally; // at the end: it is written often, the fields above are not
 };
 
 // As the public mi_commit_fun_t.
@@ -321,23 +322,23 @@ typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool*
 // Kinds of runs inside a word: 1, 2, 3 to 4, 5 to 8, ... 33 to 64 slices.
 #define MI_RUN_KINDS 7
 
-// Bitmaps have one bit per slice, in 64-bit words. Which order counts is a matter of the map:
-// bitmap.h has functions that promise one, and others.
+// Bitmaps have one bit per slice, in 64-bit words. Each map needs another memory order: bitmap.h
+// has functions that promise one, and others that are relaxed.
 //   write  any  or release     set    mi_bitmap_or    (publishes what was written)
 //   write  any  CAS acquire    claim  mi_bitmap_take  (sees what was written by who set the bits)
 //   write  any  and relaxed    clear  mi_bitmap_and_not
 //   write  any  store relaxed  with one thread  mi_bitmap_or, mi_bitmap_take, mi_bitmap_and_not
 //   read   any  acquire        mi_bitmap_is_set_acquire  (as a claim)
-//   read   any  relaxed        where to look: a claim decides
+//   read   any  relaxed        to find candidates: a claim decides
 typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 
 // A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
 struct mi_arena_s {
   uint8_t* start; // slice aligned
-  size_t slice_max; // how far it may grow; the bitmaps have room for that
+  size_t slice_max; // slices it may grow to; the bitmaps have room for that
   size_t word_count; // of each bitmap
-  // slice_count - those that are mapped: `mi_arena_slices`.
-  //   write  maker       store relaxed  mi_arena_make    (before anybody knows the arena)
+  // slice_count - slices that are mapped: `mi_arena_slices`.
+  //   write  maker       store relaxed  mi_arena_make    (before any other thread knows it)
   //   write  arena lock  store release  mi_arena_extend  (publishes their windows)
   //   read   any         acquire        mi_arena_slices  (sees the windows)
   mi_atomic(size_t) slice_count;
@@ -346,50 +347,51 @@ struct mi_arena_s {
   bool is_exclusive; // only for heaps that ask for it
   bool is_foreign; // memory of the user: never mapped by us
   int numa_node; // where the memory is, -1 unknown or anywhere: numa.h
-  mi_subproc_t* subproc; // whose it is; changes under the arena lock, when nobody uses it
-  mi_arena_commit_fun_t* commit_fun; // instead of mprotect, with its argument; NULL none
+  mi_subproc_t* subproc; // its owner; changes under the arena lock, when no thread uses the arena
+  mi_arena_commit_fun_t* commit_fun; // called instead of mprotect, with `commit_arg`; NULL none
   void* commit_arg;
-  // is_unsure - foreign memory that nobody knows to be zero, where `dirty` does not say so: it was
-  // given back once, or is made usable by mprotect. Written by a purger, read by who claims its
-  // slices later (relaxed: the claim orders it).
+  // is_unsure - foreign memory that is not known to be zero even where `dirty` is clear: it was
+  // given back once, or is made usable by mprotect. Written by a purger, read by a thread that
+  // claims its slices later (relaxed: the claim orders it).
   mi_atomic(bool) is_unsure;
-  // free_count - free slices. Written by whoever claims or gives back, read by who searches,
-  // relaxed: a hint.
+  // free_count - free slices. Written by a thread that claims or gives back, read by one that
+  // searches, relaxed: a hint.
   mi_atomic(int64_t) free_count;
   // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.
-  // Written by whoever claims or gives back, read by who searches. Relaxed hints: a stale value
-  // costs a longer search, or a missed run that the next full search finds.
+  // Written by a thread that claims or gives back, read by one that searches. Relaxed hints: a
+  // stale value costs a longer search, or a missed run that the next full search finds.
   mi_atomic(size_t) low_word[MI_RUN_KINDS];
-  // free - 1: nobody uses the slice. Written by any thread: it claims with `mi_bitmap_try_claim`,
+  // free - 1: the slice is free. Written by any thread: it claims with `mi_bitmap_try_claim`,
   // acquire (sees what was written there), and gives back with `mi_bitmap_set_release`, release
-  // (publishes that). Read by any thread, relaxed, to find some; and acquire, by who looks whether
-  // the sub-process can end.
+  // (publishes that). Read by any thread, relaxed, to find free slices; and acquire, by a thread
+  // that checks if the sub-process can end.
   mi_bitmap_word_t* free;
-  // dirty - 1: the slice may be non-zero. Written only by whoever has claimed the slice; read by
-  // any thread for a guess (relaxed: a claim orders it).
+  // dirty - 1: the slice may be non-zero. Written only by the thread that has claimed the slice;
+  // read by any thread for a guess (relaxed: a claim orders it).
   mi_bitmap_word_t* dirty;
-  // committed - 1: usable without mprotect. Written and read only by whoever has claimed the slice
-  // (relaxed: the claim orders it).
+  // committed - 1: usable without mprotect. Written and read only by the thread that claimed the
+  // slice (relaxed: the claim orders it).
   mi_bitmap_word_t* committed;
   // moved - 1: the mapping was replaced by mremap and must be renewed before it goes back. Written
-  // only by whoever has claimed the slice; read by any thread for a guess (relaxed, as `dirty`).
+  // only by the thread that has claimed the slice; read by any thread for a guess (relaxed, as
+  // `dirty`).
   mi_bitmap_word_t* moved;
-  // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is
-  // their number, or more. Written and read as `moved`, relaxed; but `mi_move_note_cut` writes it
-  // for the slice behind a range.
+  // moved_first - 1: a moved range, or the rest of one, starts here; `mi_state.moved_count` is at
+  // least the number of such ranges. Written and read as `moved`, relaxed; but `mi_move_note_cut`
+  // also writes the bit of the slice behind a range.
   mi_bitmap_word_t* moved_first;
-  // purge_young, purge_old - 1: freed in this / before the last purge period. Written by whoever
-  // gives back or claims the slice, or purges; read by any thread. Relaxed hints, see purge.c.
+  // purge_young, purge_old - 1: freed in this / before the last purge period. Written by a thread
+  // that gives back or claims the slice, or purges; read by any thread. Relaxed hints, see purge.c.
   mi_bitmap_word_t* purge_young;
   mi_bitmap_word_t* purge_old;
-  // next - in the list of a sub-process, which only grows until that has ended, or of those that
-  // are free (`mi_state.arenas_free`).
+  // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
+  // the list of free arenas (`mi_state.arenas_free`).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)
   //   write  arena lock  store relaxed  the list of free ones  mi_arena_retire_all, mi_arena_adopt
   //   read   any         acquire        MI_FOR_EACH_ARENA  (sees the fields)
   //   read   arena lock, or the last    relaxed
   mi_atomic(mi_arena_t*) next;
-  mi_arena_t* before; // in that list (const while it is there)
+  mi_arena_t* before; // the previous arena of that list (const while the arena is in it)
 };
 
 #endif
