@@ -151,7 +151,7 @@ static bool mi_heap_has_valid_theaps(mi_heap_t* heap) {
 }
 
 MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
-  mi_lock_check_held(&mi_state.thread_lock);
+  mi_lock_expect(&mi_state.thread_lock);
   if (mi_atomic_load_relaxed(&heap->inside) != 0) return false; // HEAP-1
   if (!mi_book_is_valid(&heap->book) || !mi_heap_has_valid_theaps(heap)) return false;
   mi_page_t* page;

@@ -82,6 +82,7 @@ static int64_t mi_subproc_count_theaps(const mi_heap_t* heap) {
 }
 
 MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.thread_lock);
   if (!mi_heap_is_valid(&subproc->heap_main)) return false;
   int64_t heaps = 1;
   int64_t theaps = mi_subproc_count_theaps(&subproc->heap_main);

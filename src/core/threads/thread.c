@@ -270,7 +270,7 @@ static bool mi_thread_is_other_valid(mi_theap_t* home, size_t slot) {
 }
 
 MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home) {
-  mi_lock_check_held(&mi_state.thread_lock);
+  mi_lock_expect(&mi_state.thread_lock);
   size_t ended = 0;
   for (size_t i = 0; i < home->others_count; i++) {
     if (home->others[i] == NULL) continue;
