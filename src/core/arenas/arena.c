@@ -5,33 +5,33 @@
 //   free, dirty, committed, moved, ...    bitmaps, out of line
 //   purge_young, purge_old
 //
-// ARENA-1  a slice belongs to exactly one of: nobody (its `free` bit is set), a page, or a thread
-//     that is working on it. Those that are lost (move.c) belong to none of them for good.
+// ARENA-1  a slice is free (its `free` bit is set), or belongs to exactly one page, or to exactly
+//     one thread that is working on it. Lost slices (move.c) are none of these, for good.
 // ARENA-2  `dirty` clear means that the slice reads as zero.
-// ARENA-3  the list of arenas of a sub-process only grows; an arena is unmapped with the library
-//     only (unload.c). Those of a sub-process that has ended are clean and free, and serve the next
-//     one that grows.
+// ARENA-3  the list of arenas of a sub-process only grows; an arena is unmapped only when the
+//     library is unloaded (unload.c). Arenas of a sub-process that has ended are clean and free,
+//     and serve the next sub-process that grows.
 // ARENA-4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it,
-//     all others to all heaps of the sub-process. A heap that prefers a node gets memory there,
-//     grown if need be, and memory elsewhere when there is no more.
+//     all others to all heaps of the sub-process. A heap that prefers a node gets memory there, for
+//     which an arena may grow, and memory elsewhere when there is no more.
 // ARENA-5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it
 //     may be a file, or shared.
 // ARENA-6  explicit huge OS pages stay: arenas of them are pinned.
-// ARENA-7  addresses are mapped only as they are needed: a step is an eighth of what is there. The
-//     rest of what an arena may grow to belongs to nobody; whoever maps something there ends its
-//     growth (nothing of others is ever replaced). So what is locked (mlockall), or charged to a
+// ARENA-7  addresses are mapped only as they are needed: a step is an eighth of what is mapped. The
+//     rest of what an arena may grow to is not reserved; another mapping there ends the growth of
+//     the arena (and is never replaced). So the memory that is locked (mlockall), or charged to a
 //     limit (ulimit -v), is little more than what the program uses.
 //
-// Claim and release take no lock (bitmap.h); growth takes the arena lock, and whoever waited for it
-// searches again before growing. Bits of slices that are not mapped are clear in all bitmaps: they
-// are not free, and nothing else. Runs are taken at the lowest address that fits, so that memory in
-// use stays together and whole chunks at the upper end become free. There is no ceiling: what an
-// arena may grow to doubles every eight arenas, and steps shrink when the system refuses. The first
-// arena is small, with descriptors in the library itself (PAGEMAP-4): a process with little address
-// space has no room for a table. Where addresses cannot be chosen (mi_os_hints), there is no growth
-// in place, and an arena is mapped as a whole. Not here: what is done with claimed slices
-// (slices.c), when memory goes back (retain.c), blocks that are larger than an arena wants to hold
-// (large.c).
+// Claim and release take no lock (bitmap.h); growth takes the arena lock, and a thread that waited
+// for it searches again before growing. Bits of slices that are not mapped are clear in all
+// bitmaps: such slices are not even free. Runs are taken at the lowest address that fits, so that
+// memory in use stays together and whole chunks at the upper end become free. There is no ceiling:
+// what an arena may grow to doubles every eight arenas, and steps shrink when the system refuses.
+// The first arena is small, with descriptors in the library itself (PAGEMAP-4): a process with
+// little address space has no room for a table. Where addresses cannot be chosen (mi_os_hints),
+// there is no growth in place, and an arena is mapped as a whole. Not here: what is done with
+// claimed slices (slices.c), when memory goes back (retain.c), blocks that are too large for an
+// arena (large.c).
 #include "arena.h"
 
 #include "bitmap.h"
@@ -39,7 +39,7 @@
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
-#define MI_ARENA_STEP_PART 8 // of what is reserved comes with each growth
+#define MI_ARENA_STEP_PART 8 // each growth adds one part in so many of what is reserved
 
 MI_INTERNAL size_t mi_arena_object_max(void) {
   const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
@@ -56,11 +56,11 @@ MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
 }
 
 MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size) {
-  // Huge pages are asked for by us or not at all: a small heap must stay small under "always".
+  // Only the library asks for huge pages: a small heap must stay small under "always".
   mi_os_huge_pages(start, size, mi_option_value(allow_thp) >= 2 ? MI_OS_HUGE : MI_OS_SMALL);
 }
 
-// Make a range usable that is not. Returns whether it reads as zero in `*is_zero`.
+// Make an unusable range usable. Stores in `*is_zero` if it reads as zero.
 static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
@@ -72,15 +72,15 @@ static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count,
   } else {
     if (mi_os_commit(start, size) != 0) return false;
     if (arena->numa_node >= 0 && !arena->is_foreign) {
-      mi_os_prefer_node(start, size, (size_t)arena->numa_node); // may be mapped afresh: decommit
+      mi_os_prefer_node(start, size, (size_t)arena->numa_node); // decommit may remap it
     }
   }
   mi_bitmap_set(arena->committed, index, count);
   return true;
 }
 
-// Make claimed slices usable that are not. What is usable already is not committed again: a
-// function of the program may count.
+// Make claimed slices usable. Those that are usable already are not committed again, because a
+// commit function of the program may count its calls.
 static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool* is_zero) {
   const size_t end = index + count;
   for (size_t i = index; i < end;) {
@@ -96,7 +96,7 @@ static bool mi_arena_commit(mi_arena_t* arena, size_t index, size_t count, bool*
   return true;
 }
 
-// Slices were claimed: make them usable. False: the system refuses, and they are free again.
+// Make claimed slices usable. False if the system refuses; then they are free again.
 static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_t* run) {
   mi_count_add(&arena->free_count, -(int64_t)count);
   bool is_zero = !mi_atomic_load_relaxed(&arena->is_unsure);
@@ -120,9 +120,9 @@ static size_t mi_arena_run_kind(size_t count) {
   return count == 1 ? 0 : mi_bits_log2(count - 1) + 1;
 }
 
-// Lowest run inside one word: the common case, pages and middling blocks.
+// Claim the lowest run inside one word: the common case, pages and blocks of medium size.
 static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
-  // Words below were too full when a run of the smallest length of this kind was looked for.
+  // Words below had no room when a run of the smallest length of this kind was searched.
   mi_atomic(size_t)* const hint = &arena->low_word[mi_arena_run_kind(count)];
   const bool is_smallest = count == 1 || mi_arena_run_kind(count) != mi_arena_run_kind(count - 1);
   const size_t low = mi_atomic_load_relaxed(hint);
@@ -140,7 +140,7 @@ static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
   return MI_BITMAP_NONE;
 }
 
-// Lowest run anywhere, across words, with alignment.
+// Claim the lowest run anywhere, across words, with alignment.
 static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alignment) {
   const size_t slices = alignment / MI_SLICE_SIZE;
   const size_t bias = ((uintptr_t)arena->start / MI_SLICE_SIZE) & (slices - 1);
@@ -149,14 +149,14 @@ static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alig
     const size_t index =
         mi_bitmap_find_run(arena->free, from, mi_arena_slices(arena), count, slices, bias);
     if (index == MI_BITMAP_NONE || mi_bitmap_try_claim(arena->free, index, count)) return index;
-    from = index + 1; // somebody was faster
+    from = index + 1; // another thread was faster
   }
 }
 
 typedef enum mi_claim_e {
   MI_CLAIM_DONE,
   MI_CLAIM_NONE, // no arena has such a run: growing helps
-  MI_CLAIM_REFUSED, // the system does not commit it: growing does not help
+  MI_CLAIM_REFUSED, // the system refuses to commit a run: growing does not help
 } mi_claim_t;
 
 static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alignment,
@@ -166,21 +166,22 @@ static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alig
   if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
     index = mi_arena_claim_in_word(arena, count);
   }
-  // Also when a stale `low_word` hid the slices: `free_count` says that there are some.
+  // Search here also when a stale `low_word` hid the slices: `free_count` shows that there are
+  // some.
   if (index == MI_BITMAP_NONE) index = mi_arena_claim_across(arena, count, alignment);
   if (index == MI_BITMAP_NONE) return MI_CLAIM_NONE;
   if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
-  // What the program refuses for its own memory says nothing of other memory.
+  // If the program refuses its own memory, that says nothing about other memory.
   return arena->is_foreign ? MI_CLAIM_NONE : MI_CLAIM_REFUSED;
 }
 
-// Which arenas a heap takes memory from.
+// The arenas that a heap takes memory from.
 typedef enum mi_claim_where_e {
-  MI_CLAIM_NEAR, // on the node that it prefers; any if it prefers none
+  MI_CLAIM_NEAR, // those on the node that the heap prefers; all if it prefers none
   MI_CLAIM_FAR, // all others
 } mi_claim_where_t;
 
-// Of the arenas that are for the heap (ARENA-4), whose node is `node`.
+// Claim a run from the existing arenas that serve the heap (ARENA-4), which prefers `node`.
 static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_where_t where,
                                           size_t count, size_t alignment, mi_run_t* run) {
   if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, count, alignment, run);
@@ -193,8 +194,8 @@ static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_wh
   return MI_CLAIM_NONE;
 }
 
-// Arenas next to each other share one mapping, once they are as large as they may be. The window of
-// the near one has no room for others.
+// Arenas next to each other share one mapping, once each is as large as it may be. The window of
+// the near arena has no room for others.
 static void mi_arena_note_end(const mi_arena_t* arena) {
   uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
   const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
@@ -223,7 +224,7 @@ static void mi_arena_count_reserved(mi_arena_t* arena, size_t slice_count) {
   arena->subproc->growth_count++;
 }
 
-// Append to the list of a sub-process. Under the arena lock.
+// Append the arena to the list of a sub-process. Under the arena lock.
 static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   mi_lock_expect(&mi_state.arena_lock);
   arena->subproc = subproc;
@@ -240,14 +241,14 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   subproc->arena_count++;
 }
 
-// What of an arena that comes counts as committed. A fresh one has nothing.
+// Count the dirty slices of an arena as committed when a sub-process gets it. A fresh one has none.
 static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
   const size_t dirty = mi_bitmap_count(arena->dirty, arena->word_count);
   mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
                     (int64_t)(dirty * MI_SLICE_SIZE));
 }
 
-// The structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
+// Make the structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
@@ -269,9 +270,9 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_tool_add_root(plan->start, plan->size);
   arena->start = plan->start;
   arena->slice_max = slice_max;
-  mi_atomic_store_relaxed(&arena->slice_count, slice_count); // nobody looks yet
+  mi_atomic_store_relaxed(&arena->slice_count, slice_count); // no other thread knows it yet
   arena->word_count = word_count;
-  // With a function of the user all is remembered slice by slice.
+  // With a commit function of the user the state is kept slice by slice.
   arena->is_committed = plan->is_committed && plan->commit_fun == NULL;
   arena->is_pinned = plan->is_pinned;
   arena->is_exclusive = plan->is_exclusive;
@@ -299,7 +300,7 @@ static bool mi_arena_overlaps(const mi_arena_t* arena, const mi_arena_plan_t* pl
          arena->start < plan->start + plan->size;
 }
 
-// Whether some of it is in an arena already, or in a page. Under the thread and the arena lock.
+// True if part of the range is in an arena or a page already. Under the thread and the arena lock.
 static bool mi_arena_is_known(const mi_arena_plan_t* plan) {
   for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
     MI_FOR_EACH_ARENA(subproc, arena) {
@@ -330,7 +331,7 @@ static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
   return mi_arena_size(arena) >= needed && (node < 0 || arena->numa_node == node);
 }
 
-// Use an arena of an ended sub-process. Under the arena lock. False: none is large enough.
+// Use an arena of an ended sub-process. Under the arena lock. False if none is large enough.
 static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
   mi_lock_expect(&mi_state.arena_lock);
   mi_arena_t* before = NULL;
@@ -348,7 +349,7 @@ static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
   }
   mi_atomic_store_relaxed(&arena->next, NULL);
   mi_arena_publish(subproc, arena);
-  mi_arena_count_dirty(subproc, arena); // what is pinned was not purged
+  mi_arena_count_dirty(subproc, arena); // pinned slices were not purged
   return true;
 }
 
@@ -379,7 +380,7 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   while (arena != NULL) {
     mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
     mi_assert_full(mi_arena_is_valid(arena));
-    // What the program brought was for that sub-process alone.
+    // Memory that the program brought was for that sub-process alone.
     if (!arena->is_foreign) {
       arena->is_exclusive = false;
       mi_atomic_store_relaxed(&arena->next, mi_state.arenas_free);
@@ -426,13 +427,14 @@ MI_INTERNAL mi_arena_t* mi_arena_reserve(mi_subproc_t* subproc, mi_arena_plan_t*
   return arena;
 }
 
-// By how much the arenas of a sub-process grow.
+// Return by how many bytes the arenas of a sub-process grow.
 static size_t mi_arena_step(const mi_subproc_t* subproc) {
   const int64_t reserved = mi_atomic_load_relaxed(&subproc->count.reserved);
   return mi_bits_max(MI_ARENA_STEP_MIN, (size_t)reserved / MI_ARENA_STEP_PART);
 }
 
-// What to ask for when the system refuses `size`: a useful step at least, unless that fails too.
+// Return what to ask for after the system refused `size`: at least a useful step, unless that
+// failed too.
 static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
   const size_t half = mi_bits_align_down(size / 2, unit);
   return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
@@ -441,7 +443,7 @@ static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
 // Arenas end at a multiple of this.
 static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
 
-// Map `size` bytes more at the end of an arena, and hand them out. Under the arena lock.
+// Map `size` more bytes at the end of an arena, and mark them as free. Under the arena lock.
 static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t first = mi_arena_slices(arena);
@@ -460,13 +462,13 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
   mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
   mi_arena_count_reserved(arena, count);
   mi_count_add(&arena->free_count, (int64_t)count);
-  // Publishes their windows; pairs with the acquire in `mi_arena_slices`.
+  // Publishes the windows of the new slices; pairs with the acquire in `mi_arena_slices`.
   mi_atomic_store_release(&arena->slice_count, first + count);
   mi_bitmap_set_release(arena->free, first, count); // publishes that to `mi_bitmap_try_claim`
   return true;
 }
 
-// Free slices at the end of an arena, counted up to `most`.
+// Return the number of free slices at the end of an arena, counted up to `most`.
 static size_t mi_arena_tail(mi_arena_t* arena, size_t most) {
   const size_t end = mi_arena_slices(arena);
   size_t count = 0;
@@ -476,8 +478,8 @@ static size_t mi_arena_tail(mi_arena_t* arena, size_t most) {
   return count;
 }
 
-// Grow an arena in place by a step, or by less, down to what is needed. Under the arena lock.
-// False: it has no room for that, or the system refuses.
+// Grow an arena in place by a step, or by less, down to what is needed. Under the arena lock. False
+// if it has no room for that, or the system refuses.
 static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t unit = mi_arena_unit();
@@ -486,7 +488,7 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
   if (minimum > room) return false;
   const size_t step = mi_arena_step(arena->subproc);
-  // Whole chunks, for huge pages, as soon as that is not much.
+  // Grow by whole chunks, for huge pages, as soon as a step is a chunk or more.
   const size_t ends_at = step >= MI_CHUNK_SIZE ? MI_CHUNK_SIZE : unit;
   const size_t wanted = mi_bits_align_down(size_now + step, ends_at) - size_now;
   size_t size = mi_bits_min(mi_bits_max(wanted, minimum), room);
@@ -497,7 +499,7 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   return true;
 }
 
-// One more arena that may grow to `size_max` bytes; `wanted` bytes of it now, or less in steps,
+// Make one more arena that may grow to `size_max` bytes, with `wanted` bytes now, or with less,
 // down to what is needed. Under the arena lock.
 static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t size_max, size_t wanted, size_t needed,
                              int node, mi_arena_kind_t kind) {
@@ -514,7 +516,7 @@ static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t size_max, size_t want
   return true;
 }
 
-// Grow the last arena in place, if it may serve whoever prefers `node`. Under the arena lock.
+// Grow the last arena in place, if it may serve heaps that prefer `node`. Under the arena lock.
 static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
   mi_lock_expect(&mi_state.arena_lock);
   if (last == NULL || mi_arena_slices(last) == last->slice_max || last->numa_node != node) {
@@ -524,7 +526,8 @@ static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
   return mi_arena_extend_by(last, needed - tail * MI_SLICE_SIZE);
 }
 
-// At least `needed` bytes more: behind the last arena, or as one more. Under the arena lock.
+// Get at least `needed` more bytes, at the end of the last arena or as one more. Under the arena
+// lock.
 static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_arena_adopt(subproc, needed, node)) return true;
@@ -542,8 +545,8 @@ static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node)
                           is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
 }
 
-// The arenas grew after the caller looked at them the last time, when they had grown `*seen` times;
-// or they grow now.
+// Grow the arenas, unless they grew since the caller looked at them, when they had grown `*seen`
+// times. True in both cases.
 static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t* seen) {
   if (mi_option_value(disallow_os_alloc) != 0) return false;
   mi_lock_enter(&mi_state.arena_lock);
@@ -554,8 +557,8 @@ static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t
   return is_grown;
 }
 
-// Grow an arena in place until it has the slices from `index` to `end`, if those that it has are
-// free.
+// Grow an arena in place until it has the slices from `index` to `end`, if those that it has
+// already are free.
 static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
   if (end > arena->slice_max || mi_option_value(disallow_os_alloc) != 0) return false;
   mi_lock_enter(&mi_state.arena_lock);
@@ -569,7 +572,7 @@ static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                 mi_run_t* run) {
   mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
-  // Room for the alignment; an arena starts at a chunk.
+  // Add room for the alignment; an arena starts at a chunk.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
   size_t seen = 0;

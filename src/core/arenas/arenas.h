@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// arenas.h - the layer of slices: which are free, whose they are, and when their memory goes back.
+// arenas.h - the layer of slices: which are free, who has them, and when their memory goes back.
 //
 //   bitmap.h           bits that many threads claim
-//   arena.h numa.h     ranges of slices, which of them are free, growth; nodes of the machine
+//   arena.h numa.h     ranges of slices, which of them are free, growth; NUMA nodes
 //   move.h             memory that changes its addresses
-//   purge.h retain.h   how free memory goes back; when, and how much
+//   purge.h retain.h   how free memory goes back to the system; when, and how much
 //   huge.h             memory that is faulted in ahead
 //   slices.h           claim and release, with all of the above
 //   reserve.h          arenas that the program asks for
 //   book.h run.h       which pages there are; slices for a page
 //
-// The layers above include this file and no other of this folder. It knows only the layer below:
-// common.
+// The layers above include this file and no other of this folder. This layer uses only the one
+// below it: common.
 #ifndef MI_CORE_ARENAS_H
 #define MI_CORE_ARENAS_H
 

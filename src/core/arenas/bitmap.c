@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
-// bitmap.c - ranges of bits: one word after the other. What they promise is said in bitmap.h.
+// bitmap.c - operations on ranges of bits, one word after the other. bitmap.h says what they
+// promise.
 //
-// Functions, not inlined: they run when pages are made and given back, and their loops are long.
+// The functions are not inlined: they run when pages are made and given back, and their loops are
+// long.
 #include "bitmap.h"
 
-// The part of the range [index, index + count) that lies in the word of `index`: its mask and its
-// length.
+// Return the mask, and the length in bits, of the part of the range [index, index + count) that
+// lies in the word of `index`.
 static inline uint64_t mi_bitmap_mask(size_t index, size_t count, size_t* length) {
   const size_t bit = index % MI_WORD_BITS;
   *length = mi_bits_min(count, MI_WORD_BITS - bit);
   return mi_bits_mask(*length) << bit;
 }
 
-// Set bits; returns the old word. Publishes what this thread wrote to the slices, which the map
-// `free` needs, and no other.
+// Set bits; returns the old word. Publishes what this thread wrote to the slices; only the map
+// `free` needs that.
 static inline uint64_t mi_bitmap_or(mi_bitmap_word_t* word, uint64_t mask) {
   if (mi_os_is_single_threaded()) {
     const uint64_t old = mi_atomic_load_relaxed(word);
@@ -33,7 +35,7 @@ static inline uint64_t mi_bitmap_and_not(mi_bitmap_word_t* word, uint64_t mask) 
   return mi_atomic_and_relaxed(word, ~mask);
 }
 
-// Clear bits if the word is still `*old`; otherwise `*old` becomes what it is.
+// Clear bits if the word still equals `*old`; otherwise store its present value in `*old`.
 static inline bool mi_bitmap_take(mi_bitmap_word_t* word, uint64_t* old, uint64_t mask) {
   if (mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(word, *old & ~mask);
@@ -59,7 +61,7 @@ MI_INTERNAL size_t mi_bitmap_set(mi_bitmap_word_t* map, size_t index, size_t cou
     size_t length;
     const uint64_t mask = mi_bitmap_mask(index, count, &length);
     mi_bitmap_word_t* const word = &map[index / MI_WORD_BITS];
-    // Mostly set already: look before writing.
+    // Mostly the bits are set already: look before writing.
     if ((mi_atomic_load_relaxed(word) & mask) != mask) {
       added += length - mi_bits_count(mi_bitmap_or(word, mask) & mask);
     }
@@ -84,7 +86,7 @@ MI_INTERNAL size_t mi_bitmap_clear(mi_bitmap_word_t* map, size_t index, size_t c
   return removed;
 }
 
-// Whether all bits of the range are clear after `flip`: 0 or all ones.
+// True if all bits of the range are clear once they are XORed with `flip`, 0 or all ones.
 static bool mi_bitmap_is_all(mi_bitmap_word_t* map, size_t index, size_t count, uint64_t flip) {
   while (count > 0) {
     size_t length;
@@ -146,7 +148,8 @@ MI_INTERNAL size_t mi_bitmap_find_run(mi_bitmap_word_t* map, size_t from, size_t
   while (true) {
     start = mi_bits_align_up(start + bias, alignment) - bias;
     if (count > end || start > end - count) return MI_BITMAP_NONE;
-    // Walk from the end of the candidate: the last clear bit says where the next one can start.
+    // Walk from the end of the candidate: the last clear bit shows where the next candidate can
+    // start.
     size_t length = 0;
     while (length < count) {
       const size_t i = start + length;

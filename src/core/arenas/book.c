@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// book.c - an array of pages that can be walked at any time, and that a free can leave without
-// waiting.
+// book.c - an array of pages that can be walked at any time, and from which a free removes a page
+// without waiting.
 //
 //   first     [ page | vacant -> 6 | page | page ]          an entry is a page, or, odd, the next
 //   piece 0   [ page | page | vacant | page | ... ]         vacant one
 //
-// BOOK-1  entries never move, and pieces are not given back: an index stays right, and a walk that
+// BOOK-1  entries never move, and pieces are not given back: an index stays valid, and a walk that
 //     overlaps with changes reads valid memory.
-// BOOK-2  vacant entries are a stack. Anyone pushes (mi_book_remove); only who holds the arena lock
-//     pops (mi_book_add), so an entry that a popper saw on top cannot have been taken and put back.
-// BOOK-3  a page knows its index (`book_index`); only one book has it.
+// BOOK-2  vacant entries are a stack. Any thread pushes (mi_book_remove); only a thread that holds
+//     the arena lock pops (mi_book_add), so an entry that a popper saw on top cannot have been
+//     taken and put back.
+// BOOK-3  a page knows its index (`book_index`); it is in one book only.
 //
 // Deliberately absent: order, search, shrinking. A book that is cleared keeps its pieces.
 #include "book.h"
@@ -17,7 +18,7 @@
 #define MI_BOOK_IN_FIRST SIZE_MAX
 #define MI_BOOK_LENGTH_MAX (UINT32_MAX >> 1)
 
-// The piece of an index, and the index in it.
+// Return the piece of an index, and in `*at` the index inside that piece.
 static size_t mi_book_piece(size_t index, size_t* at) {
   size_t k = MI_BOOK_IN_FIRST;
   for (size_t count = MI_BOOK_FIRST; index >= count; count *= 4) {
@@ -34,7 +35,7 @@ static mi_book_entry_t* mi_book_entry(mi_book_t* book, uint32_t index) {
   return k == MI_BOOK_IN_FIRST ? &book->first[at] : &book->piece[k][at];
 }
 
-// There is memory for the entry. Under the arena lock.
+// Make room for the entry. Under the arena lock. False if there is no memory.
 static bool mi_book_make_room(mi_book_t* book, uint32_t index) {
   mi_lock_expect(&mi_state.arena_lock);
   size_t at;
@@ -47,7 +48,7 @@ static bool mi_book_make_room(mi_book_t* book, uint32_t index) {
 
 static uintptr_t mi_book_link(uint32_t vacant) { return (uintptr_t)vacant << 1 | 1; }
 
-// Under the arena lock. False: no memory for another piece.
+// Take a vacant entry. Under the arena lock. False: no memory for another piece.
 static bool mi_book_take_vacant(mi_book_t* book, uint32_t* index) {
   mi_lock_expect(&mi_state.arena_lock);
   // Sees the link in the entry; pairs with the release in `mi_book_remove`.

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT
-// book.h - which pages there are: of a heap, or outside the arenas of a sub-process.
+// book.h - a list of all pages of a heap, or of all pages outside the arenas of a sub-process.
 #ifndef MI_CORE_BOOK_H
 #define MI_CORE_BOOK_H
 
 #include "../common/common.h"
 
-// Write the page into the book; it must not be there. Takes the arena lock. False: no memory.
+// Enter a page that is not in the book. Takes the arena lock. False if there is no memory.
 MI_INTERNAL bool mi_book_add(mi_book_t* book, mi_page_t* page);
 
-// Take it out again. Never waits.
+// Take a page out of the book. Never waits.
 MI_INTERNAL void mi_book_remove(mi_book_t* book, mi_page_t* page);
 
-// Whether it never had so many entries at a time.
+// True if the book never had `length` entries at a time.
 static inline bool mi_book_is_shorter(const mi_book_t* book, size_t length) {
   return mi_atomic_load_relaxed(&((mi_book_t*)(uintptr_t)book)->used) < length;
 }
 
-// Forget all entries. Nobody else uses the book.
+// Forget all entries. No other thread uses the book.
 MI_INTERNAL void mi_book_clear(mi_book_t* book);
 
-// BOOK-2 and BOOK-3; for assertions, while nobody adds or removes pages.
+// True if BOOK-2 and BOOK-3 hold; for assertions, while no thread adds or removes pages.
 MI_INTERNAL bool mi_book_is_valid(mi_book_t* book);
 
-// The first page at `*index` or behind it; `*index` is then where to go on. NULL at the end. Pages
-// that come or go meanwhile may be seen or not.
+// Return the first page at `*index` or behind it, NULL at the end, and store in `*index` where to
+// continue. Pages that are added or removed meanwhile may be seen or not.
 MI_INTERNAL mi_page_t* mi_book_next(mi_book_t* book, uint32_t* index);
 
 #endif

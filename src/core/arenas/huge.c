@@ -7,18 +7,21 @@
 // read in 512 MiB: 10 ns instead of 16). The price of huge pages is memory: all 2 MiB of a chunk
 // become resident when its first block is used. So:
 //
-// HUGE-1  none while less than MI_HUGE_HEAP_MIN is committed for each thread: what is lost is then
-//     a few percent, because runs are taken at the lowest address that fits, so that one chunk
-//     after the other fills up, and because a thread has one page that is not full for each class.
+// HUGE-1  there are no huge pages while less than MI_HUGE_HEAP_MIN is committed for each thread:
+//     with more, the loss is a few percent, because runs are taken at the lowest address that fits,
+//     so that one chunk after the other fills up, and because a thread has one page that is not
+//     full for each class.
 //     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
 //     page each that is hardly used.
-// HUGE-2  only for runs of pages: whoever asks for a large block may never touch most of it.
-// HUGE-3  only for a chunk that is wholly free and clean; the advice is taken back at once, so that
-//     the kernel neither cuts the mapping for good nor fills up what was purged meanwhile.
-// HUGE-4  slices of the chunk that nobody has claimed are marked for purge: what is not used within
-//     the purge delay goes back. A mark on a clean slice thus means that it is resident.
+// HUGE-2  they are only for runs of pages: a program that asks for a large block may never touch
+//     most of it.
+// HUGE-3  they are only for a chunk that is wholly free and clean; the advice is taken back at
+//     once, so that the kernel neither cuts the mapping for good nor fills up slices that were
+//     purged meanwhile.
+// HUGE-4  slices of the chunk that no thread has claimed are marked for purge: those not used
+//     within the purge delay go back. A mark on a clean slice thus means that it is resident.
 // HUGE-5  when the host has to find the memory first, a huge page takes ten times as long: after a
-//     call that took longer than MI_HUGE_STALL_US there are none for MI_HUGE_BACK_OFF times as
+//     call that took longer than MI_HUGE_STALL_US there are no more for MI_HUGE_BACK_OFF times as
 //     long.
 //
 // Deliberately absent: huge pages for metadata, stacks of direct mappings, promises about them. Any
@@ -68,7 +71,7 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   if (taken > MI_HUGE_STALL_US) {
     mi_atomic_store_relaxed(&mi_state.huge_after_us, now + taken * MI_HUGE_BACK_OFF);
   }
-  mi_purge_remember(arena, chunk, MI_CHUNK_SLICES); // the claim forgets its own
+  mi_purge_remember(arena, chunk, MI_CHUNK_SLICES); // the claim clears the marks of its own slices
 }
 
 MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size) {

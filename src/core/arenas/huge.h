@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// huge.h - when memory is faulted in ahead of its use.
+// huge.h - faulting in memory ahead of its use.
 #ifndef MI_CORE_HUGE_H
 #define MI_CORE_HUGE_H
 
 #include "arena.h"
 
-// A run was claimed whose slices are still clean: if the heap is large, back the chunk that it ends
-// in by one huge page. `dirty` of the run is not set yet. `heap` NULL: never.
+// After a run of clean slices was claimed: if the heap is large, back the chunk that the run ends
+// in by one huge page. The `dirty` bits of the run are not set yet. Does nothing if `heap` is NULL.
 MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_t slice_index,
                                  size_t slice_count);
 
-// `size` bytes from `start` are about to be written for the first time, all of them.
+// Populate `size` bytes from `start`, all of which are about to be written for the first time.
 MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// move.c - moved memory: mremap(2) with MREMAP_DONTUNMAP takes the contents of some addresses to
-// others at 1/100 of the cost of a fault, and nothing is copied.
+// move.c - moved memory: mremap(2) with MREMAP_DONTUNMAP moves contents to other addresses at 1/100
+// of the cost of a fault, without copying.
 //
 //   moved        . . M M M M . . M M M . .    slices whose mapping was replaced
 //   moved_first  . . 1 . 1 . . . 1 . . . .    where a moved range, or the rest of one, begins
@@ -10,22 +10,23 @@
 // and there are never more than MI_MOVED_MAX of them.
 //
 // MOVE-1  `moved` is set for exactly the slices whose mapping was replaced and not renewed since.
-// MOVE-2  `mi_state.moved_count` is the number of bits in `moved_first` of all arenas, or more:
-//     what could not be renewed for good stays counted, so that at last nothing is moved any more.
+// MOVE-2  `mi_state.moved_count` is at least the number of bits in `moved_first` of all arenas:
+//     ranges that can never be renewed stay counted, so that in the end nothing is moved any more.
 // MOVE-3  between the removal of the target's mapping and the failure of a move another thread may
-//     map something at the target. It is never replaced: the slices are lost (`lost_count`).
+//     map something at the target. That mapping is never replaced: the slices are lost
+//     (`lost_count`).
 //
-// Who moves memory: a large block that grows (large.c), and what waits to go back, where a large
-// block is claimed (retain.c).
+// Memory is moved when a large block grows (large.c), and from slices that wait to go back to a
+// large block that is being claimed (retain.c).
 #include "move.h"
 
 #include <errno.h>
 
 #include "bitmap.h"
 
-// A move has failed after the system removed what was mapped at the target: map it again. False: it
-// cannot be ours any more, because somebody has mapped something there, or the system refuses; then
-// nothing is moved any more in this process (MOVE-3).
+// A move has failed after the system removed the mapping at the target: map it again. False if the
+// target cannot be ours any more, because another thread has mapped something there or the system
+// refuses; then nothing is moved any more in this process (MOVE-3).
 static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* start,
                                          size_t size) {
   if (mi_os_map_at(start, size, MI_OS_READ_WRITE)) {
@@ -40,7 +41,7 @@ static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* aren
   } else {
     mi_count_add(&subproc->count.committed, -(int64_t)size);
   }
-  // Once is enough, and where a limit is below what the process has the next move fails as well.
+  // One failure is enough: if a limit is below what the process has, the next move fails as well.
   mi_atomic_add_relaxed(&mi_state.moved_count, MI_MOVED_MAX);
   return false;
 }
@@ -82,9 +83,9 @@ MI_INTERNAL void mi_move_unmark(mi_arena_t* arena, size_t slice_index, size_t sl
 MI_INTERNAL int mi_move_renew(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   uint8_t* const start = arena->start + slice_index * MI_SLICE_SIZE;
   const size_t size = slice_count * MI_SLICE_SIZE;
-  // Near the limit of mappings the system may have none for the pieces: then they stay as they are.
+  // Near the limit of mappings the system may refuse to split the mapping: then it stays as it is.
   if (mi_os_remap(start, size) != 0) return mi_os_purge(start, size);
-  if (arena->is_committed) mi_arena_advise(start, size); // only with the same advice as theirs
+  if (arena->is_committed) mi_arena_advise(start, size); // mappings join only with the same advice
   mi_bitmap_clear(arena->moved, slice_index, slice_count);
   mi_move_unmark(arena, slice_index, slice_count);
   mi_move_note_cut(arena, slice_index + slice_count);

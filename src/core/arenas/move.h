@@ -16,33 +16,33 @@ static inline bool mi_move_is_allowed(void) {
 typedef enum mi_move_e {
   MI_MOVE_DONE,
   MI_MOVE_NONE, // nothing has changed
-  MI_MOVE_LOST, // nothing was moved, and nobody may use the target any more
+  MI_MOVE_LOST, // nothing was moved, and the target must not be used any more
 } mi_move_t;
 
 // Move the memory of `size` bytes (whole slices) from `from` to `to`; both belong to the caller.
-// `arena` is the one that `to` lies in, NULL for a mapping of its own. The old addresses read as
-// zero afterwards. Does not mark the target: mi_move_note.
+// `arena` is the arena that `to` lies in, NULL for a mapping of its own. The old addresses read as
+// zero afterwards. Does not mark the target: mi_move_note does.
 MI_INTERNAL mi_move_t mi_move_memory(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* from,
                                      uint8_t* to, size_t size);
 
-// The mapping of these slices was replaced by a move.
+// Note that a move replaced the mapping of these slices.
 MI_INTERNAL void mi_move_note(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Whether another mapping begins at a slice that is not the first.
+// True if another mapping begins at this slice, which is not the first of the arena.
 MI_INTERNAL bool mi_move_is_cut(mi_arena_t* arena, size_t slice_index);
 
-// From now on another mapping begins at this slice, if it is of a moved range: its rest is a range
-// of its own then, and counts. Behind a range that was replaced the slice may be another thread's,
-// which may renew it at this moment: then a mark is left that counts one too many until its next
-// purge.
+// Note that another mapping begins at this slice from now on, if it belongs to a moved range: the
+// rest of that range then counts as a range of its own. The slice behind a replaced range may
+// belong to another thread, which may renew it at this moment: then a mark is left that counts one
+// too many until its next purge.
 MI_INTERNAL void mi_move_note_cut(mi_arena_t* arena, size_t slice_index);
 
 // Give the contents of moved slices back, and join their mapping with its neighbours again. Returns
-// 0, or the error number of a system that refuses: then they are what they were. The caller has
+// 0, or the error number if the system refuses: then the slices are unchanged. The caller has
 // claimed the slices.
 MI_INTERNAL int mi_move_renew(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Forget what mi_move_note_cut has left at slices that were not moved.
+// Forget marks that mi_move_note_cut has left at slices that were not moved.
 MI_INTERNAL void mi_move_unmark(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// numa.c - see numa.h. The machine is asked once, when somebody wants to know.
+// numa.c - see numa.h. The system is asked once, when the number is first needed.
 #include "numa.h"
 
 MI_INTERNAL size_t mi_numa_count(void) {
@@ -14,7 +14,7 @@ MI_INTERNAL size_t mi_numa_count(void) {
 }
 
 MI_INTERNAL int mi_numa_node(int node) {
-  if (node < 0) return -1; // without asking
+  if (node < 0) return -1; // without asking the system
   const size_t count = mi_numa_count();
   return count == 1 ? -1 : (int)((size_t)node % count);
 }

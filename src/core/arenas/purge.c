@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// purge.c - how freed slices go back to the system. When, and how much: retain.c.
+// purge.c - how freed slices go back to the system. retain.c decides when, and how much.
 //
 //   purge_young  freed in this period    a period is over: what is in `purge_old` and still free is
 //   purge_old    freed before it         purged, and `purge_young` becomes `purge_old`
@@ -11,7 +11,8 @@
 // PURGE-1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has
 //     claimed are purged.
 // PURGE-2  after a purge the slice is not dirty: it reads as zero.
-// PURGE-3  one purger at a time. Others skip; only a fork and the end of a sub-process wait.
+// PURGE-3  one thread purges at a time. Others skip it; only a fork and the end of a sub-process
+//     wait.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // discarding free blocks inside pages that are in use.
@@ -27,8 +28,8 @@ MI_INTERNAL long mi_purge_delay_ms(void) {
   return factor > 0 && delay > MI_PURGE_DELAY_MAX / factor ? MI_PURGE_DELAY_MAX : delay * factor;
 }
 
-// Slices that are free next to each other but fewer than this stay (option minimal_purge_size; with
-// allow_thp 2 the smallest is a chunk, so that no huge page is cut).
+// Return the number of slices below which a run of free slices is not purged (option
+// minimal_purge_size; with allow_thp 2 at least a chunk, so that no huge page is cut).
 static size_t mi_purge_minimum(void) {
   const size_t size = (size_t)mi_option_value(minimal_purge_size) * MI_KIB;
   if (size == 0 && mi_option_value(allow_thp) >= 2) return MI_CHUNK_SLICES;
@@ -49,11 +50,11 @@ MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t
   return count;
 }
 
-// Make slices unusable that are made usable when they are claimed.
+// Decommit slices; they are committed again when they are claimed.
 static int mi_purge_decommit(mi_arena_t* arena, size_t index, size_t count) {
   uint8_t* const start = arena->start + index * MI_SLICE_SIZE;
   const size_t size = count * MI_SLICE_SIZE;
-  // Near the limit of mappings the system may refuse: then they stay usable, and charged.
+  // Near the limit of mappings the system may refuse: then the slices stay usable, and charged.
   if (mi_os_decommit(start, size) != 0) return mi_os_purge(start, size);
   mi_bitmap_clear(arena->committed, index, count);
   return 0;
@@ -69,8 +70,8 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   if (is_moved) {
     err = mi_move_renew(arena, index, count);
   } else if (arena->commit_fun != NULL) {
-    bool is_zero = false; // said when it is committed again
-    mi_tool_open(start, size); // it may write there
+    bool is_zero = false; // ignored: the next commit tells
+    mi_tool_open(start, size); // the function may write there
     if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
     mi_bitmap_clear(arena->committed, index, count);
   } else if (!arena->is_committed && !arena->is_foreign) {
@@ -84,7 +85,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
     mi_os_reset(start, size);
     return 0; // still resident, contents unknown
   }
-  if (err != 0) { // stays as it is, until mi_purge_everything tries again
+  if (err != 0) { // the contents stay until mi_purge_everything tries again
     const size_t clean = mi_bitmap_set(arena->dirty, index, count); // it was populated: HUGE-4
     mi_count_add(&arena->subproc->count.committed, (int64_t)(clean * MI_SLICE_SIZE));
     return 0;
@@ -104,7 +105,7 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
   return true;
 }
 
-// Claim a run that waits, purge it and let it go again. False: it is not free any more.
+// Claim a run that waits, purge it and release it. False if it is not free any more.
 static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* bytes) {
   if (!mi_bitmap_try_claim(arena->free, index, count)) return false;
   mi_purge_forget(arena, index, count);
@@ -120,8 +121,8 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
   size_t bytes = 0;
   size_t index = 0;
   while ((index = mi_bitmap_find_run(map, index, end, 1, 1, 0)) != MI_BITMAP_NONE) {
-    // As long as both say so, and claim as a whole; a lost race leaves the bits for the next
-    // period.
+    // Take the run as far as both maps have it, and claim it as a whole; a lost race leaves the
+    // bits for the next period.
     const size_t free_count = mi_bitmap_run_length(arena->free, index, end);
     size_t count = mi_bitmap_run_length(map, index, mi_bits_min(index + free_count, end));
     const bool is_short = count > 0 && count < minimum; // its marks stay: more may become free
@@ -134,7 +135,7 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
   return bytes;
 }
 
-// End of a period, under the purge lock: old ones go, young ones become old.
+// End a period, under the purge lock: old slices are purged, young ones become old.
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
@@ -149,8 +150,8 @@ MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
   return bytes;
 }
 
-// Purge what is free and waits; with MI_FORCE also what is dirty without waiting, because the
-// system refused to take it.
+// Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
+// refused to take them.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
@@ -167,19 +168,19 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
 }
 
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
-  // What options keep does not wait either.
+  // Memory that options keep does not wait either.
   const bool is_all = mi_purge_delay_ms() >= 0 && mi_option_value(purge_decommits) != 0;
   return mi_purge_now(subproc, is_all ? MI_FORCE : MI_GENTLE);
 }
 
-// The slices of a word that are free and wait.
+// Return the bits of a word whose slices are free and wait.
 static uint64_t mi_purge_waiting(mi_arena_t* arena, size_t w) {
   const uint64_t marked =
       mi_atomic_load_relaxed(&arena->purge_young[w]) | mi_atomic_load_relaxed(&arena->purge_old[w]);
   return marked == 0 ? 0 : marked & mi_atomic_load_relaxed(&arena->free[w]);
 }
 
-// The end of the highest run that waits below `end`, 0 if there is none.
+// Return the end of the highest waiting run below `end`, 0 if there is none.
 static size_t mi_purge_top_end(mi_arena_t* arena, size_t end) {
   while (end > 0) {
     const size_t w = (end - 1) / MI_WORD_BITS;
@@ -190,13 +191,13 @@ static size_t mi_purge_top_end(mi_arena_t* arena, size_t end) {
   return 0;
 }
 
-// The start of the run that waits and ends at `end`, of at most `longest` slices.
+// Return the start of the waiting run that ends at `end`, at most `longest` slices below it.
 static size_t mi_purge_top_start(mi_arena_t* arena, size_t end, size_t longest) {
   const size_t low = end - mi_bits_min(end, longest);
   size_t start = end;
   while (start > low) {
     const size_t w = (start - 1) / MI_WORD_BITS;
-    const size_t bits = start - w * MI_WORD_BITS; // those of the word below `start`
+    const size_t bits = start - w * MI_WORD_BITS; // the bits of the word below `start`
     const uint64_t other = ~mi_purge_waiting(arena, w) & mi_bits_mask(bits);
     start = w * MI_WORD_BITS + (other == 0 ? 0 : mi_bits_log2(other) + 1);
     if (other != 0) break;
@@ -204,7 +205,7 @@ static size_t mi_purge_top_start(mi_arena_t* arena, size_t end, size_t longest) 
   return mi_bits_max(start, low);
 }
 
-// The part of a run up to `end` that lies in one mapping.
+// Return the start of the part of a run, up to `end`, that lies in one mapping.
 static size_t mi_purge_mapping_start(mi_arena_t* arena, size_t start, size_t end) {
   const size_t count = end - start;
   if (mi_bitmap_is_all_clear(arena->moved, start, count) &&

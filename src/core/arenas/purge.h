@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// purge.h - how freed slices go back to the system. When they do is in retain.h.
+// purge.h - how freed slices go back to the system. retain.h decides when they do.
 #ifndef MI_CORE_PURGE_H
 #define MI_CORE_PURGE_H
 
@@ -7,42 +7,44 @@
 
 #include "arena.h"
 
-// How long free memory waits, by the options: at most MI_PURGE_DELAY_MAX; negative, for ever.
+// Return how long free memory waits, by the options: at most MI_PURGE_DELAY_MAX; negative means for
+// ever.
 #define MI_PURGE_DELAY_MAX (LONG_MAX / 2)
 MI_INTERNAL long mi_purge_delay_ms(void);
 
-// Slices become free / are claimed again. Cheap: bits and a counter.
+// Mark slices that become free as waiting for purge. Cheap: bits and a counter.
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count);
-// Forgetting returns how many of them were remembered.
+// Clear the marks of slices that are claimed again. Returns how many of them were marked.
 MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
 // Give the contents of claimed slices back. Returns the bytes that were dirty.
 MI_INTERNAL size_t mi_purge_claimed(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Memory of claimed slices reads as zero, without being touched: whole OS pages. False: nothing
-// happened, because it is not our memory to drop, or is kept, or the system refuses.
+// Make a range of whole OS pages in claimed slices read as zero, without touching it. False if
+// nothing happened, because we may not drop this memory, or an option keeps it, or the system
+// refuses.
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
 
-// The highest run that waits below `*end`: at most `longest` slices that lie in one mapping.
-// Returns its start and puts its end into `*end`, which is 0 when there is none.
+// Find the highest run that waits for purge below `*end`: at most `longest` slices that lie in one
+// mapping. Returns its start and stores its end in `*end`, 0 if there is none.
 MI_INTERNAL size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size_t longest);
 
-// Purge `bytes` of what waits, from the highest addresses down: what is claimed next is taken at
-// the lowest. Nothing happens while somebody else purges.
+// Purge `bytes` of the waiting memory, from the highest addresses down, because the next claims
+// take the lowest ones. Nothing happens while another thread purges.
 MI_INTERNAL void mi_purge_top(mi_subproc_t* subproc, int64_t bytes);
 
-// The end of a period: old ones go, young ones become old. Under the purge lock.
+// End a period: old slices are purged, young ones become old. Under the purge lock.
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc);
 
-// Purge what is free and waits; with MI_FORCE also what is dirty without waiting, because the
-// system refused to take it. Returns the bytes given back; nothing while somebody else purges.
+// Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
+// refused to take them. Returns the bytes given back. Does nothing while another thread purges.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort);
 
-// Purge everything that is free and that options do not keep, now. Returns the bytes given back.
+// Purge at once all free slices that options do not keep. Returns the bytes given back.
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc);
 
-// The sub-process ends: purge all that was ever touched and is free, whatever the options say.
-// Waits for another purger.
+// At the end of a sub-process, purge all free slices that were ever touched, whatever the options
+// say. Waits for another purger.
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc);
 
 #endif

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// reserve.c - arenas that somebody asks for: sizes, explicit huge OS pages, the options that
-// reserve memory at the start.
+// reserve.c - arenas that the program or an option asks for: their sizes, explicit huge OS pages,
+// the options that reserve memory at the start.
 //
 // Explicit huge OS pages come from a pool that the administrator filled; there may be fewer than
-// wanted, or none. Those of 2 MiB are taken all or not at all: an arena of normal pages does as
-// well. Those of 1 GiB are taken one by one, because finding and clearing one takes up to a second:
-// the program says how long it waits, and what there was by then is what it gets.
+// wanted, or none. Pages of 2 MiB are taken all or not at all: an arena of normal pages serves as
+// well. Pages of 1 GiB are taken one by one, because finding and clearing one takes up to a second:
+// the program says how long it waits, and gets those that were found by then.
 #include "reserve.h"
 
 #include "numa.h"
 
 #define MI_GIANT_SIZE MI_GIB
 #define MI_GIANT_TIMEOUT_MS ((uint64_t)500) // for each page at the start
-#define MI_GIANT_SPREAD_MS ((uint64_t)50) // more for each node
+#define MI_GIANT_SPREAD_MS ((uint64_t)50) // added for each node
 
 MI_INTERNAL mi_arena_t* mi_reserve_memory(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                           mi_arena_kind_t kind) {
@@ -28,7 +28,8 @@ MI_INTERNAL mi_arena_t* mi_reserve_memory(mi_subproc_t* subproc, mi_arena_plan_t
   return mi_arena_reserve(subproc, plan, kind);
 }
 
-// Map giant pages from `*start` on, or from where the system puts the first. Returns how many.
+// Map giant pages from `*start` on, or from where the system puts the first one. Returns their
+// number.
 static size_t mi_reserve_map_giant(uint8_t** start, size_t pages, int node, uint64_t timeout_ms) {
   const uint64_t begin = mi_os_now_ms();
   size_t count = 0;
@@ -38,7 +39,7 @@ static size_t mi_reserve_map_giant(uint8_t** start, size_t pages, int node, uint
     if (p == NULL) break;
     if (count == 0) *start = p;
     if (p != *start + count * MI_GIANT_SIZE) {
-      mi_os_unmap(p, MI_GIANT_SIZE); // somebody else has the address
+      mi_os_unmap(p, MI_GIANT_SIZE); // the address is taken
       break;
     }
     if (node >= 0) mi_os_prefer_node(p, MI_GIANT_SIZE, (size_t)node);

@@ -2,36 +2,36 @@
 // retain.c - policy: how much free memory stays with the process, and for how long.
 //
 // Time is cut into periods of half the option `purge_delay` (times `arena_purge_mult`); at the end
-// of each, what was freed before it began goes back (purge.c). The first poll after a quiet time
-// begins a period; polls come with slow allocations, so that the delay is a least, not an exact
-// time. What goes earlier, and what is used again instead:
+// of each, memory that was freed before the period began goes back (purge.c). The first poll after
+// a quiet time begins a period; slow allocations poll, so that the delay is a minimum, not an exact
+// time. These rules say what goes back earlier, and what is used again instead:
 //
-// RETAIN-1  what waits is at most MI_RETAIN_MIN and half of what is in use: a program that frees
-//     much and then sleeps holds no more than that, although nobody looks at the clock. What is
-//     beyond goes from the highest addresses down (with everything at once instead, blocks of 5 to
-//     25 MiB replaced at random take ten times as long).
-// RETAIN-2  a large block that is claimed where slices are clean gets the memory that waits
-//     elsewhere:
+// RETAIN-1  the memory that waits is at most MI_RETAIN_MIN and half of what is in use: a program
+//     that frees much and then sleeps holds no more than that, although no thread looks at the
+//     clock. The excess goes from the highest addresses down (if everything went at once instead,
+//     blocks of 5 to 25 MiB replaced at random would take ten times as long).
+// RETAIN-2  a large block that is claimed where slices are clean gets memory that waits elsewhere:
 //     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least
-//     MI_RETAIN_MOVE_MIN slices: each is a mapping of its own until it is purged (move.c).
+//     MI_RETAIN_MOVE_MIN slices are moved: each is a mapping of its own until it is purged
+//     (move.c).
 //
 // RETAIN-3  a free within the bound of RETAIN-4 reads no clock, and calls the system only for what
-//     is beyond the bounds of RETAIN-1 and RETAIN-4: whoever frees within them has no system call
-//     to wait for.
-// RETAIN-4  what waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use, goes
-//     early: after t ms in which nothing did, t^2/512 slices may, as soon as these are half of what
-//     is beyond the bound; the time they stand for is spent then. Memory that is needed again every
+//     is beyond the bounds of RETAIN-1 and RETAIN-4: a thread that frees within them waits for no
+//     system call.
+// RETAIN-4  memory that waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use,
+//     goes early: after t ms in which none did, t^2/512 slices may go, as soon as these are half of
+//     the excess; the time that they stand for is spent then. Memory that is needed again every
 //     20 ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
-//     second is small as soon as it frees its last (an idle PostgreSQL backend after three sorts:
-//     19 MiB, 55 without, glibc 12). The clock is looked at where slices are claimed and released,
-//     where periods are, and while that much waits after MI_QUICK_WAITING refills of a thread: a
-//     program that does small things only after a large one would else keep what that left (a
-//     PostgreSQL backend with small queries: 75 MiB, 12 now).
-// RETAIN-5  fresh memory that would make a new peak of what is committed, while more than that
-//     bound waits: as much of that goes first. The peak of a program whose phases need different
-//     memory is that of the largest phase and this bound, not their sum (four threads that go
-//     through sizes: 77 MiB, 93 without), and what this costs is bounded by the peak.
+//     second is small as soon as it has freed its last block (an idle PostgreSQL backend after
+//     three sorts: 19 MiB, 55 without, glibc 12). The clock is read where slices are claimed and
+//     released, where periods are checked, and, while that much waits, after MI_QUICK_WAITING
+//     refills of a thread: otherwise a program that does only small things after a large one would
+//     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
+// RETAIN-5  if fresh memory would make a new peak of committed memory while more than that bound
+//     waits, as much of the waiting memory goes back first. The peak of a program whose phases need
+//     different memory is that of the largest phase and this bound, not their sum (four threads
+//     that go through sizes: 77 MiB, 93 without), and the cost is bounded by the peak.
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect); more waits than RETAIN-1 or RETAIN-4 permit; fresh memory is claimed (RETAIN-5);
@@ -50,17 +50,17 @@
 #define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
 #define MI_RETAIN_SOFT_PART 8
 #define MI_RETAIN_EARLY_MS 512
-#define MI_RETAIN_STEP 8 // slices; no less at a time, a system call each
+#define MI_RETAIN_STEP 8 // slices that go early at once, at least: each time is a system call
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
 
-// Bytes that wait beyond a constant and a part of what is in use.
+// Return the bytes that wait beyond `min` and 1/`part` of what is in use.
 static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
   return waiting - min - (in_use > 0 ? in_use / part : 0);
 }
 
-// Beyond the bound of RETAIN-4 and RETAIN-5.
+// Return the bytes that wait beyond the bound of RETAIN-4 and RETAIN-5.
 static int64_t mi_retain_soft_excess(mi_subproc_t* subproc) {
   return mi_retain_excess(subproc, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
 }
@@ -69,7 +69,8 @@ MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc) {
   return mi_retain_soft_excess(subproc) >= MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
 }
 
-// RETAIN-4: slices that may go early after `ms` in which none did, and the reverse, rounded down.
+// RETAIN-4: the slices that may go early after `ms` in which none did; and the reverse, rounded
+// down.
 static int64_t mi_retain_earned(int64_t ms) { return ms > 0 ? ms * ms / MI_RETAIN_EARLY_MS : 0; }
 
 static int64_t mi_retain_time_for(int64_t slices) {
@@ -80,7 +81,7 @@ static int64_t mi_retain_time_for(int64_t slices) {
   return ms;
 }
 
-// RETAIN-4: what may go early, by what was seen of the clock.
+// RETAIN-4: purge what may go early, according to the last time that was read.
 static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
   if (mi_likely(!mi_retain_is_much(subproc))) return;
   const int64_t excess = mi_retain_soft_excess(subproc);
@@ -94,7 +95,7 @@ static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
   mi_purge_top(subproc, slices * (int64_t)MI_SLICE_SIZE);
 }
 
-// RETAIN-4: look at the clock.
+// RETAIN-4: read the clock.
 static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
   const int64_t now = (int64_t)mi_os_now_ms();
   if (now == mi_atomic_load_relaxed(&subproc->purge_seen_ms)) return;
@@ -155,7 +156,7 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
 
 // -- memory that waits is used again elsewhere: RETAIN-2 --
 
-// The memory of a run that waits goes to clean slices at `to`, which the caller has claimed.
+// Move the memory of a waiting run to clean slices at `to`, which the caller has claimed.
 static mi_move_t mi_retain_move(mi_arena_t* arena, size_t index, size_t count, size_t to) {
   if (!mi_bitmap_try_claim(arena->free, index, count)) return MI_MOVE_NONE;
   uint8_t* const start = arena->start;
@@ -165,7 +166,7 @@ static mi_move_t mi_retain_move(mi_arena_t* arena, size_t index, size_t count, s
     mi_move_note(arena, to, count);
     mi_bitmap_set(arena->dirty, to, count);
     mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
-    // Where the memory was, all reads as zero now.
+    // The old addresses read as zero now.
     mi_purge_forget(arena, index, count);
     mi_purge_claimed(arena, index, count);
   }

@@ -5,19 +5,20 @@
 
 #include "arena.h"
 
-// Slices of an arena.
+// A range of slices of an arena.
 typedef struct mi_slices_s {
   size_t index;
   size_t count;
 } mi_slices_t;
 
-// Move what waits in the arena to those of claimed slices that are clean and will be written to.
-// Returns those that are lost: nobody may use them any more. Mostly none.
+// Move waiting memory of the arena to those of the claimed slices that are clean and will be
+// written to. Returns the slices that were lost in this (mostly none): they must not be used any
+// more.
 MI_INTERNAL mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// `fresh_count` slices are about to be touched that are not resident, maybe 0: part of what waits
-// may have to go first. Calls the system only for that. Looks at the clock, but not before anything
-// has waited: a program that never frees a page touches no code for it.
+// Purge what RETAIN-4 and RETAIN-5 ask for, before `fresh_count` slices (maybe 0) are touched that
+// are not resident. Makes no other system calls. Reads the clock, but only once memory has waited:
+// a program that never frees a page does not run this code.
 MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count);
 
 static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
@@ -27,15 +28,15 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
   }
 }
 
-// Purge what is due in a sub-process. Reads the clock only when something waits. Never waits for
-// another purger.
+// Purge the memory of a sub-process that is due. Reads the clock only when some memory waits for
+// purge. Never waits for another purger.
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
 
-// Purge what is beyond the bound of what may wait: the part of it for a free. Reads no clock unless
-// much waits.
+// Purge what waits beyond the bounds, as far as a free has to. Reads no clock unless much memory
+// waits.
 MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc);
 
-// Whether so much waits that somebody should look at the clock now and then: RETAIN-4.
+// True if so much memory waits that a thread should look at the clock now and then: RETAIN-4.
 MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// run.c - where the slices of a page come from, and in which book the page stands.
+// run.c - decides where the slices of a page come from, and which book the page is entered in.
 //
 //   in an arena          the common case
-//   mapping of its own   what no arena holds: blocks over half an arena, everything with the
+//   mapping of its own   pages that no arena holds: blocks over half an arena, everything with the
 //                        options arena_reserve=0 or disallow_arena_alloc
 //
-// RUN-1  a page outside arenas stands in the book of the sub-process; any other in the book of its
-//     heap, unless that is the main one, whose pages are found by a walk over the arenas.
+// RUN-1  a page outside arenas is in the book of the sub-process; any other is in the book of its
+//     heap, unless that is the main heap, whose pages are found by a walk over the arenas.
 // RUN-2  a heap that is bound to an arena has all its pages there.
 #include "run.h"
 
@@ -33,7 +33,7 @@ static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run
   return true;
 }
 
-// An arena has it, or could have it.
+// True if the page should be in an arena, and not in a mapping of its own.
 static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish) {
   if (heap->arena != NULL) return true;
   if (mi_option_value(disallow_arena_alloc) != 0) return false;
@@ -58,8 +58,8 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   if (backing == MI_BACKING_DIRECT) {
     mi_tool_remove_root(start, size);
     mi_tool_open(start, size); // for whatever is mapped there next
-    // A hole in a larger mapping makes one more, of which there is a limit: then the addresses are
-    // lost, but not the memory.
+    // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
+    // the addresses are lost, but not the memory.
     if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
     mi_count_add(&subproc->count.committed, -(int64_t)size);
     return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// run.h - slices for a page of a heap: from an arena, or a mapping of its own.
+// run.h - slices for a page of a heap, from an arena or as a mapping of their own.
 #ifndef MI_CORE_RUN_H
 #define MI_CORE_RUN_H
 
 #include "arena.h"
 
-// What a page is going to be.
+// The description of a page that is going to be made.
 typedef struct mi_run_wish_s {
   size_t slice_count;
   size_t alignment; // bytes, at least a slice
@@ -13,17 +13,18 @@ typedef struct mi_run_wish_s {
   size_t described_count; // slices that need a descriptor
 } mi_run_wish_t;
 
-// Slices for a page of `heap`. False: no memory.
+// Claim slices for a page of `heap`. False if there is no memory.
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run);
 
-// Give slices back, all of a page or its end. The caller is inside the heap (inside.h), and has
-// cleared their descriptors.
+// Give slices back, all those of a page or the last ones. The caller is inside the heap (inside.h),
+// and has cleared their descriptors.
 MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
                                 size_t slice_count);
 
-// The page is described: enter it into the books of its heap. False: no memory, give the run back.
+// Enter a page whose descriptor is complete into the books of its heap. False if there is no
+// memory; the caller then gives the run back.
 MI_INTERNAL bool mi_run_enlist(mi_heap_t* heap, mi_page_t* page);
-// The page is about to be given back. The caller is inside the heap.
+// Take a page that is about to be given back out of the books. The caller is inside the heap.
 MI_INTERNAL void mi_run_delist(mi_heap_t* heap, mi_page_t* page);
 
 #endif

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// slices.c - slices in use and slices that are free: what an arena has claimed is prepared for its
-// use, and what comes back waits to be purged.
+// slices.c - prepares slices that an arena has claimed for use, and lets released slices wait for
+// their purge.
 //
 //   claim:   arena.c (a run of free slices) -> huge.c (faulted in ahead, in a large heap)
 //            -> retain.c (memory that waits elsewhere is moved there; fresh memory makes way)
 //   release: purge.c (it waits from now on) -> arena.c (it is free)
 //
-// SLICES-1  slices in use are dirty and wait for nothing: their bit in `dirty` is set, and those in
-//     `purge_young` and `purge_old` are clear.
+// SLICES-1  slices in use are dirty and do not wait for purge: their bit in `dirty` is set, and
+//     those in `purge_young` and `purge_old` are clear.
 // SLICES-2  a run that is being prepared belongs to the caller: it has no bit in `free` and no
 //     descriptor.
 //
-// Deliberately absent: any search. Which slices are claimed is decided in arena.c.
+// Deliberately absent: any search. arena.c decides which slices are claimed.
 #include "slices.h"
 
 #include "bitmap.h"
@@ -19,7 +19,7 @@
 #include "purge.h"
 #include "retain.h"
 
-// Claimed slices of which some are lost: the others are free again.
+// Some slices of a claimed run are lost: release the others.
 static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices_t lost) {
   const size_t end = run->slice_index + run->slice_count;
   const size_t behind = lost.index + lost.count;
@@ -29,8 +29,8 @@ static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices
   if (behind < end) mi_slices_release(run->arena, behind, end - behind);
 }
 
-// A run was claimed for `heap` (NULL: to grow a block in place): from now on it is in use. False:
-// some of it is lost, the rest was released.
+// Put a run that was claimed for `heap` (NULL: to grow a block in place) into use. False if part of
+// the run is lost, in which case the rest was released.
 static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t* run) {
   mi_arena_t* const arena = run->arena;
   mi_subproc_t* const subproc = arena->subproc;

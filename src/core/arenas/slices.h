@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// slices.h - slices of arenas, ready to be written to, and where they go when they are free.
+// slices.h - claim slices of arenas that are ready to be written to, and release them.
 #ifndef MI_CORE_SLICES_H
 #define MI_CORE_SLICES_H
 
 #include "arena.h"
 
 // Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
-// two, at least a slice), readable and writable. Grows the arenas when it must. False when out of
+// two, at least a slice), readable and writable. Grows the arenas if necessary. False when out of
 // memory. The first `touched_count` slices will be written to: memory that waits elsewhere may be
 // moved there.
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
