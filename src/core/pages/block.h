@@ -2,14 +2,13 @@
 // block.h - the links of free blocks.
 //
 // A free block holds one link in its first word (TYPES-4). Tools that watch the memory of a program
-// take that word for memory which nobody may touch, so that every access to a link is one of these
-// functions.
+// treat that word as inaccessible, so every access to a link goes through these functions.
 #ifndef MI_CORE_BLOCK_H
 #define MI_CORE_BLOCK_H
 
 #include "../arenas/arenas.h"
 
-// The link of a free block.
+// Return the link of a free block.
 static mi_attr_unwatched mi_block_t* mi_block_next(const mi_block_t* block) {
   mi_tool_pause();
   mi_block_t* const next = block->next;
@@ -23,7 +22,7 @@ static mi_attr_unwatched void mi_block_set_next(mi_block_t* block, mi_block_t* n
   mi_tool_resume();
 }
 
-// Behind `last` of a list, or at its head when that is NULL, comes `rest`.
+// Append `rest` to `list` behind its last block `last`, which is NULL if the list is empty.
 static inline void mi_block_join(mi_block_t** list, mi_block_t* last, mi_block_t* rest) {
   if (last != NULL) {
     mi_block_set_next(last, rest);

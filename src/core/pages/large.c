@@ -3,22 +3,22 @@
 //
 //   | block_size (whole OS pages) | slack up to slice_count * MI_SLICE_SIZE, untouched |
 //
-// LARGE-1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, whoever frees
-//     the block returns the slices.
+// LARGE-1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, and the thread
+//     that frees the block returns the slices.
 // LARGE-2  only the first slice has a descriptor, and those up to the one that a shifted result
 //     lies in (`reserved` of them). `shift` is the distance of the result from the start of the
-//     block: nothing else was handed out.
+//     block: no other address was handed out.
 // LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
 //     that holds the block.
-// LARGE-4  where much must be zero, memory that was used before is given back instead of cleared:
-//     what the system then gives reads as zero, and a program pays for what it touches. Only memory
-//     that we mapped, and if the system takes it.
+// LARGE-4  where much memory must be zero, used memory is given back to the system instead of
+//     cleared: fresh memory reads as zero, and a program pays only for what it touches. This is
+//     done only with memory that we mapped, and if the system takes it.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
-// memory along (RETAIN-2). Larger ones, and all when no arena can be had, are mappings of their
-// own. Growth in place takes the slices that follow; else the memory is moved to other addresses,
-// so that nothing is copied (move.c).
+// memory along (RETAIN-2). Larger blocks, and all blocks when no arena can be had, are mappings of
+// their own. Growth in place takes the slices that follow; otherwise the memory is moved to other
+// addresses without copying (move.c).
 #include "large.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@
 #include "inside.h"
 #include "track.h"
 
-// Less is cleared by hand, which is cheaper when all of it is then used: 0.1 us for 4 KiB, a fault
-// 0.5 and more.
+// Less memory is cleared by hand, which is cheaper if all of it is used then: 0.1 us for 4 KiB, a
+// fault 0.5 and more.
 #define MI_LARGE_GIVE_BACK_MIN ((size_t)(128 * MI_SLICE_SIZE))
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
@@ -39,8 +39,8 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
 }
 
-// A page for one block of `size` bytes with room for `room`, whose first `shift` bytes are skipped
-// and whose first `touched` bytes will be written to.
+// Make a page for one block of `size` bytes that may grow to `room`, whose first `shift` bytes are
+// skipped and whose first `touched` bytes will be written to.
 static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_t alignment,
                                 size_t shift, size_t touched) {
   const mi_run_wish_t wish = {
@@ -75,7 +75,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   return page;
 }
 
-// Give back the contents of whole OS pages of the block: LARGE-4. False: they are what they were.
+// Give back the contents of whole OS pages of the block: LARGE-4. False if they are unchanged.
 static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
   if (page->backing == MI_BACKING_DIRECT) return mi_os_purge(start, size) == 0;
   mi_heap_t* const heap = mi_inside_enter(page);
@@ -107,7 +107,7 @@ static void mi_large_zero(mi_page_t* page) {
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - shift) return NULL;
-  // What must be zero may never be touched at all: better clean.
+  // A zeroed block may never be touched at all: clean slices are better.
   const size_t touched = fill == MI_ZERO ? 0 : size + shift;
   mi_page_t* const page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
   if (page == NULL) return NULL;
@@ -128,7 +128,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   return page->start;
 }
 
-// The block goes, and its slices, but for the first `lost_count`.
+// End the block, and release its slices except the first `lost_count`.
 static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
@@ -153,7 +153,7 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   mi_large_end(page, 0);
 }
 
-// Take the slices behind the block. False: somebody else has them.
+// Take the slices behind the block. False if they are not free.
 static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count) {
   if (page->backing == MI_BACKING_DIRECT) return false;
   mi_arena_t* const arena = mi_arena_of(heap->subproc, page->start);
@@ -173,8 +173,8 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
     if (!mi_large_extend(heap, page, slice_count)) return false;
   } else if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
              slice_count >= page->reserved) {
-    // A block that shrinks gives back at once what it does not need. (Of tracked blocks tools must
-    // hear first.)
+    // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
+    // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
     mi_run_release(heap, (mi_page_backing_t)page->backing,
                    page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count);
@@ -193,7 +193,7 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
   return is_done;
 }
 
-// Whether memory of the page may be taken away or replaced by mremap. The caller holds its block.
+// True if memory of the page may be taken away or replaced by mremap. The caller holds its block.
 static bool mi_large_is_ours(mi_page_t* page) {
   if (page->backing == MI_BACKING_DIRECT) return true;
   mi_heap_t* const heap = mi_inside_enter(page);
@@ -202,8 +202,9 @@ static bool mi_large_is_ours(mi_page_t* page) {
   return is_ours;
 }
 
-// A mapping of its own stays one; in an arena the moved range is one more until it is renewed, or
-// several: from 6.17 on the kernel moves what consists of several mappings, and they stay apart.
+// Note the mappings that a move made. A block in a mapping of its own keeps one mapping; in an
+// arena the moved range is one more mapping until it is renewed, or several: from 6.17 on the
+// kernel also moves ranges of several mappings, which stay apart.
 static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
                                 size_t slice_count) {
   if (to->backing != MI_BACKING_ARENA) return;
@@ -225,10 +226,10 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (!mi_move_is_allowed() || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   if (!mi_large_is_ours(page)) return NULL;
-  // What grew once will grow again: room for an eighth more costs addresses only.
+  // A block that grew once will grow again: room for an eighth more costs only addresses.
   mi_page_t* const moved = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, 0);
   if (moved == NULL) return NULL;
-  // Whole slices: what grows inside the last one later must be of the same mapping.
+  // Move whole slices: later growth inside the last one must be in the same mapping.
   const size_t slice_count = mi_bits_divide_up(page->block_size, MI_SLICE_SIZE);
   const size_t bytes = slice_count * MI_SLICE_SIZE;
   if (!mi_large_is_ours(moved)) {

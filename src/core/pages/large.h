@@ -6,16 +6,16 @@
 
 #include "page.h"
 
-// A block of at least `size` bytes at a multiple of `alignment` (a power of two, at least a slice).
-// NULL: no memory.
+// Allocate a block of at least `size` bytes at a multiple of `alignment` bytes (a power of two, at
+// least a slice). NULL if there is no memory.
 MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment, mi_fill_t fill);
 
-// As above, but the result lies `shift` bytes behind the start of the block (0: none); for
+// The same, but the result lies `shift` bytes behind the start of the block (0: at the start); for
 // aligned offsets.
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill);
 
-// A block that holds `size` bytes now and has addresses to grow by an eighth in place.
+// Allocate a block that holds `size` bytes now and has addresses to grow by an eighth in place.
 MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill);
 
 MI_INTERNAL void mi_large_free(mi_page_t* page, void* p);
@@ -23,11 +23,11 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p);
 // Make the block hold `size` bytes without moving it. The caller holds the block.
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 
-// Make `size` bytes of the block read as zero. The caller holds it.
+// Make `size` bytes of the block read as zero. The caller holds the block.
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
 
-// Move the block's memory to a larger one in `heap` by changing the mapping, without copying. NULL:
-// not possible, nothing changed.
+// Move the block's memory to a larger block in `heap` by changing the mapping, without copying.
+// NULL if this is not possible, in which case nothing changed.
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size);
 
 #endif

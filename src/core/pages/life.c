@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// life.c - the life of a page: whose it is, and where its owner keeps it.
+// life.c - the life of a page: who owns it, and where its owner keeps it.
 //
 //   no page      --describe, open, own-->  in no place
 //   in no place  --make_current-->  current  --leave_current-->  in no place
@@ -11,21 +11,21 @@
 //   in no place  --close, undescribe-->  no page
 //
 // A claim is a change of the word (remote.c): by a free into the page (reclaim.c), or by a pop from
-// the pool (pool.c). What becomes of a claimed page is decided there; this file only does it.
+// the pool (pool.c). Those files decide what becomes of a claimed page; this file only does it.
 //
 // This file alone writes `owner`, `place` and `theap` of a page and `page_count` of a theap; with
-// remote.c, `thread_free` [page-state]. It adds and takes the +1 of `count.used` (LIFE-1); a refill
-// copies it along, as `refilled` has it. The lists of a theap that it changes are those that a page
-// can be in; which page goes where is decided in threads/.
+// remote.c, `thread_free` [page-state]. It adds and removes the +1 of `count.used` (LIFE-1); a
+// refill copies `refilled`, which includes it. This file changes those lists of a theap that a page
+// can be in; the files of threads/ decide which page goes where.
 //
 // LIFE-1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
 //     `thread_free` count as used. Broken only inside the functions of the owner. The +1 keeps a
 //     malloc and free pair from emptying the page again and again.
 // LIFE-2  a page is in exactly the place that `place` says; a parked or pooled page is in
 //     MI_PLACE_NONE.
-// LIFE-3  the owner word is written by the owner, or by who describes the page: it says "mine" to
-//     no thread that does not own it (REMOTE-4). It is cleared before the page leaves its book
-//     (FORK-2).
+// LIFE-3  the owner word is written by the owner, or by the thread that describes the page: no
+//     thread finds its own id in a page that it does not own (REMOTE-4). The word is cleared before
+//     the page leaves its book (FORK-2).
 #include "life.h"
 
 MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
@@ -66,7 +66,7 @@ MI_INTERNAL void mi_life_open(mi_page_t* page) {
 
 MI_INTERNAL void mi_life_close(mi_page_t* page) { mi_atomic_store_relaxed(&page->thread_free, 0); }
 
-// What the owner word says while the thread with this id owns the page.
+// Return the owner word of the page while the thread with this id owns it.
 static uintptr_t mi_life_word(mi_page_t* page, uintptr_t thread_id) {
   const bool is_slow = mi_atomic_load_relaxed(&page->has_interior);
   return thread_id | (is_slow ? MI_OWNER_SLOW : 0);
@@ -112,7 +112,7 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
   }
 }
 
-// -- where the owner keeps it --
+// -- where the owner keeps the page --
 
 MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
   const size_t c = page->size_class;

@@ -3,12 +3,12 @@
 //
 //   for (mi_list_t at = mi_list_of(page, first); mi_list_has(&at); mi_list_step(&at)) ... at.block
 //
-// The walk ends where the list does, at a link that leads to no block of the page, and behind as
-// many blocks as were carved: a longer list has a loop. Whoever must know which it was looks at
-// `block` then: NULL only at the end of the list.
+// The walk ends at the end of the list, at a link that leads to no block of the page, or after as
+// many blocks as were carved, because a longer list has a loop. Afterwards `block` is NULL only at
+// the end of the list.
 //
-// The one walk of its kind, for lists of a page. Those of a portion have blocks of several pages
-// (portion.c).
+// All walks along lists of a page use this. Portions have lists of blocks of several pages and a
+// walk of their own (portion.c).
 #ifndef MI_CORE_LIST_H
 #define MI_CORE_LIST_H
 
@@ -16,7 +16,7 @@
 
 typedef struct mi_list_s {
   const mi_page_t* page;
-  mi_block_t* block; // where the walk is
+  mi_block_t* block; // the block that the walk has reached
   uint32_t count; // blocks before it
 } mi_list_t;
 
@@ -24,7 +24,7 @@ static inline mi_list_t mi_list_of(const mi_page_t* page, const mi_block_t* firs
   return (mi_list_t){page, (mi_block_t*)(uintptr_t)first, 0};
 }
 
-// Whether there is a block.
+// True if the walk has reached a block.
 static inline bool mi_list_has(const mi_list_t* at) {
   return at->block != NULL && at->count < mi_page_capacity(at->page) &&
          mi_page_has_block(at->page, at->block);
@@ -35,7 +35,7 @@ static inline void mi_list_step(mi_list_t* at) {
   at->count++;
 }
 
-// Blocks of the list, as far as it leads.
+// Return the number of blocks of the list, up to the end of the walk.
 static inline uint32_t mi_list_length(const mi_page_t* page, const mi_block_t* first) {
   mi_list_t at = mi_list_of(page, first);
   while (mi_list_has(&at)) mi_list_step(&at);

@@ -9,14 +9,15 @@
 // PAGE-2  every slice of the page has a descriptor: the first one's is the page, the others forward
 //     to it.
 //
-// LIFE-1 and LIFE-2 are in life.c. Only the owner calls into this file. Not here: whose a page is
+// LIFE-1 and LIFE-2 are in life.c. Only the owner calls into this file. Not here: who owns a page
 // (life.c, remote.c), which page to pick (refill.c), when slices go back (retain.c).
 #include "page.h"
 
 #include "list.h"
 #include "track.h"
 
-// What others left in the run goes back where it counts, unless it is the first OS page at most.
+// Give the old contents of the run back if they would count, unless at most its first OS page is
+// resident.
 static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   uint8_t* const start = run->start;
   if (!run->is_zero && run->slice_count == 1 && mi_pagemap_slice(start)->is_lean) {
@@ -35,9 +36,9 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
   mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
 }
 
-// The descriptors of the page are nobody's. Before it leaves the book, and while it is not in one:
-// the child of a fork takes the pages of vanished threads, and those must be in their book
-// (FORK-2).
+// Reset the descriptors of the page to those of no page. This happens before the page leaves its
+// book, or while it is not in one: the child of a fork takes the pages of vanished threads, and
+// those must be in their book (FORK-2).
 static void mi_page_clear(mi_page_t* page) {
   mi_assert_page(page, page->place == MI_PLACE_NONE && page->count.used == 0);
   mi_assert_page(page, (mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
@@ -84,7 +85,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   if (mi_unlikely(!mi_page_is_sound(page))) {
     mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
-    return; // its slices stay where they are: nobody knows which they are
+    return; // its slices are leaked: the descriptor does not tell which they are
   }
   mi_page_clear(page);
   mi_run_delist(heap, page);
@@ -105,8 +106,8 @@ MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   const size_t left = page->reserved - mi_page_capacity(page);
   if (left == 0) return NULL;
-  // Double what the page has, between the rest of the first OS page and a bound: a class that is
-  // hardly used touches little, a busy one comes here seldom.
+  // Double the carved part, between the rest of the first OS page and a bound: a class that is
+  // hardly used touches little memory, a busy one comes here seldom.
   const size_t block_size = page->block_size;
   const size_t carved_bytes = mi_page_capacity(page) * block_size;
   const size_t step = mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
@@ -139,7 +140,7 @@ MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_bloc
   if (mi_likely(at.block == NULL)) return at.count;
   mi_report_block(MI_ERROR_CORRUPT_LIST, page, end == NULL ? page->start : (void*)end, at.block);
   mi_block_join(list, end, NULL);
-  return mi_list_length(page, *list); // in a loop some blocks were counted more than once
+  return mi_list_length(page, *list); // in a loop the walk counted some blocks more than once
 }
 
 MI_INTERNAL mi_attr_cold void mi_page_cut_head(mi_page_t* page, mi_block_t** list) {
@@ -164,7 +165,7 @@ MI_INTERNAL bool mi_page_check(mi_page_t* page) {
   const uint32_t used = page->count.used;
   mi_life_recount(page, local);
   if (page->count.used == used) return true;
-  // More frees were counted than there are blocks. Which was one too many is not known.
+  // More frees were counted than there are blocks. It is not known which block was freed twice.
   if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
   return false;
 }
@@ -180,7 +181,8 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   page->count.used -= count;
 }
 
-// LIFE-2, as far as the page and its theap say; of a queue its ends.
+// True if LIFE-2 holds, as far as the page and its theap show; of a queue only the ends are
+// checked.
 static bool mi_page_is_in_place(const mi_page_t* page) {
   if (page->place == MI_PLACE_CURRENT) return page->theap->current[page->size_class] == page;
   const bool is_linked = page->next != NULL || page->prev != NULL;

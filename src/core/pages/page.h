@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// page.h - small questions about a page, and the functions of page.c.
+// page.h - small inline functions about a page, and the functions of page.c.
 #ifndef MI_CORE_PAGE_H
 #define MI_CORE_PAGE_H
 
 #include "life.h"
 
-// Blocks carved so far.
+// Return the number of blocks carved so far.
 static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
 
-// True when the page has a block to give without asking anyone.
+// True if the page has a free block, in a list or not yet carved.
 static inline bool mi_page_has_free(mi_page_t* page) {
   return page->local_free != NULL || mi_page_capacity(page) < page->reserved ||
          mi_atomic_load_relaxed(&page->thread_free) > MI_REMOTE_BITS;
 }
 
-// The number of the block that `p` lies in: offset / block_size by multiply and shift, exact for
-// offsets inside a page of at most a chunk (offset < 2^21, block_size < 2^20; Granlund, Montgomery:
-// "Division by invariant integers using multiplication", 1994).
+// Return the index of the block that `p` lies in: offset / block_size by multiply and shift, exact
+// for offsets inside a page of at most a chunk (offset < 2^21, block_size < 2^20; Granlund,
+// Montgomery: "Division by invariant integers using multiplication", 1994).
 static inline size_t mi_page_index_of(const mi_page_t* page, const void* p) {
   const uint64_t offset = (uint64_t)((const uint8_t*)p - page->start);
   return (offset * mi_class_reciprocal[page->size_class]) >> MI_RECIPROCAL_SHIFT;
@@ -26,21 +26,21 @@ static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p)
   return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
 }
 
-// The descriptor is where the page map has it, and says what its class says.
+// True if the descriptor is where the page map has it, and agrees with its class.
 static inline bool mi_page_is_sound(const mi_page_t* page) {
   return page == mi_pagemap_slice(page->start) && page->size_class < MI_CLASS_COUNT &&
          page->block_size == mi_class_size(page->size_class) &&
          mi_class_has_slices(page->size_class, page->slice_count);
 }
 
-// Whether a block that was carved starts at `p`, which may be any address.
+// True if a carved block starts at `p`, which may be any address.
 static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
   const size_t offset = (size_t)((const uint8_t*)p - page->start);
   return offset < mi_page_capacity(page) * page->block_size && mi_page_block_of(page, p) == p;
 }
 
-// What can be said of a list at hardly any cost: it starts in the page, and what comes next lies
-// there, too, somewhere else.
+// Check a list at hardly any cost: true if it starts in the page, and its second block lies there,
+// too, at another address.
 static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {
   const size_t size = (size_t)page->slice_count * MI_SLICE_SIZE;
   if ((size_t)((const uint8_t*)head - page->start) >= size) return false;
@@ -56,19 +56,20 @@ static inline bool mi_page_is_single(const mi_page_t* page) {
   return page->size_class == MI_CLASS_COUNT;
 }
 
-// What a page of a class is going to be.
+// The description of a page of a class that is going to be made.
 typedef struct mi_page_plan_s {
   size_t size_class;
   size_t slice_count;
-  // May never use much of its slices: what others left in them is given back, because it counts.
+  // The page may never use much of its slices: old contents are given back, because they would
+  // count as resident.
   bool is_sparse;
 } mi_page_plan_t;
 
-// A fresh page in slices from the arenas: it has an owner (OWNED is set), which the caller becomes
-// (mi_life_own). NULL: out of memory.
+// Make a fresh page in slices from the arenas: it is marked as owned (OWNED is set), and the caller
+// becomes its owner (mi_life_own). NULL when out of memory.
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan);
 
-// Slices that a block of the page can start in, and that therefore need a descriptor.
+// Return the number of slices that a block of the page can start in: they need a descriptor.
 static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
   return block_count == 1 ? 1 : slice_count;
 }
@@ -77,29 +78,31 @@ static inline size_t mi_page_described(size_t slice_count, size_t block_count) {
 // (inside.h); it is in no queue and not pooled.
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page);
 
-// Give the slices back whatever is in use. Nobody else touches the page.
+// Give the slices back even if blocks are in use. No other thread touches the page.
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page);
 
-// Carve the next blocks and return them as a list, NULL when all are carved. They count as used.
+// Carve the next blocks and return them as a list, NULL if all are carved. These blocks count as
+// used.
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page);
 
-// Blocks of a list of the page, and the last of them; 0 and NULL of an empty one. The program may
-// have damaged it: a link that leads to no block, or the second time to one, is reported and cut,
-// and what hangs behind it stays in use. Owner only.
+// Return the number of blocks of a list of the page, and in `*last` its last block; 0 and NULL for
+// an empty list. If the program has damaged the list, a link that leads to no block, or twice to
+// the same one, is reported and cut, and the blocks behind it stay in use. Owner only.
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last);
 
-// The same for a list whose head is not sound: at most one block of it is left.
+// Repair a list whose head is not sound: at most one block of it is left.
 MI_INTERNAL void mi_page_cut_head(mi_page_t* page, mi_block_t** list);
 
-// Look at what a program may have broken: what is in `local_free` are blocks, and those that do not
-// count as used. False: not so; reported and put right. Too slow but for debug builds.
+// Check what a program may have broken: `local_free` holds blocks of the page, exactly those that
+// do not count as used. False if not; this is reported and repaired. Too slow except for debug
+// builds.
 MI_INTERNAL bool mi_page_check(mi_page_t* page);
 
-// Move blocks that others freed to `local_free`, and count them. Owner only.
+// Move blocks that other threads freed to `local_free`, and count them. Owner only.
 MI_INTERNAL void mi_page_collect(mi_page_t* page);
 
-// LIFE-1, LIFE-2, PAGE-2 and SAMPLE-1; for assertions, owner only. Not PAGE-1: to look at memory
-// that was never touched would make it resident.
+// True if LIFE-1, LIFE-2, PAGE-2 and SAMPLE-1 hold; for assertions, owner only. PAGE-1 is not
+// checked: to read memory that was never touched would make it resident.
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page);
 
 #endif

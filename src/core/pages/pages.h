@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // pages.h - the layer of blocks in pages, and the word that says who may touch a page.
 //
-//   block.h track.h    links of free blocks; what tools are told about blocks
+//   block.h track.h    links of free blocks; what memory checkers are told
 //   page.h list.h      make, carve and release a page; a walk along a list of its blocks
-//   remote.h life.h    the word of a page: who owns it, what others freed; all it goes through
+//   remote.h life.h    the word of a page: its owner, blocks that others freed; the life of a page
 //   inside.h pool.h    the heap of a page that may be ending; pages that no thread owns
 //   large.h            blocks with a page of their own
 //
-// The layers above include this file and no other of this folder. It knows only the layers below:
-// common, arenas.
+// The layers above include this file and no other of this folder. This layer uses only those below
+// it: common, arenas.
 #ifndef MI_CORE_PAGES_H
 #define MI_CORE_PAGES_H
 

@@ -8,22 +8,22 @@
 // stale `pool_next` its thread must stand still between the load and the CAS while others pop 2^33
 // pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and wake at
 // exactly that one with the same page on top. (A descriptor's address would leave 24 bits: 0.2 s.)
-// Reading `pool_next` of a page that somebody else just popped is harmless: descriptors are never
+// Reading `pool_next` of a page that another thread just popped is harmless: descriptors are never
 // unmapped (TYPES-2), and the value is thrown away when the CAS fails.
 //
 // MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
 // POOL-1  only the thread whose CAS set the bit pushes the page; only the thread that popped the
 //     page clears it.
 // POOL-2  while the bit is set the page is not released to its arena and not pushed again.
-// POOL-3  a page in the stack may be owned all the same: a free into it claims it (remote.c) and
-//     leaves it in the stack. A pop that meets such a page clears the bit and drops it; its owner
-//     will see that and push it again when it lets go.
+// POOL-3  a page in the stack may nevertheless have an owner: a free into it claims it (remote.c)
+//     and leaves it in the stack. A pop that meets such a page clears the bit and drops the page;
+//     the owner sees that when it gives the page up, and pushes it again.
 //
 // POOL-4  a page that became empty in the stack is noted; before fresh memory is taken from the
-//     arenas, all stacks of the heap with such pages are emptied and what is still in use is pushed
-//     again. A page may become empty, be noted and be looked for in vain after its bit was set and
-//     before it is pushed. It then stays until the next note or pop of its class, or a forced
-//     collect (test/models/src/pool.rs).
+//     arenas, all stacks of the heap with such pages are emptied and the pages still in use are
+//     pushed again. A page may become empty, be noted and be searched in vain between the moment
+//     when its bit is set and the moment when it is pushed. It then stays until the next note or
+//     pop of its class, or a forced collect (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -34,7 +34,8 @@
 
 static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
 
-// The page of an index that is not 0. Its window is known to whoever saw the push of the index.
+// Return the page of an index that is not 0. A thread that saw the push of the index knows the
+// page's window.
 static inline mi_page_t* mi_pool_page(uint64_t word) {
   return mi_pagemap_slice((void*)(uintptr_t)(mi_pool_index(word) << MI_SLICE_SHIFT));
 }
@@ -54,7 +55,7 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
   } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(index, head)));
 }
 
-// Enough to be worth finding: an eighth of the page.
+// True if enough of the page is free to make it worth finding: an eighth.
 static bool mi_pool_is_worth_it(const mi_page_t* page) {
   const size_t used = page->count.used;
   return page->reserved - used >= (page->reserved + 7) / 8;
@@ -72,13 +73,13 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
       mi_page_release(heap, page);
       break;
     }
-    // A pooled page stays in the stack (POOL-2); whoever pops it finds it as it is.
+    // A pooled page stays in the stack (POOL-2), where any pop finds it.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
     const bool is_empty = page->count.used == 0;
     if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
       if (is_empty) mi_pool_note_empty(heap, c); // POOL-4
-      break; // nothing of the page is touched here (REMOTE-3)
+      break; // from here on the page must not be touched (REMOTE-3)
     }
   }
   mi_inside_leave(heap);
@@ -106,7 +107,7 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   while ((page = mi_pool_pop_any(heap, c)) != NULL) {
     if (!mi_remote_claim_popped(page)) continue; // POOL-3: its owner keeps it
     if (mi_page_has_free(page)) return page;
-    // Became full in the hands of a guest: back to being parked.
+    // The page became full while it was a guest: park it again.
     mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
     mi_pool_give_up(page);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// remote.c - the ownership protocol of a page, complete: who may touch it, and how others free into
-// it.
+// remote.c - the complete ownership protocol of a page: who may touch it, and how other threads
+// free into it.
 //
 // One word per page, `thread_free`, decides: a list of blocks, and two bits.
 //
@@ -25,13 +25,13 @@
 //     flag PARKED it must win the CAS first.
 //
 // A block cannot be lost: it is pushed while the page is owned, and the owner looks at the list
-// before it lets go (its CAS expects an empty list), or it is freed by the thread that just claimed
-// the page. Nobody waits: each loop repeats only because another thread changed the word.
-// ABA: the word never holds a pointer that is followed without owning the whole list. Lifetime: the
-// freed block keeps the page until its free is counted.
+// before it gives the page up (its CAS expects an empty list), or it is freed by the thread that
+// just claimed the page. No thread waits: each loop repeats only because another thread changed the
+// word. ABA: the word never holds a pointer that is followed without owning the whole list.
+// Lifetime: the freed block keeps the page until its free is counted.
 //
-// In a process with one thread nobody else can touch the word: plain stores do (os.h,
-// `mi_os_is_single_threaded`).
+// In a process with one thread no other thread can touch the word, so that plain stores are enough
+// (os.h, `mi_os_is_single_threaded`).
 #include "remote.h"
 
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
@@ -72,7 +72,7 @@ MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page) {
   }
 }
 
-// The block is free already if it is the newest of a list.
+// A block that is the newest of a list is free already.
 MI_INTERNAL bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block,
                                    const mi_block_t* newest) {
   if (mi_unlikely(block == newest)) {

@@ -5,30 +5,32 @@
 
 #include "block.h"
 
-// What became of blocks that the calling thread frees into a page that it does not own (or owned
-// when it was parked).
+// The result of freeing blocks into a page that the calling thread does not own (or owned until it
+// parked the page).
 typedef enum mi_remote_push_e {
   MI_PUSH_DONE, // the owner will take them
-  MI_PUSH_CLAIMED, // nobody owned the page: now the caller does, and still has the blocks
-  MI_PUSH_REFUSED, // the first of them was free already: reported, and all of them stay in use
+  MI_PUSH_CLAIMED, // no thread owned the page: now the caller does, and still has the blocks
+  MI_PUSH_REFUSED, // the first block was free already: reported, and all blocks stay in use
 } mi_remote_push_t;
 
 // Push the blocks of the page that are linked from `first` to `last`, or claim the page.
 MI_INTERNAL mi_remote_push_t mi_remote_push(mi_page_t* page, mi_block_t* first, mi_block_t* last);
 
-// Whether a block that is freed is not free already: the newest of a list. Reported.
+// True unless a block that is being freed is free already, as the `newest` of a list, which is then
+// reported.
 MI_INTERNAL bool mi_remote_is_sane(const mi_page_t* page, mi_block_t* block,
                                    const mi_block_t* newest);
 
-// Take all blocks that others pushed. Owner only. Their links are visible afterwards.
+// Take all blocks that other threads pushed. Owner only. The links are visible afterwards.
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page);
 
-// Clear OWNED, adding `bits`. False, and still owned, when the list is not empty, or when POOLED is
-// not what the caller saw: the page left the stack, and nobody would look at it again.
+// Clear OWNED, and add `bits`. False, and the page is still owned, if the list is not empty, or if
+// POOLED is not as the caller saw it (`pooled`): the page left the stack, and no thread would find
+// it.
 MI_INTERNAL bool mi_remote_release(mi_page_t* page, uintptr_t pooled, uintptr_t bits);
 
-// Become the owner of a page just popped from its pool. False: somebody else is; the page is not in
-// the pool any more.
+// Become the owner of a page just popped from its pool. False if another thread owns it; the page
+// is not in the pool any more in either case.
 MI_INTERNAL bool mi_remote_claim_popped(mi_page_t* page);
 
 #endif

@@ -2,9 +2,10 @@
 // track.c - notes on blocks, in builds for tools that watch the memory of a program: track.h has
 // the picture and the rules.
 //
-// Besides what the tool finds, a note finds what no access shows: a block that is freed twice, an
-// address inside a block, or one that nobody was given. Deliberately absent: a quarantine. Freed
-// blocks go to the list that malloc uses last, which mostly keeps them for a page's worth of calls.
+// Besides the mistakes that the tool finds, a note shows those that are no access: a block that is
+// freed twice, an address inside a block, or one that was never handed out. Deliberately absent: a
+// quarantine. Freed blocks go to the list that malloc uses last, which mostly delays their reuse by
+// a page's worth of calls.
 #include "track.h"
 
 #include "page.h"
@@ -17,7 +18,8 @@ typedef struct mi_track_note_s {
   size_t size; // as it was asked for
 } mi_track_note_t;
 
-// None for an alignment of a slice or more: the block must start in the slice of its descriptor.
+// There is no margin for an alignment of a slice or more: the block must start in the slice of its
+// descriptor.
 static size_t mi_track_margin(size_t alignment) {
   return alignment < MI_SLICE_SIZE ? mi_bits_max(alignment, MI_TRACK_ALIGNMENT) : 0;
 }
@@ -59,7 +61,7 @@ MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_
   p = (uint8_t*)p + mi_track_margin(alignment);
   uint8_t* const slot = mi_track_slot(page, p);
   mi_track_write(mi_track_note_in(slot, page->block_size), p, size);
-  mi_tool_close(slot, page->block_size); // what was opened to be written to
+  mi_tool_close(slot, page->block_size); // it was opened to be written to
   if (fill == MI_ZERO) {
     mi_tool_give_zero(p, size);
   } else {
@@ -79,7 +81,7 @@ MI_INTERNAL bool mi_track_take(void** block) {
   const mi_page_t* const page = mi_pagemap_find(p);
   uint8_t* const slot = mi_track_slot(page, p);
   if (slot == NULL) {
-    // Of what went with all memory nobody needs to hear (UNLOAD-2).
+    // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
     if (!mi_state.is_unloaded) mi_track_report(MI_ERROR_INVALID_POINTER, p, 0);
     return false;
   }

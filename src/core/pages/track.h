@@ -1,56 +1,59 @@
 // SPDX-License-Identifier: MIT
-// track.h - what the tools of base/tool.h are told about blocks: the one place where a block leaves
-// to the program, and the one where it comes back. (The links of free blocks: block.h.)
+// track.h - what the tools of base/tool.h are told about blocks: the one place where a block passes
+// to the program, and the one where it returns. (The links of free blocks: block.h.)
 //
 // In a build without MI_TRACK_ASAN and MI_TRACK_VALGRIND all of this is empty: no instruction, no
 // byte. With one of them:
 //
 //   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
 //
-// TRACK-1  memory of arenas and pages is closed but for blocks in use.
+// TRACK-1  memory of arenas and pages is closed except for blocks in use.
 // TRACK-2  each carved slot has a note at its end, which tells whether its block is in use, where
-//     it starts, and its size. It is written by who gives the block, and by who takes it back.
-//     The margin is 16 bytes, or the alignment if that is larger and below a slice: nothing of ours
-//     points to a block, or nobody would find a leak.
+//     it starts, and its size. The note is written by the thread that hands the block out, and by
+//     the one that takes it back. The margin is 16 bytes, or the alignment if that is larger and
+//     below a slice: none of our structures points to the block itself, or leaks would not be
+//     found.
 // TRACK-3  the usable size of a block is the size that was asked for.
-// TRACK-4  the library touches what is closed in functions with mi_attr_unwatched only, or opens
-//     it.
+// TRACK-4  the library touches closed memory only in functions with mi_attr_unwatched, or opens it
+//     before.
 //
-// track.c asks page.h small questions, and page.c tells it what it carves and drops: the only files
-// of the core that call each other (tidy: allow circle (questions are inline, and have no state)).
+// track.c calls small inline functions of page.h, and page.c tells track.c what it carves and
+// drops: the only files of the core that call each other (tidy: allow circle (questions are inline,
+// and have no state)).
 #ifndef MI_CORE_TRACK_H
 #define MI_CORE_TRACK_H
 
 #include "../arenas/arenas.h"
 
-// What every block has.
+// The alignment that every block has, in bytes.
 #define MI_TRACK_ALIGNMENT ((size_t)16)
 
 #if MI_IS_TRACKED
 
-// The size to ask the core for, so that margin and note fit in too.
+// Return the size to ask the core for, so that margin and note fit in, too.
 MI_INTERNAL size_t mi_track_room(size_t size, size_t alignment);
 
-// What the program gets of `p`, which came of such a request; NULL of NULL.
+// Return the address that the program gets for `p`, the result of such a request; NULL for NULL.
 MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill);
 
-// The program gives `*p` back: it becomes what came of the core. False: it is no block in use;
-// reported.
+// Take `*p` back from the program, and replace it by the address that the core returned. False if
+// it is no block in use, which is reported.
 MI_INTERNAL bool mi_track_take(void** p);
 
-// A block that the program has stays where it is, with `size` bytes now. Returns it.
+// Change the size of a block in place to `size` bytes. Returns the block.
 MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size);
 
-// Bytes that the program may use from `p` on, if a block lies there; without tracking `usable`.
+// Return the bytes that the program may use from `p` on, if a block lies there; without tracking
+// `usable`.
 MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable);
 
-// The block in a slot in use.
+// Return the block in a slot in use.
 MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size);
 
-// A slot was carved.
+// Note that a slot was carved.
 MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size);
 
-// The page is about to go, with what is in use of it.
+// Note that the page is about to go, with the blocks still in use.
 MI_INTERNAL void mi_track_drop(const mi_page_t* page);
 
 #else
