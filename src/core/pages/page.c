@@ -192,7 +192,7 @@ static bool mi_page_is_in_place(const mi_page_t* page) {
          (page->next != NULL ? page->next->prev : queue->last) == page;
 }
 
-// PAGE-2
+// True if PAGE-2 holds.
 static bool mi_page_is_described(const mi_page_t* page) {
   const size_t described = mi_page_described(page->slice_count, page->reserved);
   for (size_t i = 1; i < described; i++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// flush.c - a theap gives pages up: one that became empty, those that hold nothing, or all.
+// flush.c - a theap gives pages up: one that became empty, all that are empty, or all.
 //
-// Each page first leaves the place where the theap has it (current, queue, guests); then it belongs
-// to nobody else and pool.c decides where it goes: back to the arenas, to the pool of its class, or
-// to the next free into it.
+// Each page first leaves the place where the theap has it (current, queue, guests); then only this
+// thread can touch it, and pool.c decides where it goes: back to the arenas, to the pool of its
+// class, or to the next free into it.
 #include "flush.h"
 
 #include "portion.h"
@@ -15,7 +15,8 @@
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
   if (mi_unlikely(!mi_page_is_head_sound(page, page->local_free))) {
-    // As when freed twice in a row: some other block is still in use. Keep the page for good.
+    // The head is damaged, as when a block is freed twice in a row: another block is still in use.
+    // Keep the page for good.
     mi_report_enter(MI_REPORT_IN_FREE);
     mi_page_cut_head(page, &page->local_free);
     mi_life_recount(page, page->local_free != NULL ? 1 : 0);
@@ -78,7 +79,7 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   mi_report_leave();
 }
 
-// Bytes of a current page that are carved but not in use: all of them, or 0 when a block is in use.
+// Return the carved bytes of a current page if none of its blocks is in use, else 0.
 static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
   mi_block_t* last;
   const uint32_t in_list = mi_page_measure(page, &theap->free[page->size_class], &last);

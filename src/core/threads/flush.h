@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// flush.h - a theap gives pages up.
+// flush.h - how a theap gives pages up.
 #ifndef MI_CORE_FLUSH_H
 #define MI_CORE_FLUSH_H
 
 #include "theap.h"
 
-// A page in the queue or among the guests has no block in use any more.
+// Called when a page in a queue or among the guests has no block in use any more: release or keep
+// it.
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 
-// Collect what others freed, and release pages without blocks in use, but the ones that malloc
-// uses.
+// Collect blocks that other threads freed, and release pages without blocks in use, except those
+// that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
 // Give up pages without a block in use that malloc still allocates from, in classes of several
-// slices, until they hold no more than `limit` bytes. They keep a malloc and free pair from making
-// pages; too many of them hold memory that other sizes could use. The class `busy` is left alone;
-// MI_CLASS_COUNT for none.
+// slices, until they hold no more than `limit` bytes. Such pages keep a malloc and free pair from
+// making a page each time, but too many of them hold memory that other sizes could use. The class
+// `busy` is left alone; MI_CLASS_COUNT for none.
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy);
 
 // Give up the pages of one class.
@@ -25,8 +26,8 @@ MI_INTERNAL void mi_flush_class(mi_theap_t* theap, size_t size_class);
 // pools.
 MI_INTERNAL void mi_flush_theap(mi_theap_t* theap);
 
-// Stop allocating from the current page of a class: its list goes back into it. The page is in no
-// place then.
+// Stop allocating from the current page of a class, and put its list back into it. Returns the
+// page, which is in no place then, or NULL if there is none.
 MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class);
 
 #endif

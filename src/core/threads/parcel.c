@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-// parcel.c - frees into pages of others, a chain at a time.
+// parcel.c - frees into pages of other threads, a chain of blocks at a time.
 //
 // A push waits until the link it wrote is in the cache of this core: 40 ns where the block
-// was last written by another. So a thread collects what it frees into one page of another thread,
-// with plain stores, and pushes the chain at once (producer and consumer of 64 B: 0.33 to 0.70 of
-// the time). Blocks in a parcel are blocks in use to all others: they keep the page.
+// was last written by another. So a thread collects the blocks that it frees into one page of
+// another thread, with plain stores, and pushes the whole chain at once (producer and consumer of
+// 64 B: 0.33 to 0.70 of the time). For all other threads, blocks in a parcel are in use: they keep
+// the page.
 // PARCEL-1  a parcel is delivered when it is full, when the thread frees into another page, every
-//     so often in its mallocs, when it collects, and when it ends; after that it makes none.
-// PARCEL-2  what a thread that sleeps can hold back is one small parcel: MI_PARCEL_MAX blocks of at
+//     so often in its mallocs, when it collects, and when it ends; after that the thread makes no
+//     parcels.
+// PARCEL-2  a thread that sleeps can hold back one small parcel: MI_PARCEL_MAX blocks of at
 //     most MI_PARCEL_BLOCK_MAX bytes, and nothing in a crowd of threads.
-// PARCEL-3  a page that this thread parked itself is not another's.
-// PARCEL-4  RECLAIM-1 holds for parcels, too: they are of main heaps only.
+// PARCEL-3  a page that this thread parked itself does not count as a page of another thread.
+// PARCEL-4  RECLAIM-1 holds for parcels, too: their blocks are of main heaps only.
 #include "parcel.h"
 
 #include "crowd.h"
@@ -23,12 +25,12 @@
 #define MI_PARCEL_BLOCK_MAX (MI_SLICE_SIZE / 64)
 
 typedef enum mi_parcel_stage_e {
-  MI_PARCEL_NONE = 0, // nobody would deliver it when the thread ends
+  MI_PARCEL_NONE = 0, // the end of the thread is not watched: a parcel could be lost
   MI_PARCEL_READY,
   MI_PARCEL_OVER, // the thread is ending
 } mi_parcel_stage_t;
 
-// Blocks of one page, linked, on their way to it.
+// A linked list of freed blocks of one page, on their way to it.
 typedef struct mi_parcel_s {
   mi_page_t* page; // NULL: none
   mi_block_t* first;
@@ -44,7 +46,7 @@ static __thread mi_parcel_t mi_parcel mi_attr_tls;
 MI_INTERNAL void mi_parcel_flush(void) {
   mi_page_t* const page = mi_parcel.page;
   if (page == NULL) return;
-  mi_parcel.page = NULL; // before: what follows may free
+  mi_parcel.page = NULL; // first, because the next call may free
   mi_block_t* const last = (mi_block_t*)(page->start + mi_parcel.last);
   mi_reclaim_chain(page, mi_parcel.first, last, mi_parcel.count);
 }
@@ -54,7 +56,7 @@ MI_INTERNAL void mi_parcel_end(void) {
   mi_parcel.stage = MI_PARCEL_OVER;
 }
 
-// PARCEL-1 to PARCEL-4
+// True if a parcel may collect blocks of this page: PARCEL-1 to PARCEL-4.
 static bool mi_parcel_may_collect(const mi_page_t* page) {
   if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
   const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
@@ -72,10 +74,10 @@ static bool mi_parcel_may_collect(const mi_page_t* page) {
 static void mi_parcel_start(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* block) {
   const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   if (!mi_remote_is_sane(page, block, (mi_block_t*)(word & ~MI_REMOTE_BITS))) return;
-  // Frees all over the place gain nothing: leave it for a while.
+  // Frees into ever different pages gain nothing from parcels: pause for a while.
   const bool is_miss = parcel->page != NULL && parcel->count == 1;
   parcel->misses = is_miss ? (parcel->misses + 1) & 15 : 0;
-  while (parcel->page != NULL) mi_parcel_flush(); // a handler that it calls may free
+  while (parcel->page != NULL) mi_parcel_flush(); // an error handler that it calls may free
   if (parcel->misses >= MI_PARCEL_MISSES_MAX) {
     parcel->misses = 0;
     parcel->pause = MI_PARCEL_PAUSE;

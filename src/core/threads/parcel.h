@@ -8,10 +8,10 @@
 // Free a block of a page that the calling thread does not own (or owned when it was parked).
 MI_INTERNAL void mi_parcel_free(mi_page_t* page, mi_block_t* block);
 
-// Deliver what this thread has freed into a page of another and holds back.
+// Deliver the blocks that this thread has freed into a page of another thread and still holds back.
 MI_INTERNAL void mi_parcel_flush(void);
 
-// The same, and hold back nothing from now on: the thread ends.
+// The same at the end of the thread: it holds back nothing from now on.
 MI_INTERNAL void mi_parcel_end(void);
 
 #endif

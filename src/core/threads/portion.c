@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// portion.c - what a thread in a crowd holds ready: a few blocks of pages that belong to nobody.
+// portion.c - the blocks that a thread in a crowd holds ready: a few, of pages that no thread owns.
 //
 //   page of nobody --refill: a portion of its blocks (refill.c)--> free[c] of the theap --> malloc
 //        ^                                                            ^
 //        '--------- a free, when it is full --------- a free ---------'
 //
-// A page of its own for each class holds 4 KiB and more with a thread that sleeps, and nobody else
-// can use it: 119 MiB with 800 threads. With portions they hold a few MiB, and still most mallocs
-// and frees touch nothing that is shared.
+// If each thread had a page of its own for each class, a sleeping thread would hold 4 KiB and more
+// in each, which no other thread could use: 119 MiB with 800 threads. With portions they hold a few
+// MiB, and still most mallocs and frees touch no shared data.
 //
 // PORTION-1  `free[c]` is a portion as long as `current[c]` is none. Its blocks may be of several
 //     pages, and count as used there.
-// PORTION-2  a portion has at most mi_portion_length(c) blocks when a block is added, or as many as
-//     the refill found; classes of which two blocks are too many bytes never have one between
-//     calls.
-// PORTION-3  a thread that ends or gives up everything returns its portions first: nobody looks for
-//     blocks in the lists of a theap without pages.
+// PORTION-2  a portion has at most mi_portion_length(c) blocks after a block is added, or as many
+//     as the refill found; classes of which two blocks exceed the size of a portion have none
+//     between calls.
+// PORTION-3  a thread that ends or gives up everything returns its portions first: no other code
+//     looks for blocks in the lists of a theap without pages.
 //
-// Deliberately absent: a count of each list. `room` says how many blocks may come before the list
-// is counted again, which is at most once in so many frees.
+// Deliberately absent: an exact count for each list. `room` says how many blocks may be added
+// before the list is counted again.
 #include "portion.h"
 
 #include "crowd.h"
@@ -58,7 +58,8 @@ MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class)
   return true;
 }
 
-// The first blocks of the list that are of one page go back to it. Returns what is left of it.
+// Return the first blocks of the list, as far as they are of one page, to that page. Returns the
+// rest of the list.
 static mi_block_t* mi_portion_return(mi_block_t* first) {
   mi_page_t* const page = mi_pagemap_find(first);
   const uint8_t* const end = page->start + page->slice_count * MI_SLICE_SIZE;

@@ -5,7 +5,7 @@
 
 #include "theap.h"
 
-// A portion has at most so many bytes, but at least one block.
+// A portion has at most this many bytes, but at least one block.
 #define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
 
 static inline size_t mi_portion_length(size_t size_class) {
@@ -13,12 +13,13 @@ static inline size_t mi_portion_length(size_t size_class) {
   return mi_bits_max(count, 1);
 }
 
-// The blocks of the portion of a class: `free[size_class]`, NULL also when that is not one.
+// Return the first block of the portion of a class; NULL if it is empty, or if `free[size_class]`
+// is not a portion.
 static inline mi_block_t* mi_portion_of(const mi_theap_t* theap, size_t size_class) {
   return mi_theap_current(theap, size_class) == NULL ? theap->free[size_class] : NULL;
 }
 
-// Blocks in a list that may have a loop after a mistake of the user, up to `most`.
+// Count the blocks of a list, up to `most`; the list may have a loop after a mistake of the user.
 static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
   size_t count = 0;
   while (block != NULL && count < most) {
@@ -28,12 +29,12 @@ static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
   return count;
 }
 
-// Put a block that this thread frees into its portion. False: it has none of the class, or it is
-// full.
+// Put a block that this thread frees into its portion of the class. False if it has none, or if
+// that is full.
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
 
-// PORTION-1 and PORTION-2: the list has blocks of pages of the class, and not too many. The program
-// may have damaged it.
+// True if PORTION-1 and PORTION-2 hold: the list, which the program may have damaged, has blocks of
+// pages of the class, and not too many.
 MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class);
 
 // Give all portions back to their pages.

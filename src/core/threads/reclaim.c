@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reclaim.c - frees by a thread that does not own the page: the blocks are pushed, or the thread
-// has claimed the page. Then this becomes of it, the first that fits:
+// reclaim.c - frees by a thread that does not own the page: the blocks are pushed, or the free
+// claims the page. The first of these rules that fits decides what becomes of a claimed page:
 //
 //   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
 //                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
@@ -8,20 +8,19 @@
 //                    waits in the queue of its class again. Being last it ages, and more of it is
 //                    free when it serves. It is given up instead if the queue is as long as the
 //                    options allow, or if it is empty (unless it was parked here, within a budget)
-//   3. guest         of the home, if the theap is that: the next frees into it are plain stores.
-//      Not
-//                    when it is empty
+//   3. guest         of the home, if the theap is the home and the page is not empty: the next
+//                    frees into it are plain stores
 //   4. given up      all others
 //
 // A page that is given up is released if it is empty; it goes to the pool if an eighth of it is
 // free, else it is left to the next free (pool.c).
 //
-// This file reads the heap of a page without being counted in it (inside.h): it acts on nothing of
-// the heap but its figures, whose structure stays a heap's (TYPES-2).
+// This file reads the heap of a page without being counted in it (inside.h): it changes only
+// figures of the heap, whose structure stays that of a heap (TYPES-2).
 //
-// RECLAIM-1  guests are of main heaps only, of sub-processes that do not end before the thread:
-//     they are kept by its home. Nothing but its theaps and pools knows a page of a heap that can
-//     be destroyed at once (HEAP-4).
+// RECLAIM-1  guests are pages of main heaps only, whose sub-process does not end before the thread:
+//     the thread's home keeps them. A page of a heap that can be destroyed at once is known only to
+//     the theaps and pools of that heap (HEAP-4).
 #include "reclaim.h"
 
 #include "crowd.h"
@@ -32,7 +31,7 @@ typedef enum mi_reclaim_e {
   MI_RECLAIM_GUEST, // 3
 } mi_reclaim_t;
 
-// Whether the queue has fewer pages than the option says; negative is no limit.
+// True if the queue has fewer pages than `limit`; a negative limit is none.
 static bool mi_reclaim_is_short(const mi_page_queue_t* queue, long limit) {
   const mi_page_t* page = queue->first;
   for (; limit > 0 && page != NULL; limit--) page = page->next;
@@ -63,7 +62,7 @@ static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, 
   return is_home && !is_empty ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // RECLAIM-1
 }
 
-// The calling thread just claimed the page by freeing `block`.
+// Decide about a page that the calling thread just claimed by freeing `block`.
 static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   mi_block_set_next(block, page->local_free);
   page->local_free = block;
@@ -85,7 +84,7 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   }
 }
 
-// The calling thread just claimed the page by freeing a chain of `count` blocks.
+// Decide about a page that the calling thread just claimed by freeing a chain of `count` blocks.
 static void mi_reclaim_chain_claimed(mi_page_t* page, mi_block_t* first, mi_block_t* last,
                                      uint32_t count) {
   if (count > 1) {

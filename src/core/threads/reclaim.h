@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reclaim.h - free into a page of nobody, or of another thread.
+// reclaim.h - free into a page that no thread, or another thread, owns.
 #ifndef MI_CORE_RECLAIM_H
 #define MI_CORE_RECLAIM_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// refill.c - the list of a class is empty: fill it. Steps, in this order:
+// refill.c - fills the empty list of a class, in these steps:
 //
 //   1. the cadence: deferred frees, due purges             here
 //   2. behind a cut of the list: the block is a sample     sample.c
@@ -9,19 +9,19 @@
 //   6. a guest page of the class; then the pool            theap.c, pool.c
 //   7. a fresh page                                        page.c
 //
-// Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up what is
-// unused and tries 1 to 7 once more.
+// Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
+// memory and tries 1 to 7 once more.
 //
 // In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
 //
-// REFILL-1  on success `free[c]` is not empty, its blocks belong to `current[c]`, or to nobody's
-//     pages, and all count as used there.
+// REFILL-1  on success `free[c]` is not empty, and its blocks belong to `current[c]`, or to pages
+//     that no thread owns, and all count as used there.
 // REFILL-2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not
 //     grow while it has room.
 //
-// Pages that were full come back to the end of the queue on their first free, so that they age
-// while others serve: each visit then finds many blocks, and no descriptor is touched to search
-// (measured by the design: 35 against 89 ns with 100,000 live blocks replaced at random).
+// Pages that were full return to the end of the queue at their first free, so that they collect
+// free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
+// to search (measured by the design: 35 against 89 ns with 100,000 live blocks replaced at random).
 #include "refill.h"
 
 #include "crowd.h"
@@ -32,9 +32,9 @@
 #include "thread.h"
 
 #define MI_CADENCE_CALLS 1024
-// How often a theap gives up idle pages, when it refills at all.
+// The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
-// What a theap may hold in idle pages of large classes while it makes another page.
+// The bytes that a theap may hold in idle pages of large classes while it makes another page.
 #define MI_TRIM_TURNS 32
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 
@@ -45,7 +45,7 @@ static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
   return theap->free[c] != NULL || mi_sample_take(theap, c);
 }
 
-// Step 3: the lists of the current page.
+// Step 3: use the lists of the current page.
 static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   mi_block_t* list = page->local_free;
   if (list != NULL) {
@@ -57,11 +57,11 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   list = mi_remote_take(page);
   if (list == NULL) return false;
   if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
-  page->count.is_fresh_list = false; // these still count as used, and go on to
+  page->count.is_fresh_list = false; // the blocks of `list` count as used, and still do
   return list != NULL && mi_refill_set(theap, c, list);
 }
 
-// The current page has nothing to give but what was never carved: set it aside.
+// Set the current page aside, which has no free block except those not yet carved.
 static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_life_leave_current(theap, c);
   if (page == NULL) return;
@@ -83,12 +83,12 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   return list != NULL && mi_refill_set(theap, c, list);
 }
 
-// Steps 3 to 5, in a loop over the pages the theap has.
+// Steps 3 to 5, in a loop over the pages that the theap has.
 static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   mi_page_t* const current = mi_theap_current(theap, c);
   if (current != NULL && mi_refill_from_lists(theap, c, current)) return true;
   // Pages with nothing but untouched memory go to the end of the queue; the round is over when the
-  // first of them comes up again (REFILL-2).
+  // first of them comes to the front again (REFILL-2).
   const mi_page_t* untouched = NULL;
   mi_page_t* page;
   while ((page = theap->queue[c].first) != NULL && page != untouched) {
@@ -114,8 +114,8 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   return page;
 }
 
-// A page of the class with a free block, owned by this thread and in no place: 6 and 7. NULL: no
-// memory.
+// Steps 6 and 7: find or make a page of the class with a free block, owned by this thread and in no
+// place. NULL if there is no memory.
 static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
   mi_heap_t* const heap = mi_theap_heap(theap);
   mi_page_t* page = mi_theap_take_guest(theap, c);
@@ -141,7 +141,8 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
-// When the slow path is due again. While much waits to go back, somebody must look at the clock.
+// Decide when the slow path is due again: soon while much memory waits to go back, because the slow
+// path reads the clock.
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const bool is_much = mi_retain_is_much(subproc);
@@ -153,7 +154,8 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_retain_poll(subproc);
 }
 
-// Step 1. Rare things that must happen now and then. While sampling is on, every refill comes here.
+// Step 1: the rare things that must happen now and then. While sampling is on, every refill comes
+// here.
 MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t since = theap->quick_given - theap->quick_left + 1;
   mi_refill_hurry(theap, since);
@@ -192,7 +194,7 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
-// In a crowd of threads: a portion of blocks from a page that belongs to nobody before and after.
+// In a crowd of threads: fill a portion from a page that no thread owns before and after.
 static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_refill_cadence(theap, c);
   if (theap->free[c] != NULL) return true; // the deferred frees allocated

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// refill.h - the list of a class is empty: fill it.
+// refill.h - fill the empty list of a class.
 #ifndef MI_CORE_REFILL_H
 #define MI_CORE_REFILL_H
 
 #include "theap.h"
 
-// A block of the class, from a list that was filled if it was empty. NULL: no memory without giving
-// up what is unused.
+// Return a block of the class, from the list, which is filled if it is empty. NULL if there is no
+// memory unless unused memory is given up.
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t size_class);
 
-// A fresh page of the class, owned by this thread and in no place. NULL: no memory.
+// Make a fresh page of the class, owned by this thread and in no place. NULL if there is no memory.
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t size_class);
 
-// Rare things that must happen now and then: every slow allocation, of blocks of `size_class` (or
-// MI_CLASS_COUNT, larger ones), comes here.
+// Do the rare things that must happen now and then. Every slow allocation calls this, with the
+// class of its block (MI_CLASS_COUNT for larger blocks).
 MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t size_class);
 
 #endif

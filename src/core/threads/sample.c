@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// sample.c - sampling is a cut in the free list: no counter in malloc.
+// sample.c - sampling by cutting the free list, without a counter in malloc.
 //
 //   list after a refill:   b b b b b | S b b b b b b ...
 //                          ---------   - the sample; it and what follows is set aside in the page
@@ -8,11 +8,10 @@
 // Each block is a sample with probability p = 1 - e^(-size/interval), independently. The number of
 // blocks up to and with the next sample is geometric; when it falls inside the list the list is cut
 // before it, and the next miss is the sample. The geometric distribution has no memory, so every
-// list draws anew and a list that is given back costs nothing: the estimate stays unbiased. A
-// sample stands for 1/p blocks.
+// list draws anew, and the estimate stays unbiased even if a list is given back. A sample stands
+// for 1/p blocks.
 //
-// SAMPLE-1  `sample_rest` of a page is not NULL only while the page is current and its list was
-//     cut.
+// SAMPLE-1  `sample_rest` of a page is NULL unless the page is current and its list was cut.
 // SAMPLE-2  blocks in `sample_rest` count as used, like those in the list.
 //
 // The logarithm is computed with integers: drawing needs no floating point, which a malloc inside a
@@ -39,7 +38,8 @@ static uint64_t mi_sample_minus_log2(uint64_t u) {
   return (((uint64_t)64 - top) << MI_FIXED_SHIFT) - fraction;
 }
 
-// Blocks up to and with the next sample: ceil(-ln(u) * interval / size), at least 1.
+// Draw the number of blocks up to and with the next sample: ceil(-ln(u) * interval / size), at
+// least 1.
 static uint64_t mi_sample_draw(mi_theap_t* theap, size_t block_size) {
   const uint64_t u = mi_random_next(&theap->random) | 1;
   const uint64_t ln2_fixed = UINT64_C(2977044472); // ln 2 * 2^32
@@ -94,7 +94,7 @@ MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
 MI_INTERNAL void mi_sample_set_interval(mi_theap_t* theap, size_t interval) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_sample_restore(theap, c);
   theap->sample_interval = interval;
-  // The lists that are in place are part of it.
+  // The lists that are in place are sampled, too.
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     if (mi_theap_current(theap, c) != NULL) mi_sample_window(theap, c);
   }

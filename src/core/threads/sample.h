@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// sample.h - every so many bytes one allocation is a sample, at no cost on the fast path.
+// sample.h - samples one allocation every so many bytes, at no cost on the fast path.
 #ifndef MI_CORE_SAMPLE_H
 #define MI_CORE_SAMPLE_H
 
 #include "theap.h"
 
-// A list of blocks of the class was just put into `theap->free`: draw, and cut it before the next
-// sample.
+// After a list of blocks of the class was put into `theap->free`: draw the distance to the next
+// sample, and cut the list before it.
 MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class);
 
-// The list ran dry at a cut: the blocks that were set aside are the list again, and its first block
-// is the sample. False when there was no cut.
+// After the list became empty at a cut: make the blocks that were set aside the list again; its
+// first block is the sample. False if there was no cut.
 MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class);
 
 // Put the blocks that were set aside back behind the list (the page stops being current).

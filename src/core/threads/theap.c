@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// theap.c - one thread's pages of a heap: what it allocates from, what waits, what it keeps for
-// others.
+// theap.c - one thread's pages of a heap: those that it allocates from, those that wait, and
+// guests.
 //
 // THEAP-1  free[c] holds blocks of current[c] only, and they count as used there; without a current
 //     page it is a portion (PORTION-1), mostly empty.
 // THEAP-2  queue[c] holds pages of class c that this theap owns and that had a free block when they
 //     were put there.
-// THEAP-3  guest[] of a home holds pages that this thread owns because it freed into them when
-//     nobody did; any class, of main heaps only. They let a consumer free a whole page with plain
-//     stores.
+// THEAP-3  guest[] of a home holds pages that this thread owns because it freed into them when no
+//     thread owned them; they are of any class, but of main heaps only. So a consumer can free a
+//     whole page with plain stores.
 // THEAP-4  page_count counts the pages in `current` and `queue`.
-// THEAP-5  a theap whose heap has ended belongs to the main heap (deleted), or knows pages that are
-//     gone (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
+// THEAP-5  a theap whose heap has ended belongs to the main heap (deleted), or refers to pages that
+//     are gone (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
 //
-// Only the owning thread calls these functions, or whoever holds the theap exclusively (an orphan,
-// under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling the
-// lists (refill.c), giving pages up (flush.c).
+// Only the owning thread calls these functions, or a thread that holds the theap exclusively (an
+// orphan, under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling
+// the lists (refill.c), giving pages up (flush.c).
 #include "theap.h"
 
 // Empty pages are kept up to this many bytes and this part of the heap.
@@ -102,18 +102,18 @@ MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   return true;
 }
 
-// THEAP-1, and what a current page is.
+// True if THEAP-1 holds and the current page of the class is really current.
 static bool mi_theap_is_current_valid(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_theap_current(theap, c);
   if (page == NULL) return true;
   mi_list_t at = mi_list_of(page, theap->free[c]);
   while (mi_list_has(&at)) mi_list_step(&at);
-  const bool is_whole = at.block == NULL; // else the program wrote to a block that is free
+  const bool is_whole = at.block == NULL; // else the program wrote to a free block
   return page->place == MI_PLACE_CURRENT && page->size_class == c && page->theap == theap &&
          (!is_whole || page->count.used > at.count);
 }
 
-// THEAP-2, and what of it is kept although it is empty.
+// True if THEAP-2 holds for a page in a queue, and it is rightly counted if it is kept empty.
 static bool mi_theap_is_queued_valid(mi_theap_t* theap, mi_page_t* page, size_t c) {
   const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
   const uintptr_t slow = mi_page_has_interior(page) && theap->thread_id != 0 ? MI_OWNER_SLOW : 0;
@@ -123,7 +123,7 @@ static bool mi_theap_is_queued_valid(mi_theap_t* theap, mi_page_t* page, size_t 
          mi_atomic_load_relaxed(&page->owner) == (id | slow);
 }
 
-// THEAP-3
+// True if THEAP-3 holds for a guest.
 static bool mi_theap_is_guest_valid(mi_theap_t* theap, mi_page_t* page) {
   return page->place == MI_PLACE_GUEST && theap->home == theap &&
          mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap) &&

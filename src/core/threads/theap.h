@@ -13,49 +13,50 @@ static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
   return mi_theap_heap(theap)->subproc;
 }
 
-// The slow path is due after so many refills.
+// Make the slow path due after `count` refills.
 static inline void mi_theap_set_quick(mi_theap_t* theap, uint32_t count) {
   theap->quick_left = theap->quick_given = count;
 }
 
-// The page the class allocates from, or NULL.
+// Return the page that the class allocates from, or NULL.
 static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_class) {
   mi_page_t* const page = theap->current[size_class];
   return page == MI_PAGE_NONE ? NULL : page;
 }
 
-// Take the head of a list that is not empty.
+// Take the first block of a list that is not empty.
 static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_class) {
   mi_block_t* const block = theap->free[size_class];
   theap->free[size_class] = mi_block_next(block);
   return block;
 }
 
-// Prepare a zeroed theap for use by the calling thread; `home` NULL: it is a home itself.
+// Prepare a zeroed theap for use by the calling thread; If `home` is NULL, it is a home itself.
 MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home);
 
 // Forget all pages: they are gone already.
 MI_INTERNAL void mi_theap_reset(mi_theap_t* theap);
 
-// The calling thread's theap of `heap` (NULL: the main heap) if it has one, else NULL.
+// Return the calling thread's theap of `heap` (NULL: the main heap), or NULL if it has none.
 MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap);
 
 // Keep a page of another theap that this thread owns since its free into it; the oldest guest is
-// passed on.
+// given up.
 MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page);
 
-// A guest of the class, taken out of the ring, or NULL.
+// Take a guest of the class out of the ring of guests. NULL if there is none.
 MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class);
 
-// An empty page may stay in its queue: malloc and free of many large blocks then make no pages.
-// Within a budget that grows with the heap; what is kept goes back at the next tick.
+// Keep an empty page in its queue, so that malloc and free of many large blocks make no pages,
+// within a budget that grows with the heap; it goes back at the next tick. False if it may not be
+// kept.
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
 
-// THEAP-1 to THEAP-4; for assertions, between two steps of its owner. THEAP-1 is checked as far as
-// the program left the list whole.
+// True if THEAP-1 to THEAP-4 hold; for assertions, between two steps of the owner. THEAP-1 is
+// checked only as far as the program has not damaged the list.
 MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap);
 
-// Under the thread lock: `theap` becomes one of the heap, or is one no more.
+// Under the thread lock: enter `theap` into the list of the heap / take it out.
 MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap);
 MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap);
 

@@ -10,12 +10,13 @@
 //
 // THREAD-1  a page is owned under a thread id only while the theap with that id is in use. The
 //     system reuses ids; a thread that starts with the id of a theap still in use (its thread ended
-//     without telling us) takes exactly that theap: no other living thread can have that id, so
-//     what is owned under it is this thread's. If it is to be in another sub-process, it ends the
+//     without our notice) takes exactly that theap: no other living thread can have that id, so the
+//     pages owned under it are this thread's. If it is to be in another sub-process, it ends the
 //     theap for the other thread.
 // THREAD-2  pages of an orphan have owner MI_OWNER_SHARED and stay OWNED: frees into them are
-//     pushed, and only who holds the thread lock touches them otherwise.
-// THREAD-3  few orphans keep pages, and not many each; the others give everything up at once.
+//     pushed, and otherwise only the thread that holds the thread lock touches them.
+// THREAD-3  only a few orphans keep pages, and not many each; the others give everything up at
+//     once.
 //
 // THREAD-4  a thread has one home, the theap of the main heap of its sub-process, and other theaps,
 //     one for each other heap it allocated from: `others` of the home, by the slot of the heap. A
@@ -24,10 +25,10 @@
 // THREAD-5  orphans are homes of the main sub-process only: another one may end before the next
 //     thread starts.
 //
-// THREAD-6  plain loads and stores in the place of atomic ones are for processes with one thread,
-//     and end before there is a second (`mi_os_is_single_threaded`). Where that was missed, because
-//     a program opened another linker namespace behind our back, they end when the second thread
-//     makes its home: late, but for good.
+// THREAD-6  plain loads and stores replace atomic ones in processes with one thread, and end before
+//     there is a second thread (`mi_os_is_single_threaded`). If the library missed the second
+//     thread, because the program opened another linker namespace without our notice, they end when
+//     that thread makes its home: late, but for good.
 //
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
@@ -47,7 +48,7 @@ static void mi_thread_on_exit(void* value) {
   mi_thread_leave();
 }
 
-// Under the thread lock.
+// Find the home with a thread id. Under the thread lock.
 static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_theap_t* theap = *mi_thread_bucket(id);
@@ -100,7 +101,7 @@ static void mi_thread_count(mi_theap_t* home) {
 
 static void mi_thread_end_home(mi_theap_t* home);
 
-// The second thread is noticed here where nobody announced it (THREAD-6). Under the thread lock.
+// Notice a second thread that was not announced (THREAD-6). Under the thread lock.
 static void mi_thread_note(uintptr_t id) {
   mi_lock_expect(&mi_state.thread_lock);
   if (mi_state.first_thread == 0) mi_state.first_thread = id;
@@ -139,7 +140,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
 
 // -- theaps of other heaps --
 
-// What the theap still has goes where it belongs, and it is nobody's. Under the thread lock.
+// Give up what the theap still has; no thread has the theap then. Under the thread lock.
 static void mi_thread_clean(mi_theap_t* theap) {
   mi_lock_expect(&mi_state.thread_lock);
   if (mi_theap_tls == theap) mi_theap_tls = theap->home;
@@ -167,7 +168,7 @@ static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
   mi_lock_expect(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
-    // Not while a callback of the user runs in the middle of a malloc from it.
+    // Not while a callback of the user runs inside a malloc from this theap.
     const bool is_due = theap != NULL && theap->is_ended && !theap->is_in_deferred_free;
     if (theap == NULL || !(which == MI_THREAD_ALL || is_due)) continue;
     mi_thread_clean(theap);
@@ -194,8 +195,8 @@ static bool mi_thread_make_room(mi_theap_t* home, size_t slot) {
   return true;
 }
 
-// A theap of `heap` in its slot, which is empty or has one whose heap has ended. Under the thread
-// lock. NULL: out of memory.
+// Make a theap of `heap` in its slot, which is empty or has a theap whose heap has ended. Under the
+// thread lock. NULL when out of memory.
 static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
   mi_lock_expect(&mi_state.thread_lock);
   if (!mi_thread_make_room(home, heap->slot)) return NULL;
@@ -226,8 +227,8 @@ MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap) {
 MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
   mi_flush_theap(home);
   if (home->others == NULL) return;
-  // So that none of their heaps is destroyed meanwhile. No theap is freed: one of them may be what
-  // the caller allocates from.
+  // The lock keeps their heaps from being destroyed meanwhile. No theap is freed: the caller may
+  // allocate from one of them.
   mi_lock_enter(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
@@ -241,8 +242,8 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
   mi_theap_t* const theap = slot < home->others_count ? home->others[slot] : NULL;
   if (theap == NULL) return;
   mi_lock_enter(&mi_state.thread_lock);
-  // Clean it stays for the next heap with this slot: a program that makes and ends heaps all the
-  // time does not make theaps.
+  // The cleaned theap stays for the next heap with this slot: a program that makes and ends heaps
+  // all the time then does not make theaps.
   mi_thread_clean(theap);
   if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, MI_THREAD_ENDED);
   mi_lock_leave(&mi_state.thread_lock);
@@ -251,14 +252,14 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
 // -- end --
 
 static bool mi_thread_is_part_valid(mi_theap_t* theap) {
-  if (theap->is_destroyed) return true; // THEAP-5: what it knows is gone
+  if (theap->is_destroyed) return true; // THEAP-5: its pages are gone
   for (size_t c = 0; theap->thread_id == 0 && c < MI_CLASS_COUNT; c++) {
     if (mi_portion_of(theap, c) != NULL) return false; // PORTION-3
   }
   return mi_theap_is_valid(theap);
 }
 
-// A theap in the slot of another heap: THREAD-4.
+// True if THREAD-4 holds for the theap in a slot of `others`.
 static bool mi_thread_is_other_valid(mi_theap_t* home, size_t slot) {
   mi_theap_t* const theap = home->others[slot];
   const mi_heap_t* const heap = mi_theap_heap(theap);
@@ -280,10 +281,10 @@ MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home) {
   return ended == mi_atomic_load_relaxed(&home->ended_count) && mi_thread_is_part_valid(home);
 }
 
-// The home goes to the next thread, or its pages to pools and arenas.
+// Leave the home to the next thread, or its pages to pools and arenas.
 static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
-  // Guests and what became empty go back; the working set stays for the next thread, within bounds.
+  // Guests and empty pages go back; the working set stays for the next thread, within bounds.
   mi_portion_return_all(theap); // PORTION-3
   mi_flush_idle(theap);
   mi_flush_trim(theap, 0, MI_CLASS_COUNT);
@@ -300,7 +301,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   *link = theap->bucket_next;
   theap->bucket_next = NULL;
   theap->thread_id = 0;
-  // Others may have left at the same time: THREAD-3 holds under the lock.
+  // Other threads may have left at the same time: THREAD-3 is checked again under the lock.
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
     mi_flush_theap(theap);
   }
@@ -317,9 +318,9 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_os_thread_on_exit(&mi_thread_on_exit, NULL);
 }
 
-// The theap has the calling thread's id.
+// End a home that has the calling thread's id.
 static void mi_thread_end_home(mi_theap_t* home) {
-  mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // who hears of it finds a thread without a theap
+  mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // error functions find a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
   mi_assert_full(mi_thread_is_valid(home));
   mi_thread_sweep(home, MI_THREAD_ALL);

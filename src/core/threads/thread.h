@@ -1,43 +1,46 @@
 // SPDX-License-Identifier: MIT
-// thread.h - how threads get a theap and leave it.
+// thread.h - how threads get theaps and give them up.
 #ifndef MI_CORE_THREAD_H
 #define MI_CORE_THREAD_H
 
 #include "theap.h"
 
-// The calling thread's home in a sub-process, made now if it has none. NULL: out of memory. Nothing
-// else is done of what a thread needs when it starts: enter.c.
+// Return the calling thread's home in a sub-process, made now if it has none. NULL when out of
+// memory. enter.c does everything else that a starting thread needs.
 MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc);
 
-// A theap of the calling thread in `heap`, in which it has none. NULL: out of memory.
+// Make a theap of the calling thread in `heap`, in which it has none. NULL when out of memory.
 MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap);
 
-// Be told of the end of the calling thread. The system may refuse (`is_unwatched`): call again.
+// Ask the system to call us when the calling thread ends. It may refuse (`is_unwatched`): call
+// again.
 MI_INTERNAL void mi_thread_watch(mi_theap_t* home);
 
-// The end of a thread: its memory is taken away from it. It may go on and get some again.
+// Handle the end of a thread: its memory is taken away from it. If the thread goes on, it may get
+// memory again.
 MI_INTERNAL void mi_thread_leave(void);
 
-// The calling thread has no home any more. It may go on and get another one.
+// Give up the home of the calling thread. If the thread goes on, it may get another one.
 MI_INTERNAL void mi_thread_give_up(void);
 
-// A heap has ended whose slot is `slot`: give up the calling thread's part of it.
+// After the heap with slot `slot` has ended: give up the calling thread's part of it.
 MI_INTERNAL void mi_thread_release_ended(size_t slot);
 
-// What the calling thread holds and does not need, in its heap and in all others, goes back.
+// Give back what the calling thread holds and does not need, in all its heaps.
 MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
 
-// Threads ended and left pages that nobody took over for a while: put them where `theap` finds
-// them. False: nothing done.
+// Put the pages of ended threads that no thread took over for a while where any theap finds them.
+// False if there were none.
 MI_INTERNAL bool mi_thread_release_orphans(void);
 
-// THREAD-4, PORTION-3, and the theaps of the thread; for assertions, under the thread lock.
+// True if THREAD-4 and PORTION-3 hold and all theaps of the thread are valid; for assertions, under
+// the thread lock.
 MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home);
 
 // Release the pages of all orphans now.
 MI_INTERNAL void mi_thread_flush_orphans(void);
 
-// Under the thread lock: every theap in use is one of a bucket.
+// Under the thread lock: return the bucket of a thread id. Every home in use is in one.
 static inline mi_theap_t** mi_thread_bucket(uintptr_t thread_id) {
   mi_lock_expect(&mi_state.thread_lock);
   return &mi_state.theap_bucket[(mi_random_mix(thread_id) >> 32) % MI_THEAP_BUCKETS];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// threads.h - the layer of a thread's part of a heap.
+// threads.h - the layer of theaps, the parts of heaps that threads own.
 //
 //   theap.h            lists, queues and guests
-//   crowd.h            whether so many threads run that they share pages
+//   crowd.h            if so many threads run that they share pages
 //   sample.h           samples by cutting lists
-//   reclaim.h portion.h parcel.h   frees into pages of others
+//   reclaim.h portion.h parcel.h   frees into pages of other threads
 //   flush.h            giving pages up
 //   thread.h           start, end, what a thread leaves behind
 //   refill.h           filling the list of a class
 //
-// The layers above include this file and no other of this folder. It knows only the layers below:
-// common, arenas, pages.
+// The layers above include this file and no other of this folder. This layer uses only those below
+// it: common, arenas, pages.
 #ifndef MI_CORE_THREADS_H
 #define MI_CORE_THREADS_H
 
