@@ -4,11 +4,11 @@
 // ALIGNED-1  up to a slice, alignment costs no interior pointer: pages start at a slice, so all
 //     blocks of a class whose size is a multiple of the alignment are aligned, and there is such a
 //     class within the next doubling.
-// ALIGNED-2  beyond, the block has a page of its own at an aligned address.
+// ALIGNED-2  for a larger alignment, the block has a page of its own at an aligned address.
 // ALIGNED-3  only an offset that is no multiple of the alignment makes an interior pointer: the
-//     page is marked, and frees into it look for the start of the block. Who marks it owns it: the
-//     next owner must see the mark. In a crowd, where pages are owned for a moment only, such a
-//     block has a page of its own.
+//     page is marked, and frees into it compute the start of the block. Only the owner marks a
+//     page, because the next owner must see the mark. In a crowd, where pages are owned for a
+//     moment only, such a block has a page of its own.
 //
 // Deliberately absent: over-allocation by size + alignment.
 #include <errno.h>
@@ -23,12 +23,12 @@ static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
   return NULL;
 }
 
-// Note that an address inside a block of the page is handed out. False: the page is nobody's again
-// (mi_refill_portion), and its next owner may have looked already.
+// Note that an address inside a block of the page is handed out. False if no thread owns the page
+// any more (mi_refill_portion): its next owner may have checked the mark already.
 static bool mi_aligned_mark(void* block) {
   mi_page_t* const page = mi_pagemap_find(block);
   const uintptr_t self = mi_tls_thread_id();
-  // Only this thread writes its own id: else it does not own the page.
+  // Only this thread writes its own id: without it, the thread does not own the page.
   if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
   mi_life_note_interior(page, self);
   return true;

@@ -6,8 +6,8 @@
 //    |- mi_alloc_quick   the list is empty, but the current page has blocks: swap them in
 //    '- mi_slow_malloc   everything else                                 slow.c
 //
-// Nothing of a page is touched by a pop: the list being allocated from lives in the theap. The rare
-// conditions are folded into "the list is empty":
+// A pop does not touch the page: the list that malloc allocates from is in the theap. All rare
+// conditions look like an empty list:
 //   condition                          how it looks here            set by
 //   no theap yet, or no longer         mi_theap_empty: all NULL      self.c, thread.c
 //   no free block                      NULL                          the pop before
@@ -23,9 +23,9 @@
 #include "mimalloc.h"
 #include "slow.h"
 
-// The list ran dry but the current page has blocks that this thread freed: swap them in. What
-// refill.c does first, kept here because lists of larger blocks are short. Every so often, and
-// always while sampling is on, the slow path must run instead: `quick_left` counts down to it.
+// The list is empty but the current page has blocks that this thread freed: swap them in. refill.c
+// would do the same first; it is repeated here because lists of larger blocks are short. Every so
+// often, and always while sampling is on, the slow path must run instead: `quick_left` counts down.
 static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_t c) {
   mi_page_t* const page = theap->current[c];
   mi_block_t* const block = page->local_free;

@@ -12,8 +12,8 @@
 //   this thread and flags    parked: full before; slow: interior pointers   parcel.c, or here
 //   another thread, shared   remote free                                    parcel.c
 //
-// No lock, no wait and no thread state is ever made here. errno is preserved: every system call
-// below saves it.
+// This file takes no lock, never waits and makes no thread state. errno is preserved: every system
+// call below saves it.
 #include "front.h"
 #include "mimalloc.h"
 
@@ -23,14 +23,15 @@ static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
   mi_flush_emptied(page->theap, page);
 }
 
-// Push a block onto the list of a page this thread owns.
+// Push a block onto the list of a page that this thread owns.
 static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
   mi_block_set_next(block, page->local_free);
   page->local_free = block;
   if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) mi_free_emptied(block, page);
 }
 
-// The start of the block that `p` is in, or NULL (reported) when nothing was ever handed out there.
+// Return the start of the block that `p` is in, or NULL, with a report, if no block there was ever
+// handed out.
 static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
   const size_t index = mi_page_index_of(page, p);
   mi_block_t* const block = (mi_block_t*)(page->start + index * page->block_size);
@@ -51,7 +52,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
     return;
   }
   if (owner == MI_OWNER_NONE) {
-    // Of what went with all memory nobody needs to hear (UNLOAD-2).
+    // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
     if (p != NULL && !mi_state.is_unloaded) mi_report(MI_ERROR_INVALID_POINTER, "free", p, 0);
     return;
   }
@@ -68,8 +69,8 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
 }
 
-// The descriptor at a distance from `none`; each use is an operand of its own (base + index), not a
-// sum.
+// Return the descriptor at a distance from `none`; each use is an operand in the form base + index,
+// not a sum computed before.
 static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* distance) {
   mi_hide(*map);
   mi_hide(*distance);
@@ -96,7 +97,7 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
 
 mi_decl_export void mi_free_small(void* p) mi_attr_noexcept { mi_free(p); }
 
-// Bytes from `p` to the end of its slot.
+// Return the bytes from `p` to the end of its slot.
 mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
   const mi_page_t* const page = mi_pagemap_find(p);
   if (mi_unlikely(page == NULL)) return 0;

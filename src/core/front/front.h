@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT
-// front.h - the layer of what a program calls.
+// front.h - the layer of the functions that a program calls.
 //
 //   slow.h             malloc when its fast path has no block
 //   alloc.c free.c     the fast paths
 //   aligned.c realloc.c
 //
-// The layers above include this file and no other of this folder. It knows only the layers below:
-// common, arenas, pages, threads, heaps, process.
+// The layers above include this file and no other of this folder. This layer uses only those below
+// it: common, arenas, pages, threads, heaps, process.
 #ifndef MI_CORE_FRONT_H
 #define MI_CORE_FRONT_H
 
 #include "../process/process.h"
 
-// Functions that take a theap allocate there; it belongs to the calling thread. That of a thread
-// which has none yet (self.h) makes them make one.
+// Functions that take a theap allocate from it; it belongs to the calling thread. If it is that of
+// a thread which has none yet (`mi_theap_empty`), they make one.
 
-// A block of at least `size` bytes with `(p + offset) % alignment == 0`; `alignment` is a power of
-// two. NULL (errno ENOMEM) when there is no memory or the size cannot be represented; reported.
+// Allocate a block of at least `size` bytes with `(p + offset) % alignment == 0`; `alignment` is a
+// power of two. NULL (errno ENOMEM), and a report, if there is no memory or the size cannot be
+// represented.
 MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill);
 
-// As realloc(3), except that size 0 gives a minimal block. With MI_ZERO, what lies past the old
-// usable size is zero. NULL leaves `p` valid.
+// As realloc(3), except that size 0 gives a minimal block. With MI_ZERO, the bytes past the old
+// usable size are zero. If the result is NULL, `p` stays valid.
 MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill);
 MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill);
@@ -29,7 +30,8 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
 // True when the block at `p` holds `size` bytes, or could be grown to it without moving.
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size);
 
-// Bytes of the whole slot `p` lies in (not only from `p` on); 0 for NULL and unknown addresses.
+// Return the bytes of the whole slot that `p` lies in (not only from `p` on); 0 for NULL and
+// unknown addresses.
 MI_INTERNAL size_t mi_slot_size(const void* p);
 // True when `p` points into memory of a page.
 MI_INTERNAL bool mi_is_known_address(const void* p);

@@ -4,8 +4,8 @@
 //
 // REALLOC-1  NULL means failure, and the old block is untouched.
 // REALLOC-2  a block stays where it is when the new size fits and uses at least half of it.
-// REALLOC-3  with MI_ZERO everything from the old usable size to the new one is zero.
-// REALLOC-4  the result is in the heap of the theap given: a block of another heap moves.
+// REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
+// REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 #include <errno.h>
 #include <string.h>
 
@@ -27,8 +27,9 @@ static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   }
 }
 
-// A single block that stays one: no copying. NULL: not possible. (Away from what each process runs
-// through: cmake/layout.ld.)
+// Resize a block with a page of its own that keeps one, without copying. NULL if this is not
+// possible. (It is not inlined, so that it lies apart from the code that each process runs:
+// cmake/layout.ld.)
 static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p,
                                                size_t size, mi_fill_t fill) {
   const size_t usable = mi_usable_size(p);
@@ -46,7 +47,7 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
   return q;
 }
 
-// Old contents into a new block, then free the old one.
+// Copy the old contents into a new block, then free the old one.
 static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
   if (q == NULL) return NULL;
   memcpy(q, p, mi_bits_min(usable, size));
@@ -67,7 +68,8 @@ static void* mi_realloc_fresh(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   return fill == MI_ZERO ? mi_theap_zalloc(theap, size) : mi_theap_malloc(theap, size);
 }
 
-// Whether the block is in the right heap (REALLOC-4). A thread without a theap takes what there is.
+// True if the block is in the right heap (REALLOC-4). A thread without a theap keeps the block
+// where it is.
 static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
   return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
 }
@@ -83,7 +85,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
     return q;
   }
   if (!mi_realloc_may_stay(theap, page)) {
-    // Into the other heap.
+    // The block must move into the other heap.
   } else if (mi_page_is_single(page)) {
     const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
     if (is_same) return mi_track_resize(p, usable, size);

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-// A block of class `c`; NULL when step 2 found nothing, too.
+// Return a block of class `c`, NULL if step 2 found none, either.
 static mi_block_t* mi_slow_block(mi_theap_t* theap, size_t c) {
   mi_block_t* const block = mi_refill_block(theap, c);
   if (mi_likely(block != NULL)) return block;
@@ -19,7 +19,7 @@ static mi_block_t* mi_slow_block(mi_theap_t* theap, size_t c) {
   return mi_refill_block(theap, c);
 }
 
-// Give up all that is unused: what this thread keeps of the heap, and what anyone keeps.
+// Give up all unused memory: what this thread keeps of the heap, and what all threads keep.
 static void mi_slow_make_room(mi_heap_t* heap) {
   mi_theap_t* const theap = mi_theap_find(heap);
   if (theap != NULL) mi_collect_theap(theap, MI_FORCE);
@@ -44,7 +44,7 @@ static void* mi_slow_fail(size_t size) {
 MI_INTERNAL void* mi_slow_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
   mi_lock_check_none("allocates");
   theap = mi_slow_theap(theap);
-  // What is wrong with other blocks is told when this one is the caller's, and zero: the error
+  // Mistakes with other blocks are reported once this block is taken, and zero, because the error
   // function of the user may allocate.
   mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_block_t* const block = theap == NULL ? NULL : mi_slow_block(theap, size_class);

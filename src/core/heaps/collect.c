@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// collect.c - everything that is unused goes back: mi_collect, and the last try before malloc
+// collect.c - gives back all unused memory: for mi_collect, and as the last try before malloc
 // fails.
 //
-// In this order, because each feeds the next: what the thread holds back of frees, its pages, those
-// of threads that ended, the pools of heaps, memory for our own structures, free slices.
+// The order is fixed, because each step feeds the next: frees that the thread holds back, its
+// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices.
 #include "collect.h"
 
 #include "heap.h"
 
-// Nothing of a sub-process is kept but what is in use.
+// Give back all memory of a sub-process that is not in use.
 static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_thread_flush_orphans();
   mi_heap_drain_ended(subproc);

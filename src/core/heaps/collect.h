@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// collect.h - give back everything that is unused.
+// collect.h - give back all unused memory.
 #ifndef MI_CORE_COLLECT_H
 #define MI_CORE_COLLECT_H
 
 #include "../threads/threads.h"
 
-// Return what the calling thread holds but does not need; MI_FORCE also purges everything now.
+// Give up what the calling thread holds but does not need; MI_FORCE also purges everything now.
 // Returns the number of bytes given back to the system.
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort);
 

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: MIT
-// heap.c - the life of a heap that is not the main one: made, deleted or destroyed by any thread.
+// heap.c - the life of a heap that is not the main one; any thread may make, delete or destroy it.
 //
 //   made --> in use by any thread --> deleted: its pages belong to the main heap, blocks stay
 //     ^                           '-> destroyed: its pages go, blocks and all
 //     '------- structure is used again (TYPES-2) --- ended <--'
 //
-// Who may do what at the end is the caller's duty (mimalloc.h): no thread allocates from the heap
+// The caller of delete or destroy guarantees (mimalloc.h) that no thread allocates from the heap
 // any more; blocks of a deleted heap may be freed all the time, those of a destroyed one are not
-// touched. So what can meet a delete is a free, which may end in giving up a page to the pool of
-// the heap, or in releasing it. It looks up the heap of the page, and works on the pool and the
-// book there.
+// touched. So only a free can run at the same time as a delete. It may end in giving up a page to
+// the pool of the heap, or in releasing it: it looks up the heap of the page, and works on the pool
+// and the book of that heap.
 //
-// HEAP-1  a thread acts on pool and book of a heap only while it is counted in `inside`, and was
-//     counted when the page still belonged to the heap (mi_inside_enter).
+// HEAP-1  a thread acts on the pools and the book of a heap only while it is counted in `inside`,
+//     and it was counted when the page still belonged to the heap (mi_inside_enter).
 // HEAP-2  delete first moves all pages to the main heap, then adds 0 to `inside`. Both that and the
 //     count of a free are read-modify-writes of one word: either the free comes first, then delete
 //     (and all that look later) sees it inside; or it sees that the page has moved, and goes to the
-//     main heap. Nobody waits.
-// HEAP-3  the structure is used again only when nobody is inside. A page that a free put into the
-//     pool after delete had emptied it is found then, or by a forced collect (mi_heap_drain_ended).
-// HEAP-4  pages of these heaps are in no parcel and are nobody's guests (reclaim.c): what a
-//     destroyed heap had is known to its theaps and its pools alone.
-// HEAP-5  theaps are told under the thread lock, and touched by their own thread only (THEAP-5).
-// HEAP-6  what an ended heap counted belongs to the main heap. Its figures are moved there at the
-//     end. What a free inside counts after that is moved when the structure is used again; until
-//     then the sum of the main heap includes it.
+//     main heap. No thread waits.
+// HEAP-3  the structure is used again only when no thread is inside. A page that a free put into
+//     the pool after delete had emptied the pool is found then, or by a forced collect
+//     (mi_heap_drain_ended).
+// HEAP-4  pages of these heaps are in no parcel and are no guests (reclaim.c): only the theaps and
+//     the pools of a destroyed heap know its pages.
+// HEAP-5  theaps are told of the end under the thread lock, and touched only by their own thread
+//     (THEAP-5).
+// HEAP-6  the figures of an ended heap belong to the main heap, and are moved there at the end.
+//     Those that a free inside adds after that are moved when the structure is used again; until
+//     then the sum of the main heap includes them.
 //
 // A page that moves changes its `heap` by a CAS from the old one: it may be released and described
 // anew by a free at the same time.
@@ -100,7 +102,8 @@ MI_INTERNAL void mi_init_main_heap(mi_subproc_t* subproc) {
   mi_heap_count(heap);
 }
 
-// A structure that nobody is inside any more, or a fresh one. Under the thread lock.
+// Take the structure of an ended heap that no thread is inside any more, or a fresh one. Under the
+// thread lock.
 static mi_heap_t* mi_heap_take(mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
   for (mi_heap_t** link = &subproc->ended; *link != NULL; link = &(*link)->next) {
@@ -184,7 +187,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
   }
 }
 
-// No list knows the heap any more, and its theaps know that. False: it has ended already.
+// Take the heap out of all lists, and tell its theaps. False if it has ended already.
 static bool mi_heap_unlink(mi_heap_t* heap, mi_heap_end_t end) {
   mi_lock_enter(&mi_state.thread_lock);
   const bool is_there = heap->link != NULL;
@@ -242,7 +245,7 @@ static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
 
 MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
   if (!mi_heap_unlink(heap, MI_HEAP_END_DESTROYED)) return false;
-  mi_thread_release_ended(heap->slot); // first: it may be what malloc uses
+  mi_thread_release_ended(heap->slot); // first: malloc may use this theap
   mi_walk_pages(heap->subproc, heap, &mi_heap_destroy_page, heap);
   mi_pool_clear_all(heap);
   mi_heap_retire(heap);

@@ -3,10 +3,10 @@
 //
 //   heap.h subproc.h   heaps and sub-processes: life and end
 //   walk.h usage.h     all pages; what is in use
-//   collect.h          everything that is unused goes back
+//   collect.h          all unused memory goes back
 //
-// The layers above include this file and no other of this folder. It knows only the layers below:
-// common, arenas, pages, threads.
+// The layers above include this file and no other of this folder. This layer uses only those below
+// it: common, arenas, pages, threads.
 #ifndef MI_CORE_HEAPS_H
 #define MI_CORE_HEAPS_H
 

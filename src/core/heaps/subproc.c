@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // subproc.c - the life of a sub-process: heaps, arenas and figures of its own.
 //
-// The main one is part of `mi_state` and lives as long as the process. Others are made and ended by
-// the program; a thread joins one for the rest of its life. What they share: addresses that are
-// reserved (an arena of an ended one serves the next), and the locks.
+// The main one is part of `mi_state` and lives as long as the process. The program makes and ends
+// others; a thread joins one for the rest of its life. Sub-processes share only reserved addresses
+// (an arena of an ended one serves the next) and the locks.
 //
-// SUBPROC-1  whoever destroys a sub-process is the only one who knows anything of it: its threads
-//     have ended, and nobody touches its blocks or heaps. Theaps that threads of others have in its
-//     heaps are told (HEAP-5).
-// SUBPROC-2  a deleted one takes no new threads or heaps; it ends when all its slices are free and
-//     nobody is inside its heaps (HEAP-1). A free by another thread may be the last: nobody waits
-//     for it, others look when they make, end or collect.
-// SUBPROC-3  structures are used again for sub-processes only, and so are their heaps (TYPES-2).
+// SUBPROC-1  the thread that destroys a sub-process is the only one that uses it: its threads have
+//     ended, and no other thread touches its blocks or heaps. Theaps that threads of other
+//     sub-processes have in its heaps are told (HEAP-5).
+// SUBPROC-2  a deleted sub-process takes no new threads or heaps; it ends when all its slices are
+//     free and no thread is inside its heaps (HEAP-1). The last free may come from any thread: no
+//     thread waits for it; threads check when they make or end a sub-process, or collect.
+// SUBPROC-3  structures of sub-processes are only used again for sub-processes, together with those
+//     of their heaps (TYPES-2).
 #include "subproc.h"
 
 #include "heap.h"
@@ -38,7 +39,7 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void) {
   return subproc;
 }
 
-// Totals of what was: the process had it. Nobody is inside a heap of the sub-process any more.
+// Add its totals to those of the main sub-process. No thread is inside a heap of the sub-process.
 static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   mi_counters_t* const from = &subproc->count;
   mi_counters_t* const to = &mi_state.main.count;
@@ -61,7 +62,8 @@ static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   mi_heap_move_tally(&subproc->heap_main, &mi_state.main.heap_main);
 }
 
-// No list knows it, no thread is in it, no slice is in use.
+// Let the structure wait to be used again. The sub-process is in no list, has no thread, and no
+// slice of it is in use.
 static void mi_subproc_retire(mi_subproc_t* subproc) {
   mi_purge_all_of(subproc);
   mi_arena_retire_all(subproc);
@@ -102,7 +104,8 @@ MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc) {
          mi_book_is_valid(&subproc->direct);
 }
 
-// The one before it in the list, NULL when it has ended already. Under the thread lock.
+// Return the sub-process before it in the list, NULL if it has ended already. Under the thread
+// lock.
 static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_subproc_t* before = &mi_state.main;
@@ -110,8 +113,8 @@ static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
   return before;
 }
 
-// Take it out of the list, when it has no thread, and tell the theaps that others have in its
-// heaps. Under the thread lock. False: it has, or is in no list.
+// Take the sub-process out of the list if it has no thread, and tell the theaps that threads of
+// others have in its heaps. Under the thread lock. False if it has a thread, or is in no list.
 static bool mi_subproc_unlink(mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_subproc_t* const before = mi_subproc_find(subproc);
@@ -137,7 +140,7 @@ static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
   return true;
 }
 
-// The calling thread's theaps in its heaps: they may be what malloc uses.
+// Give up the calling thread's theaps in its heaps: malloc may use one of them.
 static void mi_subproc_release_theaps(mi_subproc_t* subproc) {
   mi_thread_release_ended(subproc->heap_main.slot);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
@@ -179,7 +182,8 @@ static bool mi_subproc_is_left(mi_subproc_t* subproc) {
   return is_left;
 }
 
-// No slice is in use, and whoever gave back the last ones is done with that. Under the thread lock.
+// True if no slice is in use, and the threads that gave back the last ones have finished. Under the
+// thread lock.
 static bool mi_subproc_is_free(mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_heap_drain_ended_locked(subproc);
@@ -187,7 +191,8 @@ static bool mi_subproc_is_free(mi_subproc_t* subproc) {
   uint32_t at = 0;
   if (mi_book_next(&subproc->direct, &at) != NULL) return false;
   MI_FOR_EACH_ARENA(subproc, arena) {
-    // Each word sees what those did who set its bits: they are done with the slices, and inside.
+    // Each load sees what the threads did that set the bit: they have finished with the slices, and
+    // are counted inside.
     for (size_t i = 0; i < mi_arena_slices(arena); i++) {
       if (!mi_bitmap_is_set_acquire(arena->free, i)) return false;
     }
@@ -224,12 +229,12 @@ MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc) {
   return true;
 }
 
-// -- all of them --
+// -- all sub-processes --
 
 MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence) {
   if (*sequence == 0) return NULL;
   mi_lock_enter(&mi_state.thread_lock);
-  // Behind the main one the list is in the order of the numbers, highest first.
+  // Behind the main sub-process the list is in the order of the numbers, highest first.
   mi_subproc_t* subproc = mi_state.main.next;
   while (subproc != NULL && subproc->sequence >= *sequence) subproc = subproc->next;
   if (subproc == NULL) subproc = &mi_state.main;

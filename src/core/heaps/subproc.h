@@ -5,23 +5,24 @@
 
 #include "../threads/threads.h"
 
-// NULL: out of memory.
+// Make a sub-process. NULL when out of memory.
 MI_INTERNAL mi_subproc_t* mi_subproc_make(void);
 
-// The end of one that is not the main one, with all blocks; or when none is left. False: it has
-// threads, nothing was done.
+// End a sub-process other than the main one: at once with all its blocks, or as soon as no block is
+// left. False if it has threads; then nothing was done.
 MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc);
 MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc);
 
-// Its lists of heaps, and what it counts of them; for assertions, under the thread lock, while
-// nobody else uses its heaps.
+// True if its lists of heaps and its figures about them are valid; for assertions, under the thread
+// lock, while no other thread uses its heaps.
 MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc);
 
-// End those that were deleted and have no block left.
+// End deleted sub-processes that have no block left.
 MI_INTERNAL void mi_subproc_sweep(void);
 
-// Go through all, from the newest to the main one, which has number 0: the last that was made
-// before number `*sequence`, which becomes its number. SIZE_MAX starts. NULL: that was the last.
+// Go through all sub-processes, from the newest to the main one, which has number 0: return the
+// newest whose number is below `*sequence`, and store its number there. Start with SIZE_MAX. NULL
+// after the last one.
 MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence);
 
 #endif

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// usage.c - what is in use: a walk over the pages of a heap or a sub-process, for statistics and
-// the information calls of C libraries.
+// usage.c - measures what is in use by a walk over the pages of a heap or a sub-process, for
+// statistics and the information calls of C libraries.
 //
 //   pages -> blocks that their owners count as used - those in lists from which malloc will take
 //
-// USAGE-1  a page counts as used what its owner has not seen come back: also the blocks of the list
-//     that a theap allocates from, and what others freed into the page. Both are found for the
-//     theaps of the calling thread, and for those without a thread (orphans, under the thread
-//     lock). So the result is exact when no other thread has a theap, and otherwise too high by
-//     what others hold ready: at most a page for each size and thread.
-// USAGE-2  pages change while they are looked at, and are made anew: their plain fields are read by
-//     `mi_atomic_peek`, and what they say is held within what a page of the class can have.
+// USAGE-1  a page counts blocks as used until its owner has taken them back: also those of the list
+//     that a theap allocates from, and those that other threads freed into the page. Both are
+//     found, and subtracted, for the theaps of the calling thread, and for those without a thread
+//     (orphans, under the thread lock). So the result is exact when no other thread has a theap,
+//     and otherwise too high by the blocks that other threads hold ready: at most a page for each
+//     size and thread.
+// USAGE-2  pages change during the walk, and are made anew: their plain fields are read by
+//     `mi_atomic_peek`, and the values are limited to what a page of the class can have.
 // Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
 #include "usage.h"
 
@@ -38,9 +39,9 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
   return true;
 }
 
-// -- blocks that are counted and free --
+// -- free blocks that count as used --
 
-// What others freed into a page that nobody else takes it from.
+// Count the blocks that other threads freed into a page, whose list no other thread can take.
 static size_t mi_usage_returned(mi_page_t* page) {
   // Sees the links; pairs with the release in `mi_remote_push`.
   const uintptr_t word = mi_atomic_load_acquire(&page->thread_free);
@@ -70,7 +71,7 @@ static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) 
   }
 }
 
-// That theap, if its pages are among those that were walked over.
+// Subtract the lists of a theap, if its pages are among those that were visited.
 static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
                                  const mi_subproc_t* subproc, const mi_heap_t* heap) {
   const mi_heap_t* const of = mi_theap_heap(theap);
@@ -78,7 +79,8 @@ static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
   if (heap != NULL ? of == heap : of->subproc == subproc) mi_usage_subtract_theap(usage, theap);
 }
 
-// USAGE-1. Under the lock, because another thread may end a heap: it tells the theaps first.
+// USAGE-1: subtract all lists. Under the lock, because a thread that ends a heap first tells the
+// theaps under it.
 static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi_heap_t* heap) {
   mi_lock_enter(&mi_state.thread_lock);
   for (const mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {

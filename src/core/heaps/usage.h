@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// usage.h - how much is in use.
+// usage.h - measures how much memory is in use.
 #ifndef MI_CORE_USAGE_H
 #define MI_CORE_USAGE_H
 
 #include "../threads/threads.h"
 
-// What is in use now, of a heap, or with NULL of all heaps of a sub-process. See usage.c for how
-// exact it is.
+// What is in use now, in one heap or in all heaps of a sub-process. usage.c says how exact this is.
 typedef struct mi_usage_s {
   size_t in_use, in_use_blocks; // bytes and blocks that share pages
   size_t in_pages; // bytes of those pages that were handed out at least once

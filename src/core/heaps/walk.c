@@ -10,7 +10,7 @@
 
 // -- all pages --
 
-// Seen while others run, a page may be of any heap by now: the caller copes.
+// While other threads run, a page may belong to any heap by now: the caller must cope.
 static bool mi_walk_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visit, void* arg) {
   uint32_t at = 0;
   mi_page_t* page;
@@ -47,7 +47,7 @@ MI_INTERNAL bool mi_walk_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_v
 
 // -- any address --
 
-// In a run that is in use the nearest descriptor below is that of the block.
+// In a run in use, the nearest descriptor below an address is that of its block.
 static mi_page_t* mi_walk_find_in_arena(mi_arena_t* arena, const void* p) {
   for (size_t i = mi_arena_slice_of(arena, p) + 1; i > 0; i--) {
     if (!mi_bitmap_is_all_clear(arena->free, i - 1, 1)) return NULL;

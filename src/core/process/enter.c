@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// enter.c - a thread comes in: on its first call, when it joins a sub-process, and when it first
-// allocates from a heap.
+// enter.c - gives a thread what it needs: on its first call, when it joins a sub-process, and when
+// it first allocates from a heap.
 //
-// The order matters: the process is set up first; the theap is in place before what may allocate
-// through us: registering for the end of the thread, and for fork where set-up could not (there an
-// allocation comes back here, and finds a process that is usable: INIT-2).
+// The order matters: the process is set up first; the theap is in place before the steps that may
+// allocate through us: registering for the end of the thread, and for fork where set-up could not
+// (such an allocation comes back here, and finds a usable process: INIT-2).
 #include "enter.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// fork.c - around fork(2): locks are held across it, and the child takes what other threads owned.
+// fork.c - handlers around fork(2): locks are held across it, and the child takes over what other
+// threads owned.
 //
-// In the child every other thread stopped between two instructions. What they may have left half
-// done, and why that is harmless:
+// In the child every other thread has stopped between two instructions. This is what they may have
+// left half done, and why it is harmless:
 //   a free into an own page   the block is on the list or not; counts are taken anew from the lists
 //   a refill                  blocks in the list of a vanished theap stay counted as used: at most
 //                             a list for each class is lost
@@ -11,28 +12,28 @@
 //   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
 //   the end of a heap         the pages that are left stay with a heap that no list knows; their
 //                             blocks can be freed as all others
-// Nothing is ever counted as free that may be in use.
+// No block that may be in use is ever counted as free.
 //
-// A signal handler may fork, whatever it interrupted, if the child only calls exec. When its thread
-// was inside a lock, to wait for locks would be to wait for itself, or for a thread that waits for
-// it: then the handlers do nothing, and the child must not allocate. Else they work as always. The
-// prepare handler touches nothing that belongs to the thread, because it may have interrupted what
-// does: the parcel of the thread is not delivered, it stays what it is in both processes.
+// A signal handler may fork, whatever it interrupted, if the child only calls exec. If its thread
+// held a lock, waiting for locks would be waiting for itself, or for a thread that waits for it:
+// then the handlers do nothing, and the child must not allocate. Otherwise they work as always. The
+// prepare handler touches no data of the thread, because the signal may have interrupted code that
+// does: the parcel of the thread is not delivered, and stays as it is in both processes.
 //
-// Fork handlers of others run while we hold all locks if they were registered before ours. They may
-// allocate: nobody else is inside a lock, and to this thread they are open (MI_LOCKS_OF_FORK). They
-// must not wait for a thread that allocates.
+// Fork handlers of the program that were registered before ours run while we hold all locks. They
+// may allocate: no other thread holds a lock, and this thread enters them freely
+// (MI_LOCKS_OF_FORK). They must not wait for a thread that allocates.
 //
 // FORK-1  after the child handler no page is owned under the id of a vanished thread, so a new
 //     thread may get that id.
-// FORK-2  a page that has an owner and belongs into a book (RUN-1) stands there, at any moment: the
-//     owner is cleared before it leaves (page.c, large.c), and written after it was entered under a
-//     lock that fork holds.
-// FORK-3  a page may be owned although its owner word does not say by whom: a thread that claims
-//     one, by a free or from the pool, first sets OWNED and then writes its id. What the word says
-//     meanwhile is the thread that parked the page (this one or another), or nobody. Only the plain
-//     id of this thread says that the page is this thread's (REMOTE-4). A thread without a theap
-//     claims pages too: all are looked at unless there never was another thread.
+// FORK-2  a page that has an owner and belongs into a book (RUN-1) is in that book at any moment:
+//     the owner is cleared before the page is taken out (page.c, large.c), and written after it was
+//     entered, under a lock that fork holds.
+// FORK-3  a page may be owned although its owner word does not name the owner: a thread that claims
+//     a page, by a free or from the pool, first sets OWNED and then writes its id. Meanwhile the
+//     word names the thread that parked the page (this one or another), or none. Only the plain id
+//     of this thread means that this thread owns the page (REMOTE-4). A thread without a theap
+//     claims pages, too: all pages are checked unless there never was another thread.
 #include "fork.h"
 
 static void mi_fork_prepare(void) {
@@ -47,7 +48,7 @@ static void mi_fork_prepare(void) {
   mi_locks_held |= MI_LOCKS_OF_FORK;
 }
 
-// Whether it was inside a lock.
+// End a fork. True if it began while its thread held a lock.
 static bool mi_fork_end(void) {
   if (mi_self.forks_inside > 0) {
     mi_self.forks_inside--;
@@ -64,7 +65,7 @@ static void mi_fork_parent(void) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
-// A page whose owner does not exist here: count again and let anyone have it.
+// Take over a page whose owner does not exist here: count its blocks anew, and give it up.
 static void mi_fork_adopt(mi_page_t* page) {
   mi_block_t* last;
   mi_life_displace(page);
@@ -75,7 +76,7 @@ static void mi_fork_adopt(mi_page_t* page) {
 static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
-  // FORK-3: while it says who parked it, it is owned by somebody else.
+  // FORK-3: if the word still names the thread that parked the page, another thread owns it.
   const bool is_own =
       (owner & ~MI_OWNER_FLAGS) == *(uintptr_t*)self && (owner & MI_OWNER_PARKED) == 0;
   if (is_paged && !is_own && (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
@@ -84,7 +85,7 @@ static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   return true;
 }
 
-// Of the theaps of a heap those of this thread stay. Under the thread lock.
+// Keep only this thread's theaps of a heap. Under the thread lock.
 static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_theap_t* theap = heap->theaps;
@@ -101,7 +102,7 @@ static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
 }
 
 static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
-  mi_lock_enter(&mi_state.thread_lock); // for who expects it: nobody else is here
+  mi_lock_enter(&mi_state.thread_lock); // only for mi_lock_expect: there is no other thread
   mi_fork_keep_theaps(&subproc->heap_main, own);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
     mi_fork_keep_theaps(heap, own);
@@ -114,7 +115,7 @@ static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
-// Returns whether there were homes of others.
+// Keep only this thread's home. True if there were homes of other threads.
 static bool mi_fork_keep_home(const mi_theap_t* own) {
   bool has_others = mi_state.orphans != NULL;
   for (size_t i = 0; i < MI_THEAP_BUCKETS; i++) {
@@ -160,13 +161,13 @@ static void mi_fork_child(void) {
 
 MI_INTERNAL void mi_fork_register(void) {
   if (mi_likely(mi_atomic_load_relaxed(&mi_state.is_fork_known))) return;
-  // Sees that another thread has done it in `mi_fork_register`, never twice: the second handler
-  // would wait for the locks of the first.
+  // Sees if another thread has registered them in `mi_fork_register`. They must not be registered
+  // twice: the second handler would wait for the locks of the first.
   if (mi_atomic_swap_acquire(&mi_state.is_fork_asked, true)) return;
   if (!mi_atomic_load_relaxed(&mi_state.is_fork_known) &&
       mi_os_at_fork(&mi_fork_prepare, &mi_fork_parent, &mi_fork_child) == 0) {
     mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   }
-  // Publishes that it is known; pairs with the acquire in `mi_fork_register` of another thread.
+  // Publishes `is_fork_known`; pairs with the acquire in `mi_fork_register` of another thread.
   mi_atomic_store_release(&mi_state.is_fork_asked, false);
 }

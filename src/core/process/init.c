@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
-// init.c - setting up the process, once, by whoever allocates first: often long before any
+// init.c - sets up the process, once, on the thread that allocates first: often long before any
 // constructor.
 //
 // INIT-1  until the stage is READY only the thread that set BUSY touches the state; others wait
 //     (they can only exist when a program starts threads before its first allocation).
-// INIT-2  nothing here allocates through the library but registering for fork, when all is there
-//     that the thread needs for it. Others wait, so that nobody can fork without our handlers.
-//     Memory that options ask for is reserved at last, when others may come in.
-// INIT-3  the child of a fork that happened meanwhile sets up itself: it has one thread, so whoever
-//     is busy does not exist here. Nothing in memory tells it from its parent, nor does its number,
-//     which another namespace of numbers may have given to both; so who would wait asks the system
-//     whether it is alone with its memory. Each step may be repeated.
-// INIT-4  the constructor finds out what only the system knows (`mi_process_prepare`): a sandbox
-//     that a program enters later may end it for a file that is opened, or a limit that is asked
-//     for. From then on, set-up and all else ask for nothing but memory, and to sleep.
+// INIT-2  only the registration for fork allocates through the library, when everything that the
+//     thread needs for it is set up. Other threads wait, so that none can fork without our
+//     handlers. Memory that options ask for is reserved last, when other threads may come in.
+// INIT-3  the child of a fork that happened meanwhile does the set-up itself: it has one thread, so
+//     the busy thread does not exist in it. Nothing in memory tells the child from its parent, nor
+//     does its process id, because both may have the same in different namespaces; so a thread that
+//     would have to wait asks the system if it is alone with its memory. Each step may be repeated.
+// INIT-4  the constructor finds out what only the system knows (`mi_process_prepare`), because a
+//     sandbox that a program enters later may end the program when it opens a file or asks for a
+//     limit. From then on, set-up and all else make system calls only for memory and to sleep.
 #include "init.h"
 
 #include <string.h>
 
 #include "fork.h"
 
-// Only under the thread lock, or without any, is something found that must be reported.
+// Only the thread lock delivers reports: mistakes are found only under it, or without any lock.
 static void mi_init_locks(void) {
   mi_state.thread_lock =
       (mi_lock_t){.rank = MI_RANK_THREAD, .name = "thread", .on_left = &mi_report_deliver};
@@ -28,7 +28,7 @@ static void mi_init_locks(void) {
   mi_state.purge_lock = (mi_lock_t){.rank = MI_RANK_PURGE, .name = "purge"};
 }
 
-// True: the calling thread sets up. False: that was done meanwhile.
+// True if the calling thread must set up, false if another thread did so meanwhile.
 static mi_attr_cold bool mi_init_begin(void) {
   uint32_t seen = MI_STAGE_NONE;
   // Pairs with none: the first one in sees the initial state.
@@ -44,7 +44,7 @@ static mi_attr_cold bool mi_init_begin(void) {
     mi_atomic_cas_strong_acquire(&mi_state.stage, &expected, MI_STAGE_AWAITED);
     mi_os_wait(&mi_state.stage, MI_STAGE_AWAITED);
   }
-  mi_os_wake(&mi_state.stage); // the next one that sleeps
+  mi_os_wake(&mi_state.stage); // wakes the next sleeping thread
   return false;
 }
 
@@ -56,7 +56,7 @@ static void mi_init_end(void) {
 }
 
 MI_INTERNAL void mi_process_prepare(void) {
-  // Sees what the system is like, if somebody was here before the constructor; pairs with the
+  // Sees the facts about the system, if a thread set up before the constructor; pairs with the
   // release in `mi_init_end`.
   if (mi_atomic_load_acquire(&mi_state.stage) == MI_STAGE_READY) {
     mi_pagemap_seal(mi_state.os.page_size);
@@ -64,11 +64,11 @@ MI_INTERNAL void mi_process_prepare(void) {
   }
   mi_os_init(&mi_state.prepared);
   mi_pagemap_seal(mi_state.prepared.page_size);
-  // Publishes what was found; pairs with the acquire in `mi_init_os`.
+  // Publishes these facts; pairs with the acquire in `mi_init_os`.
   mi_atomic_store_release(&mi_state.is_prepared, true);
 }
 
-// Only what the constructor did not find out yet is asked for now: INIT-4.
+// Ask the system only for what the constructor has not found out yet: INIT-4.
 static void mi_init_os(void) {
   // Sees what it found; pairs with the release in `mi_process_prepare`.
   if (mi_atomic_load_acquire(&mi_state.is_prepared)) {
@@ -85,7 +85,7 @@ MI_INTERNAL void mi_process_setup(void) {
   if (mi_atomic_load_relaxed(&mi_state.setup_thread) == self) return; // INIT-2
   if (!mi_init_begin()) return;
   mi_atomic_store_relaxed(&mi_state.setup_thread, self);
-  const bool is_first = !mi_state.is_unloaded; // what is done for the process is done once
+  const bool is_first = !mi_state.is_unloaded; // some steps are done once per process
   // Sees what the parent wrote (INIT-3); pairs with the release below, in its `mi_process_setup`.
   if (mi_atomic_load_acquire(&mi_state.is_usable)) {
     mi_fork_take_over();
@@ -93,7 +93,7 @@ MI_INTERNAL void mi_process_setup(void) {
     mi_init_locks();
     mi_init_os();
     if (is_first) mi_hook_load_options();
-    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // of the parent: INIT-3
+    memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // figures of the parent: INIT-3
     mi_init_main_heap(&mi_state.main);
     // Publishes all that to a copy; pairs with the acquire in `mi_process_setup` of a child.
     mi_atomic_store_release(&mi_state.is_usable, true);

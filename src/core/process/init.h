@@ -5,8 +5,8 @@
 
 #include "../heaps/heaps.h"
 
-// Find out about the system, which may ask it for what a sandbox forbids later; no memory. Once, by
-// the constructor, on any thread. Whoever comes before does without.
+// Find out about the system, by calls that a sandbox may forbid later; takes no memory. Called
+// once, by the constructor, on any thread. A thread that allocates earlier does without it.
 MI_INTERNAL void mi_process_prepare(void);
 // Set up the process (idempotent).
 MI_INTERNAL void mi_process_setup(void);

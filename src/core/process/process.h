@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// process.h - the layer of set-up, fork, threads that come in, unloading.
+// process.h - the layer of set-up, fork, starting threads, unloading.
 //
 //   init.h fork.h      set-up, once; the child of a fork
 //   enter.h            what a thread gets when it first needs it
 //   unload.h           the end of all memory
 //
-// The layers above include this file and no other of this folder. It knows only the layers below:
-// common, arenas, pages, threads, heaps.
+// The layers above include this file and no other of this folder. This layer uses only those below
+// it: common, arenas, pages, threads, heaps.
 #ifndef MI_CORE_PROCESS_H
 #define MI_CORE_PROCESS_H
 

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT
-// unload.c - the end of all memory of the library: it leaves a process that goes on, or option
-// destroy_on_exit wants nothing to be left at the end of the process.
+// unload.c - gives back all memory of the library: when it is unloaded from a process that goes on,
+// or when option destroy_on_exit asks for that at the end of the process.
 //
-// Everything that was mapped is written down somewhere:
+// Every mapping is recorded somewhere:
 //   pages outside arenas         in the book of their sub-process
 //   arenas                       in the list of their sub-process, or of those that ended
 //   tables of descriptors        in the window table
 //   structures of our own        in meta.c
-// They go in this order, because each is read through one of the next. What the program brought
-// along stays.
+// They are unmapped in this order, because each is found through one of the next. Memory that the
+// program brought along stays.
 //
-// UNLOAD-1  nobody is in a function of the library or will call one: the caller's promise, which
-//     whoever calls dlclose gave. Blocks in use go, too. Threads that used it may live on. At the
-//     end of a process nobody gave such a promise: then only when no other thread has memory here.
+// UNLOAD-1  no thread is in a function of the library or will call one: a program that calls
+//     dlclose promises that. Blocks in use go, too. Threads that used the library may live on. At
+//     the end of a process there is no such promise: then memory goes only if no other thread has
+//     memory here.
 // UNLOAD-2  afterwards everything is as before the first call, for destructors that run behind ours
 //     and for tests; but a free of an old block does nothing, arenas are elsewhere so that an old
-//     block is never taken for a new one, and what is done for the process (options, fork, memory
-//     reserved at the start) is not done again.
-// Not for builds that replace malloc at the end of a process: libc and the loader use their blocks
-// until it is gone (process.c). Not here: how to know that the library is unloaded (os.h), what
-// else must be undone (the destructor in process.c).
+//     block is never taken for a new one, and the steps that are done once per process (options,
+//     fork, memory reserved at the start) are not repeated.
+// Builds that replace malloc do not do this at the end of a process: libc and the loader use their
+// blocks to the very end (process.c). Not here: how to know that the library is unloaded (os.h),
+// what else must be undone (the destructor in process.c).
 #include "unload.h"
 
 static bool mi_unload_page(mi_page_t* page, void* arg) {
@@ -39,7 +40,7 @@ static void mi_unload_direct(mi_subproc_t* subproc) {
 }
 
 static void mi_unload_arenas(mi_arena_t* arena) {
-  // Where slices are lost there may be memory of somebody else by now.
+  // At the addresses of lost slices there may be memory of others by now.
   if (mi_atomic_load_relaxed(&mi_state.lost_count) > 0) return;
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
     mi_tool_remove_root(arena->start, mi_arena_size(arena));

@@ -5,9 +5,9 @@
 
 #include "../heaps/heaps.h"
 
-// Give back all memory, that of blocks in use included, and be as before the first call (unload.c).
-// The second: unless other threads have some; then it only ends the calling thread's part, and
-// returns false.
+// Give back all memory, including that of blocks in use, and return to the state before the first
+// call (unload.c). The second function does so only if no other thread has memory here; otherwise
+// it ends the calling thread's part, and returns false.
 MI_INTERNAL void mi_unload(void);
 MI_INTERNAL bool mi_unload_alone(void);
 
