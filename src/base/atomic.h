@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // atomic.h - atomic operations with the memory order in the name.
 //
-// Every atomic access of the library goes through these names, so that `git grep` finds all of one
-// kind. There is no sequentially consistent operation: no protocol here needs a total order.
-// Deliberately absent: locks (os/lock.h) and double-word operations.
+// Every atomic access of the library goes through these names, so that `git grep` finds all
+// accesses of one kind. There is no sequentially consistent operation: no protocol here needs a
+// total order. Deliberately absent: locks (os/lock.h) and double-word operations.
 //
-// One access is no atomic by the letter of C: `mi_atomic_peek` reads a plain field that its owner
-// may be writing, for reports (usage.c). The owner's side stays plain because free counts with one
-// instruction to memory, which no atomic access compiles to. An aligned field of at most a word is
-// read whole, some value that it had; the reader copes with any. The thread sanitizer is told by
-// mi_attr_racy, which clang's heeds for plain accesses only.
+// One access is not atomic in the sense of C: `mi_atomic_peek` reads a plain field that its owner
+// may be writing, for reports (usage.c). The owner's accesses stay plain because free counts with
+// one instruction on memory, which no atomic access compiles to. An aligned field of at most a word
+// is read as a whole, with some value that it had; the reader copes with any. mi_attr_racy tells
+// the thread sanitizer; that of clang obeys it for plain accesses only.
 #ifndef MI_BASE_ATOMIC_H
 #define MI_BASE_ATOMIC_H
 
@@ -54,7 +54,7 @@
   atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
                                           memory_order_relaxed)
 
-// Orders accesses as a signal handler of the same thread sees them; no instruction.
+// Orders accesses as a signal handler of the same thread sees them; generates no instruction.
 #define mi_atomic_signal_fence() atomic_signal_fence(memory_order_acq_rel)
 
 #endif

@@ -31,7 +31,7 @@ static mi_attr_inline size_t mi_bits_align_down(size_t x, size_t power) {
   return x & ~(power - 1);
 }
 
-// The caller makes sure that `x + power - 1` does not wrap.
+// Round up to a multiple of `power`. The caller makes sure that `x + power - 1` does not wrap.
 static mi_attr_inline size_t mi_bits_align_up(size_t x, size_t power) {
   return mi_bits_align_down(x + power - 1, power);
 }
@@ -44,12 +44,12 @@ static mi_attr_inline size_t mi_bits_min(size_t a, size_t b) { return a < b ? a 
 
 static mi_attr_inline size_t mi_bits_max(size_t a, size_t b) { return a > b ? a : b; }
 
-// True when `count * size` does not fit; otherwise stores the product.
+// True if `count * size` does not fit; otherwise stores the product.
 static mi_attr_inline bool mi_bits_mul_overflows(size_t count, size_t size, size_t* product) {
   return __builtin_mul_overflow(count, size, product);
 }
 
-// Subtract one; true when the result is 0. One instruction on memory where the ISA has that.
+// Subtract one; true if the result is 0. One instruction on memory where the ISA has it.
 static mi_attr_inline bool mi_bits_decrement_is_zero(uint32_t* x) {
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
   bool is_zero;
@@ -60,7 +60,7 @@ static mi_attr_inline bool mi_bits_decrement_is_zero(uint32_t* x) {
 #endif
 }
 
-// `count` low bits set; `count` may be 0 to 64.
+// Return a word whose `count` low bits are set; `count` may be 0 to 64.
 static mi_attr_inline uint64_t mi_bits_mask(size_t count) {
   mi_assert(count <= 64);
   return count == 64 ? ~(uint64_t)0 : (((uint64_t)1 << count) - 1);

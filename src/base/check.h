@@ -5,7 +5,8 @@
 //   mi_assert_full  debug >= 3   walks over a structure; checks the numbered invariants of a file.
 //
 // The release form type-checks its argument and generates no code, so that no variable becomes
-// unused. What a *user* did wrong is never an assertion: it is reported (see core/common/hooks.h).
+// unused. A mistake of the *user* never fails an assertion: it is reported (see
+// core/common/hooks.h).
 #ifndef MI_BASE_CHECK_H
 #define MI_BASE_CHECK_H
 
@@ -13,7 +14,7 @@
 
 MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
                                   const char* function);
-// The same with a line about what it concerns.
+// The same with a line about the data that it concerns.
 MI_INTERNAL void mi_assert_failed_about(const char* text, const char* file, int line,
                                         const char* function, const char* about);
 

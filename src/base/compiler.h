@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// compiler.h - what differs between compilers and instruction sets, hidden behind one name each.
+// compiler.h - one name for each thing that differs between compilers and instruction sets.
 //
 // This is the first header of the lowest layer (`base`): it knows nothing of allocation and
-// includes only the C library's freestanding headers. Compiler and ISA tests live here and nowhere
-// else; operating-system tests live in `src/os`.
+// includes only freestanding headers. Compiler and ISA tests live here and nowhere else;
+// operating-system tests live in `src/os`.
 #ifndef MI_BASE_COMPILER_H
 #define MI_BASE_COMPILER_H
 
@@ -20,22 +20,23 @@
 #define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
 #define mi_attr_weak __attribute__((weak))
 #define mi_attr_unused __attribute__((unused))
-// Reads plain fields that others write, on purpose; see `mi_atomic_peek`.
+// A function that reads plain fields which other threads write, on purpose; see `mi_atomic_peek`.
 #define mi_attr_racy __attribute__((no_sanitize_thread, noinline))
-// Stays a function of its own, with accesses in it that AddressSanitizer does not check (gcc would
-// move a load out of it into its callers).
+// A function that is not inlined, and whose accesses AddressSanitizer does not check (gcc would
+// move a load from an inlined one into its callers).
 #if defined(__clang__)
 #define mi_attr_unchecked __attribute__((noinline, unused, no_sanitize_address))
 #else
 #define mi_attr_unchecked __attribute__((noipa, unused, no_sanitize_address))
 #endif
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
-// Large and hardly touched: behind everything else, so that what each process uses lies together.
+// For large data that is hardly touched: placed behind all other data, so that the data that each
+// process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))
-// How thread-local variables are reached is for who builds to say, by -ftls-model, which an
-// attribute would override: our own builds say initial-exec (one load, no call, no allocation, but
-// room in the thread's static block, of which little is left for libraries that are loaded late).
-// Where nobody says it, the compiler takes the best for the kind of code: with -fPIC local-dynamic.
+// The build chooses how thread-local variables are accessed, by -ftls-model, which an attribute
+// would override: our own builds use initial-exec (one load, no call, no allocation, but room in
+// the thread's static block, of which little is left for libraries that are loaded late). Without
+// the option, the compiler chooses by the kind of code: with -fPIC local-dynamic.
 #if defined(MI_LOCAL_DYNAMIC_TLS) && MI_LOCAL_DYNAMIC_TLS
 #define mi_attr_tls __attribute__((tls_model("local-dynamic")))
 #else
@@ -58,13 +59,14 @@
 // index, which an instruction can hold, instead of a sum computed beforehand.
 #define mi_hide(x) __asm__("" : "+r"(x))
 
-// A fast path starts a cache line: where it happens to lie decides 3 to 5 % of a malloc and free.
+// A fast path starts at a cache line: its position changes the time of a malloc and free by 3 to 5
+// %.
 #define MI_FAST mi_attr_aligned(64)
 
 // A slow half of a fast path: never inlined, placed away from hot code.
 #define MI_SLOW MI_INTERNAL mi_attr_noinline
 
-// A counter that runs at a steady pace, and about how far it comes in a millisecond.
+// A counter that runs at a steady pace, and about how many ticks it makes in a millisecond.
 #if defined(__x86_64__)
 #define MI_HAS_CPU_TICKS 1
 #define mi_cpu_ticks() ((uint64_t)__builtin_ia32_rdtsc())
@@ -85,8 +87,8 @@ static inline uint64_t mi_cpu_ticks_per_ms(void) {
 #define MI_HAS_CPU_TICKS 0
 #endif
 
-// The address that a name stands for in this process, whoever defined it, read from where the
-// loader has put it: neither compiler nor linker may take our own definition for it (override.h).
+// The address that a name stands for in this process, whichever object defined it, as the loader
+// stored it: neither compiler nor linker may use our own definition instead (override.h).
 #if defined(__x86_64__)
 #define mi_symbol_load(name, address) __asm__("movq " #name "@GOTPCREL(%%rip), %0" : "=r"(address))
 #elif defined(__aarch64__)

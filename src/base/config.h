@@ -6,17 +6,17 @@
 //   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
-//   MI_PREFIX  what public names start with instead of `mi_` (mimalloc-prefix.h), and the
-//              environment variables instead of `MIMALLOC_`; in whatever case.
+//   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
+//              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
 //   MI_NO_THP  ask for no huge pages unless told otherwise (defaults.h).
 //   MI_SKIP_COLLECT_ON_EXIT  builds with checks do not collect at the end of the process.
 //
-// Who builds the sources by hand, as bindings of other languages do, passes what the library that
-// we are compatible with understands. Of these, what acts is above. What asks for protection that
-// there is not stops the build (below): it must not look as if it were there. What only tunes that
-// library, and what is always so here (MI_FREE_IS_CHECKED, MI_STAT, MI_VISIT_ABANDONED), is
-// accepted and changes nothing.
+// A build by hand, as bindings of other languages do it, may pass the macros of the library that we
+// are compatible with. Those that have an effect are above. Those that ask for a protection which
+// does not exist here stop the build (below), because it must not seem to be there. Those that only
+// tune that library, or ask for what is always so here (MI_FREE_IS_CHECKED, MI_STAT,
+// MI_VISIT_ABANDONED), are accepted and change nothing.
 //
 // Code elsewhere uses the constants below with plain `if`; it does not test these macros.
 #ifndef MI_BASE_CONFIG_H
@@ -63,14 +63,14 @@
 #define MI_IS_TINY 0
 #endif
 
-// Whether this build is the malloc of its process (`src/override`).
+// 1 if this build replaces the malloc of its process (`src/override`).
 #if defined(MI_MALLOC_OVERRIDE)
 #define MI_IS_OVERRIDE 1
 #else
 #define MI_IS_OVERRIDE 0
 #endif
 
-// Whether a tool is told which memory is whose.
+// 1 if a tool is told about blocks.
 #if defined(MI_TRACK_ASAN) && MI_TRACK_ASAN
 #define MI_IS_TRACK_ASAN 1
 #else
@@ -135,7 +135,8 @@
 #define MI_WINDOW_COUNT ((size_t)1 << (MI_ADDRESS_BITS - MI_WINDOW_SHIFT))
 #define MI_CHUNK_SLICES ((size_t)32)
 #define MI_CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
-// The library has descriptors of its own for this much at the start of one window: pagemap.h.
+// The library itself contains descriptors for this many bytes at the start of one window:
+// pagemap.h.
 #define MI_NEAR_SIZE (MI_NEAR_SLICES * MI_SLICE_SIZE)
 
 // Sizes up to here are found through the theap's byte table (see sizeclass.h).
@@ -144,7 +145,7 @@
 #define MI_CLASS_MAX (MI_SLICE_SIZE * 8)
 #define MI_CLASS_MAX_LOG2 (MI_SLICE_SHIFT + 3)
 
-// Requests above this fail before any other work (C leaves larger objects without a ptrdiff_t).
+// Requests above this fail before any other work (in larger objects a ptrdiff_t would overflow).
 #define MI_REQUEST_MAX ((size_t)PTRDIFF_MAX - MI_WINDOW_SIZE)
 
 mi_static_assert(!(MI_IS_TRACK_ASAN && MI_IS_TRACK_VALGRIND), "one tool at a time");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// defaults.h - what options are when nobody sets them, where whoever builds the library may decide:
+// defaults.h - the default values of those options for which the build may choose another one:
 // -DMI_DEFAULT_VERBOSE=1. In the unit of the option (core/common/options.def); sizes are KiB.
 #ifndef MI_BASE_DEFAULTS_H
 #define MI_BASE_DEFAULTS_H

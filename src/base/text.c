@@ -28,7 +28,7 @@ MI_INTERNAL size_t mi_text_append(char* buffer, size_t capacity, size_t used, co
   return used;
 }
 
-// The digits of `x`, most significant first, at the end of `digits`; returns the first one.
+// Write the digits of `x`, most significant first, to the end of `digits`; returns the first one.
 static char* mi_text_number(char digits[24], uint64_t x, unsigned base) {
   char* p = digits + 23;
   *p = 0;
@@ -57,7 +57,7 @@ static const char* mi_text_argument(char conversion, char modifier, char digits[
       digits[1] = 0;
       return digits;
     case 'p': {
-      // Always room: at most 16 digits.
+      // There is always room: at most 16 digits.
       char* const start = mi_text_number(digits, (uintptr_t)va_arg(*args, void*), 16) - 2;
       start[0] = '0';
       start[1] = 'x';

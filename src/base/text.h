@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // text.h - bounded printing and string scanning that never allocates and never calls libc.
 //
-// The allocator prints while malloc is being called, before libc is ready and after `exit`, so
-// `printf` is out of the question. Formats understood by `mi_text_format`:
+// The allocator prints while malloc is being called, before libc is ready and after `exit`, so it
+// cannot use `printf`. Formats understood by `mi_text_format`:
 //   %s string   %d int   %ld long   %zu size_t   %zd ptrdiff_t   %p pointer   %x unsigned   %zx
 //   size_t   %c %%
 // with an optional width and '-' for left alignment. Output is always zero-terminated and cut at

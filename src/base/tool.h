@@ -2,8 +2,8 @@
 // tool.h - what we tell the tools that watch the memory of a program: AddressSanitizer, Valgrind.
 //
 // Such a tool knows mappings, not blocks. A build with MI_TRACK_ASAN or MI_TRACK_VALGRIND tells it
-// what the program may touch; in any other build every function here is empty. When to tell what:
-// core/pages/track.h.
+// what the program may touch; in any other build every function here is empty. core/pages/track.h
+// says when these functions are called.
 //
 // The sanitizer's functions are weak: the library needs neither the compiler's flag nor its
 // run-time, and one library serves programs of gcc and of clang, which bring their own, or none.
@@ -22,8 +22,8 @@ extern void __asan_report_load1_noabort(void* p) mi_attr_weak;
 extern void __lsan_register_root_region(const void* p, size_t size) mi_attr_weak;
 extern void __lsan_unregister_root_region(const void* p, size_t size) mi_attr_weak;
 
-// Code of the library that touches what the program must not: links in free blocks, notes on
-// blocks. For Valgrind it is between mi_tool_pause and mi_tool_resume.
+// A function of the library that touches memory which the program must not: links in free blocks,
+// notes on blocks. For Valgrind such code is between mi_tool_pause and mi_tool_resume.
 #if MI_IS_TRACKED
 #define mi_attr_unwatched mi_attr_unchecked
 #else
@@ -44,7 +44,7 @@ static inline void mi_tool_resume(void) {
 #endif
 }
 
-// The range may be touched; what is in it means nothing yet.
+// Let the range be touched; its contents are undefined.
 static inline void mi_tool_open(const void* p, size_t size) {
 #if MI_IS_TRACK_VALGRIND
   VALGRIND_MAKE_MEM_UNDEFINED(p, size);
@@ -52,7 +52,7 @@ static inline void mi_tool_open(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __asan_unpoison_memory_region) __asan_unpoison_memory_region(p, size);
 }
 
-// Touching the range is a mistake.
+// Make touching the range a mistake.
 static inline void mi_tool_close(const void* p, size_t size) {
 #if MI_IS_TRACK_VALGRIND
   VALGRIND_MAKE_MEM_NOACCESS(p, size);
@@ -60,7 +60,7 @@ static inline void mi_tool_close(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __asan_poison_memory_region) __asan_poison_memory_region(p, size);
 }
 
-// The program gets a block in a range that is closed: of any contents, or all zero.
+// Give the program a block in a closed range, with undefined contents / all zero.
 static inline void mi_tool_give(const void* p, size_t size) {
 #if MI_IS_TRACK_VALGRIND
   VALGRIND_MALLOCLIKE_BLOCK(p, size, 0, 0);
@@ -75,7 +75,7 @@ static inline void mi_tool_give_zero(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN) mi_tool_open(p, size);
 }
 
-// The program gives a block back.
+// Take a block back from the program.
 static inline void mi_tool_take(const void* p, size_t size) {
 #if MI_IS_TRACK_VALGRIND
   VALGRIND_FREELIKE_BLOCK(p, 0);
@@ -83,10 +83,10 @@ static inline void mi_tool_take(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN) mi_tool_close(p, size);
 }
 
-// A block has another size now.
+// Note that a block has another size now.
 static inline void mi_tool_resize(const void* p, size_t old_size, size_t size) {
 #if MI_IS_TRACK_VALGRIND
-  if (size == 0) { // that it would not have
+  if (size == 0) { // such a block does not exist for the tool
     mi_tool_take(p, old_size);
     mi_tool_give(p, size);
   } else {
@@ -98,14 +98,15 @@ static inline void mi_tool_resize(const void* p, size_t old_size, size_t size) {
   mi_tool_open(p, size);
 }
 
-// The program gave back what it was not given. (Valgrind finds that out by itself.)
+// Report a free of something that is no block. (Valgrind finds that out by itself.)
 static inline void mi_tool_report(const void* p) {
   mi_tool_take(p, 0);
   if (MI_IS_TRACK_ASAN && __asan_report_load1_noabort)
     __asan_report_load1_noabort((void*)(uintptr_t)p);
 }
 
-// Blocks in the range may hold the only pointer to one of the sanitizer's malloc: no leak.
+// Blocks in the range may hold the only pointer to a block of the sanitizer's malloc, which is no
+// leak then.
 static inline void mi_tool_add_root(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __lsan_register_root_region) __lsan_register_root_region(p, size);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// assert.c - what a failed assertion of base/check.h does: it says where, and ends the process. And
-// what debug builds check of locks (lock.h).
+// assert.c - handles a failed assertion of base/check.h: prints where it is, and ends the process.
+// Also the checks of locks in debug builds (lock.h).
 //
-// It lies in this folder because it must print and stop without anything above: no output
-// function of the user is called, nothing is allocated, no lock is waited for. Also here: which
-// locks a thread holds, which all builds need.
+// The file is in this folder because it must print and stop without the layers above: it calls no
+// output function of the user, allocates nothing, and waits for no lock. The variable that says
+// which locks a thread holds, which all builds need, is here, too.
 #include "../base/text.h"
 #include "os.h"
 
@@ -34,14 +34,14 @@ MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
 MI_INTERNAL_DATA __thread uint16_t mi_locks_held mi_attr_tls;
 
 #if MI_DEBUG >= 1
-// Which lock holds the bit of a rank.
+// The lock that a set bit of a rank stands for.
 static __thread const mi_lock_t* mi_lock_of_rank[MI_LOCK_RANKS] mi_attr_tls;
 
 static const char* mi_lock_name(const mi_lock_t* lock) {
   return lock != NULL && lock->name != NULL ? lock->name : "without a name";
 }
 
-// The lock of the highest rank that this thread holds, NULL none.
+// Return the lock of the highest rank that this thread holds, NULL if it holds none.
 static const mi_lock_t* mi_lock_highest(void) {
   const mi_lock_t* highest = NULL;
   for (uint32_t rank = 0; rank < MI_LOCK_RANKS; rank++) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // lock.h - a lock for slow paths: arena growth, thread start and exit, purging.
 //
-// No path of `free` enters one (it may only try). The word is 0 free, 1 held, 2 held and somebody
-// sleeps; sleeping and waking are one system call each (futex(2); Drepper, "Futexes are tricky",
-// 2011, the second mutex). All zero is an unlocked lock.
+// No path of `free` waits for a lock (it may only try). The word is 0 free, 1 held, 2 held while a
+// thread sleeps; sleeping and waking are one system call each (futex(2); Drepper, "Futexes are
+// tricky", 2011, the second mutex). All zero is an unlocked lock.
 //
 // Locks that may be held together have ranks (core/common/state.h): a thread waits for one only
-// while it holds none of the same or a higher rank, so that no two wait for each other. Rank 0:
-// held alone. Debug builds check that, and that only what is held is left; they name the locks and
-// stop.
+// while it holds none of the same or a higher rank, so that no two wait for each other. A lock of
+// rank 0 is held alone. Debug builds check this, and that only a held lock is left; they name the
+// locks and stop.
 //
-// Around a fork one thread holds all locks that have a rank, so that nobody is in the middle of
-// anything; what it calls then enters them without effect (core/process/fork.c).
+// Around a fork one thread holds all locks that have a rank, so that no other thread is in the
+// middle of a change; the functions that it calls then enter the locks without effect
+// (core/process/fork.c).
 #ifndef MI_OS_LOCK_H
 #define MI_OS_LOCK_H
 
@@ -27,16 +28,16 @@ typedef struct mi_lock_s {
   mi_atomic(uint32_t) word;
   uint32_t rank; // below MI_LOCK_RANKS (const)
   const char* name; // for messages (const)
-  void (*on_left)(void); // called by whoever left the lock, when it did; NULL none (const)
+  void (*on_left)(void); // called by a thread just after it left the lock; NULL none (const)
 } mi_lock_t;
 
 #define MI_LOCK_RANKS 8
 
 // The ranks of the locks that this thread holds or is about to enter, one bit each, and
 // MI_LOCKS_OF_FORK. Set before a lock is taken and cleared after it was left, so that a signal
-// handler sees each lock that the thread it interrupted has, at any instruction.
+// handler sees each lock that the interrupted thread holds, at any instruction.
 MI_INTERNAL_DATA_DECL __thread uint16_t mi_locks_held mi_attr_tls;
-#define MI_LOCKS_OF_FORK ((uint16_t)0x8000) // this thread forks and holds all that have a rank
+#define MI_LOCKS_OF_FORK ((uint16_t)0x8000) // this thread forks, and holds all ranked locks
 
 // Sleep while `*word == value`; may return early.
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
@@ -44,9 +45,9 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word);
 
 #if MI_DEBUG >= 1
-// Stop when this thread does not hold the lock: the first line of each function that expects it to.
+// Stop if this thread does not hold the lock. The first line of each function that expects it to.
 MI_INTERNAL void mi_lock_expect(const mi_lock_t* lock);
-// Stop when this thread may not wait for the lock, or may not leave it, or holds any; `what` is
+// Stop if this thread may not wait for the lock, or may not leave it, or holds any; `what` says
 // what it is about to do.
 MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock);
 MI_INTERNAL void mi_lock_check_held(const mi_lock_t* lock);
@@ -68,11 +69,11 @@ static inline bool mi_lock_is_of_fork(const mi_lock_t* lock) {
 
 static inline void mi_lock_announce(const mi_lock_t* lock) {
   mi_locks_held |= mi_lock_bit(lock);
-  mi_atomic_signal_fence(); // before it is taken
+  mi_atomic_signal_fence(); // before the lock is taken
 }
 
 static inline void mi_lock_revoke(const mi_lock_t* lock) {
-  mi_atomic_signal_fence(); // after it was left
+  mi_atomic_signal_fence(); // after the lock was left
   mi_locks_held &= ~mi_lock_bit(lock);
 }
 
@@ -91,7 +92,7 @@ static inline bool mi_lock_try_enter(mi_lock_t* lock) {
     return true;
   }
   mi_atomic_signal_fence();
-  mi_locks_held = held; // it may be this thread that has the lock
+  mi_locks_held = held; // this thread itself may hold the lock
   return false;
 }
 
@@ -100,7 +101,8 @@ static inline void mi_lock_enter(mi_lock_t* lock) {
   mi_lock_check_order(lock);
   mi_lock_announce(lock);
   if (mi_unlikely(!mi_lock_take(lock))) {
-    // Pairs with the release in `mi_lock_leave`. Taking it with 2 may cause one needless wake.
+    // Pairs with the release in `mi_lock_leave`. Taking the lock with 2 may cause one needless
+    // wake.
     while (mi_atomic_swap_acquire(&lock->word, 2) != 0) mi_os_wait(&lock->word, 2);
   }
   mi_lock_note(lock);
@@ -116,7 +118,7 @@ static inline void mi_lock_leave(mi_lock_t* lock) {
   if (lock->on_left != NULL) lock->on_left();
 }
 
-// In the child of a fork: whoever held the lock does not exist here.
+// In the child of a fork, make the lock free: the thread that held it may not exist here.
 static inline void mi_lock_reset(mi_lock_t* lock) {
   mi_atomic_store_relaxed(&lock->word, 0);
   mi_lock_revoke(lock);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// os.c - the one ladder that chooses the implementation of os.h.
+// os.c - the one place that chooses the implementation of os.h.
 //
 // Each implementation defines every function of os.h and lock.h in the order of the headers.
-// The unit tests do not compile this file: they bring test/lib/os_fake.c.
+// The unit tests compile test/lib/os_fake.c instead of this file.
 #if defined(__linux__)
 #include "os_linux.c"
 #else

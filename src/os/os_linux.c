@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // os_linux.c - the contract of os.h on Linux, with glibc or musl.
 //
-// System calls go through libc's wrappers, but for files (OS_LINUX-3); errno is saved and restored
-// around each (OS_LINUX-1).
+// System calls go through libc's wrappers, except those for files (OS_LINUX-3); errno is saved and
+// restored around each (OS_LINUX-1).
 // OS_LINUX-1  no function changes errno.
 // OS_LINUX-2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
 // OS_LINUX-3  nothing here is a cancellation point, as open, read, write and close of libc are: a
-//     thread that is cancelled would end inside malloc, maybe with a lock of ours.
+//     cancelled thread would end inside malloc, maybe while it holds a lock of ours.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -33,8 +33,8 @@ extern char** environ;
 // Cleared by glibc (2.32 and later) before the first thread is created; NULL elsewhere.
 extern char __libc_single_threaded mi_attr_weak;
 
-// The loader's list of objects, and of namespaces where it has one. In a program that is linked
-// statically there is none.
+// The loader's list of objects, and of namespaces if it keeps one. A statically linked program has
+// no such list.
 #if defined(__GLIBC__)
 #pragma weak _DYNAMIC
 #pragma weak _r_debug
@@ -54,11 +54,11 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MAP_HUGE_SHIFT 26
 #endif
 
-// Of linux/mempolicy.h, which musl-gcc does not find; libnuma is not everywhere.
+// From linux/mempolicy.h, which musl-gcc does not find; libnuma is not installed everywhere.
 #define MI_MPOL_PREFERRED 1
 #define MI_NODE_MAX ((size_t)1024)
 
-// Of linux/futex.h, which musl-gcc does not find.
+// From linux/futex.h, which musl-gcc does not find.
 #define MI_FUTEX_WAIT_PRIVATE 128
 #define MI_FUTEX_WAKE_PRIVATE 129
 
@@ -86,10 +86,10 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   char buffer[MI_OS_FILE_MAX];
   info->page_size = (size_t)getauxval(AT_PAGESZ);
   if (info->page_size == 0) info->page_size = 4096;
-  // One entry of the directory above: a page full of 8-byte entries.
+  // A huge page is one entry of the next directory: as much as a page full of 8-byte entries maps.
   info->huge_page_size = info->page_size / 8 * info->page_size;
   info->address_bits = MI_ADDRESS_BITS;
-  // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc assume the usual.
+  // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc, assume the usual value.
   const size_t length = mi_os_read_file("/proc/sys/vm/overcommit_memory", buffer, sizeof(buffer));
   info->has_overcommit = (length == 0 || buffer[0] != '2');
   info->is_setuid = getauxval(AT_SECURE) != 0;
@@ -97,17 +97,17 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
-// Of the run-time libraries that `-fsanitize=` links; NULL in a process without them. They use
-// fixed ranges of addresses, and most of what we ask for is in one of them: ThreadSanitizer then
-// ends the process ("unexpected memory mapping"), and so does AddressSanitizer. Our memory may be
-// there before theirs, so that nobody refuses the hint.
+// Functions of the run-time libraries that `-fsanitize=` links; NULL in a process without them. The
+// sanitizers use fixed ranges of addresses, and most of our hints are in one of them:
+// ThreadSanitizer then ends the process ("unexpected memory mapping"), and so does
+// AddressSanitizer. Our memory may be mapped before theirs, when the kernel still follows the hint.
 extern void __asan_init(void) mi_attr_weak;
 extern void __hwasan_init(void) mi_attr_weak;
 extern void __msan_init(void) mi_attr_weak;
 extern void __tsan_init(void) mi_attr_weak;
 
-// From here on is what all of them leave to the program on x86-64: what the kernel maps without a
-// hint. Elsewhere that depends on the machine.
+// From this address on, all sanitizers on x86-64 leave memory to the program: the kernel maps there
+// without a hint. On other processors that depends on the machine.
 #if defined(__x86_64__)
 #define MI_OS_HINT_ALWAYS ((uintptr_t)0x7e8000000000)
 #else
@@ -138,7 +138,7 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
   const int saved_errno = errno;
   uint8_t* p = mi_os_map_anywhere(hint, size, access);
   if (p != NULL && (uintptr_t)p % alignment != 0) {
-    // Map more than needed and cut off both ends. The kernel keeps this one mapping.
+    // Map more than needed and cut off both ends, so that one mapping remains.
     munmap(p, size);
     p = mi_os_map_anywhere(NULL, size + alignment, access);
     if (p != NULL) {
@@ -155,8 +155,8 @@ MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_acc
 MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
   if (!mi_os_may_hint(start)) return false;
   const int saved_errno = errno;
-  // Kernels before 4.17 do not know the flag: to them the address is a hint, and what went
-  // elsewhere goes back.
+  // Kernels before 4.17 do not know the flag and take the address as a hint: memory that they map
+  // elsewhere is unmapped.
   void* const p = mi_os_map_with(start, size, access, MAP_FIXED_NOREPLACE);
   if (p != NULL && p != start) munmap(p, size);
   errno = saved_errno;
@@ -175,7 +175,7 @@ MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) 
   return p == MAP_FAILED ? NULL : p;
 }
 
-// The result of a system call as an errno value, with errno put back.
+// Return the result of a system call as an errno value, and restore errno.
 static int mi_os_result(int rc, int saved_errno) {
   const int err = rc == 0 ? 0 : (errno != 0 ? errno : EINVAL);
   errno = saved_errno;
@@ -224,7 +224,7 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size) {
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
   mi_os_huge_pages(start, size, MI_OS_HUGE);
   const int err = mi_os_populate(start, size);
-  mi_os_huge_pages(start, size, MI_OS_SMALL); // what is huge stays so
+  mi_os_huge_pages(start, size, MI_OS_SMALL); // pages that are huge stay so
   return err;
 }
 
@@ -234,12 +234,12 @@ static int mi_os_move_mapping(void* from, void* to, size_t size) {
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
-// Whether the first of two OS pages that is moved onto the second stays what it was: usable, and in
-// reach of advice. Emulators pass the flag on and take the old range for unmapped: they ignore
+// True if the first of two OS pages, after it was moved onto the second, is still usable and
+// accepts advice. Emulators pass the flag on but take the old range for unmapped: they ignore
 // advice about it, or make it inaccessible.
 static bool mi_os_try_move(uint8_t* p, size_t page_size) {
   if (mi_os_move_mapping(p, p + page_size, page_size) != 0) return false;
-  // The kernel reads a word there: another one than 1, so that nobody waits, or it cannot.
+  // The kernel reads a word there: if it can, the word is not 1, so that the call does not wait.
   errno = 0;
   syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
   if (errno == EFAULT) return false;
@@ -248,8 +248,9 @@ static bool mi_os_try_move(uint8_t* p, size_t page_size) {
   return madvise(p, page_size, MADV_DONTNEED) == 0 && *byte == 0;
 }
 
-// Kernels before 5.7 refuse the flag, and see above: try it once. With calls only that an allocator
-// needs anyway: those a sandbox lets pass.
+// True if memory can be moved. Kernels before 5.7 refuse the flag, emulators ignore it (see above),
+// so try it once, and only with system calls that an allocator needs anyway: a sandbox permits
+// those.
 static bool mi_os_can_move(void) {
   // 0 not tried, 1 yes, 2 no. Any thread, relaxed: all find the same answer.
   static mi_atomic(uint32_t) answer;
@@ -295,8 +296,8 @@ MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_
 
 MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
 
-// By a counter of the processor: the clock of libc enters the kernel on machines where it cannot be
-// read otherwise, and a sandbox may not permit that.
+// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
+// and a sandbox may not permit that.
 MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
 #if MI_HAS_CPU_TICKS
   const uint64_t now = mi_cpu_ticks();
@@ -309,8 +310,8 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
   return was_away;
 }
 
-// Field `number` of the process's stat file in `buffer`, or NULL (proc(5); the second one is a name
-// in parentheses, with any characters).
+// Return field `number` of the process's stat file in `buffer`, or NULL (proc(5); the second field
+// is a name in parentheses, with any characters).
 static const char* mi_os_stat_field(char* buffer, size_t capacity, size_t number) {
   mi_os_read_file("/proc/self/stat", buffer, capacity);
   const char* after_name = NULL;
@@ -325,9 +326,9 @@ static const char* mi_os_stat_field(char* buffer, size_t capacity, size_t number
 
 MI_INTERNAL bool mi_os_is_alone(void) {
   const int saved_errno = errno;
-  // To stop sharing memory is possible, and without effect, exactly when there is nothing to stop.
+  // A request to stop sharing memory succeeds, without effect, exactly when no memory is shared.
   const long rc = syscall(SYS_unshare, CLONE_VM);
-  const bool is_refused = rc != 0 && errno != EINVAL; // by a filter
+  const bool is_refused = rc != 0 && errno != EINVAL; // refused by a filter
   errno = saved_errno;
   if (!is_refused) return rc == 0;
   char buffer[2 * MI_OS_FILE_MAX];
@@ -337,8 +338,8 @@ MI_INTERNAL bool mi_os_is_alone(void) {
 
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own
-  // address keeps two copies in one process apart. No clock: its code in libc would be one more
-  // 64 KiB that a small program touches.
+  // address makes two copies in one process differ. No clock is read: its code in libc would be one
+  // more 64 KiB that a small program touches.
   uint64_t bits = (uint64_t)(uintptr_t)&mi_os_random;
   const unsigned char* const seed = (const unsigned char*)getauxval(AT_RANDOM);
   if (seed != NULL) {
@@ -347,22 +348,22 @@ MI_INTERNAL uint64_t mi_os_random(void) {
   return bits;
 }
 
-// Whether there is one thread is what the variable of libc says, unless another copy of libc can
-// make threads: it clears its own variable, not ours. Copies come with linker namespaces, of which
-// each has its own libraries: by dlmopen(3), which override_loader.c announces before it happens,
-// or by audit libraries (rtld-audit(7)), which are there before us. So no access that relies on
-// there being one thread is under way when a second thread comes.
-//   mi_os_unknown   before we looked
-//   mi_os_many      for good
+// The variable of libc says if there is only one thread, unless another copy of libc can make
+// threads: that copy clears its own variable, not ours. Copies come with linker namespaces, of
+// which each has its own libraries: by dlmopen(3), which override_loader.c announces before it
+// happens, or by audit libraries (rtld-audit(7)), which are loaded before us. So no access that
+// relies on one thread is under way when a second thread starts.
+//   mi_os_unknown   before the first check
+//   mi_os_many      there may be more than one thread, for good
 static char mi_os_unknown, mi_os_many;
-// Which of the three. Never NULL, so that reading costs one test.
+// Points to one of these two or to libc's variable. Never NULL, so that reading costs one test.
 //   write  any  CAS acquire    unknown -> libc's or many  mi_os_threads_init  (no order is needed)
 //   write  any  store relaxed  -> many                    mi_os_expect_threads
 //   read   any  relaxed  the creation of a thread orders what was written before it
 static mi_atomic(const char*) mi_os_single = &mi_os_unknown;
 
-// The number of a namespace is in the loader's list from glibc 2.35 on: the version is above 1 when
-// there is a second one. Before, the environment tells of audit libraries.
+// True if there is a second linker namespace. From glibc 2.35 on, the version of the loader's list
+// is above 1 then. With an older glibc, the environment tells if there are audit libraries.
 static bool mi_os_has_namespaces(void) {
 #if defined(__GLIBC__)
   return (&_r_debug != NULL && _r_debug.r_version > 1) || mi_os_environment("LD_AUDIT") != NULL;
@@ -416,8 +417,8 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   errno = saved_errno;
 }
 
-// The key of pthread_setspecific(3) plus 1; 0 none. Made by whoever needs it first, never by
-// `free`: without a lock, because the child of a fork would find it held for ever.
+// The key of pthread_setspecific(3) plus 1; 0 none. Made by the thread that needs it first, but
+// never in `free`, and without a lock, because the child of a fork could find that held for ever.
 //   write  any  CAS release    mi_os_key_make         (publishes the key)
 //   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
 //   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
@@ -433,7 +434,7 @@ static bool mi_os_key_make(void (*on_exit)(void* value)) {
   // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
   // `mi_os_thread_key_done`.
   if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
-    pthread_key_delete(key); // somebody was faster
+    pthread_key_delete(key); // another thread was faster
   }
   return true;
 }
@@ -443,7 +444,7 @@ MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value)
   uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
   if (word == 0) {
     if (!mi_os_key_make(on_exit)) return false;
-    // Sees the key, whichever `mi_os_key_make` was faster.
+    // Sees the key, whichever call of `mi_os_key_make` was faster.
     word = mi_atomic_load_acquire(&mi_os_key_word);
   }
   return word != 0 && pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
@@ -468,19 +469,19 @@ MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void 
   return pthread_atfork(prepare, parent, child);
 }
 
-// Destructors run at dlclose and at exit. A function registered for the exit tells them apart: what
-// was registered last runs first, and the run of all destructors is registered when the program
-// starts. So this holds for a library that is loaded later. One that is loaded before (linked,
-// preloaded, or opened by a constructor) is never taken for unloaded; nor is one in a namespace
-// with a libc of its own (dlmopen), which is not told of the exit, or with musl, whose dlclose does
-// nothing.
+// Destructors run at dlclose and at exit. A function registered for the exit distinguishes the two:
+// the function registered last runs first, and the run of all destructors is registered when the
+// program starts. So this works for a library that is loaded later. A library that is loaded before
+// (linked, preloaded, or opened by a constructor) is never taken for unloaded; nor is one in a
+// namespace with a libc of its own (dlmopen), which is not told of the exit, or one with musl,
+// whose dlclose does nothing.
 #if defined(__GLIBC__)
 extern int __cxa_atexit(void (*fun)(void*), void* arg, void* library) mi_attr_weak;
 extern void __cxa_finalize(void* library) mi_attr_weak;
 extern void __pthread_register_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
 extern void __pthread_unregister_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
 
-// Registered under a library of its own, so that it can be taken back alone.
+// The exit function is registered as that of another library, so that it can be removed alone.
 static char mi_os_exit_library;
 // 0 not watched, 1 watched, 2 the process ends. Relaxed: written at start and at exit, read by the
 // destructor.
@@ -491,8 +492,8 @@ static void mi_os_on_exit(void* arg) {
   mi_atomic_store_relaxed(&mi_os_exit_stage, 2);
 }
 
-// Each frame that is to be unwound when a thread is cancelled knows the one before. The outermost
-// is that of the function that calls main, or the function of a thread.
+// True if the program has started. Each frame that is unwound when a thread is cancelled knows the
+// one before; the outermost is that of the function that calls main, or of a thread's function.
 static bool mi_os_is_program_started(void) {
   if (__pthread_register_cancel == NULL || __pthread_unregister_cancel == NULL) return false;
   __pthread_unwind_buf_t buffer;
@@ -502,8 +503,8 @@ static bool mi_os_is_program_started(void) {
   return has_outer;
 }
 
-// The library is among the objects of the program's own namespace. Called while the loader holds
-// its lock.
+// True if the library is among the objects of the program's own namespace. Called while the loader
+// holds its lock.
 static bool mi_os_is_in_main_namespace(void) {
   if (&_r_debug == NULL || _DYNAMIC == NULL) return false;
   const struct link_map* object = _r_debug.r_map;
@@ -533,8 +534,8 @@ static size_t mi_os_timeval_ms(struct timeval t) {
 }
 
 // The start of the process is field 22 of its stat file, in ticks since the machine started
-// (proc(5)). Read when it is wanted: a clock at the start of the process would make each small
-// program touch 64 KiB of libc's code.
+// (proc(5)). It is read when needed: reading a clock at the start of the process would make each
+// small program touch 64 KiB of libc's code.
 static size_t mi_os_elapsed_ms(void) {
   char buffer[2 * MI_OS_FILE_MAX];
   const char* s = mi_os_stat_field(buffer, sizeof(buffer), 22);

@@ -2,14 +2,14 @@
 // tls.h - the identity of a thread, and one pointer per thread, as cheap as the platform allows.
 //
 // The identity is the thread pointer itself: one instruction, never 0, a multiple of 16 (so that
-// the low four bits can carry flags and small values can mean "nobody"). It is unique among living
-// threads only: the system gives it to a new thread after its owner ended (see thread.c for why
-// that is harmless).
+// the low four bits can carry flags and small values can mean "no thread"). It is unique only among
+// living threads: after a thread has ended, the system may give its identity to a new one (thread.c
+// says why that is harmless).
 //
 // The pointer uses the model initial-exec: no call, no allocation, valid before any constructor.
-// (With local-dynamic the loader is called. In a library that is loaded late it may allocate, but
-// not from us: nobody has our malloc as the one of the process then. In one that was there from
-// the start, room for our variables is there as well.)
+// (With local-dynamic the loader is called. In a library that is loaded late the loader may
+// allocate, but not from us: our malloc is not that of the process then. In a library that was
+// there from the start, room for our variables is there as well.)
 #ifndef MI_OS_TLS_H
 #define MI_OS_TLS_H
 
