@@ -89,7 +89,8 @@ typedef struct mi_state_s {
   //   write  any    CAS acquire    NONE -> BUSY, by who does it, BUSY -> AWAITED  mi_init_begin
   //   write  who set BUSY  swap release  -> READY  mi_init_end  (publishes all it wrote)
   //   write  child of a fork meanwhile, its only thread  store relaxed  -> BUSY  mi_init_begin
-  //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare  (sees all that)
+  //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare, mi_collect_all
+  //                          (sees all that)
   //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;
   // is_usable - everything is set up except the fork handlers. Written by who sets up, release (a

@@ -37,6 +37,9 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
     if (effort == MI_FORCE) mi_thread_flush_all(theap->home);
     return mi_collect_theap(theap, effort);
   }
+  // Before set-up there is nothing to collect, and the locks are not ready. Sees them; pairs with
+  // the release in `mi_init_end`.
+  if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return 0;
   mi_parcel_flush();
   if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
   mi_retain_poll(&mi_state.main);
