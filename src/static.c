@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // static.c - the whole library as one translation unit, and its table of contents, bottom-up.
 //
-// Every artifact is compiled from this file alone: the compiler sees all calls, and nothing
-// internal is visible outside (MI_SINGLE_TU makes it static). The unit tests compile the files
-// one by one instead.
+// Every artifact is compiled from this file alone: the compiler sees all calls, and no internal
+// name is visible outside (MI_SINGLE_TU makes them static). The unit tests compile the files one by
+// one instead.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE // for mremap in the headers of libc; must come before the first of them
 #endif

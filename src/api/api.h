@@ -15,13 +15,14 @@
 #define MI_OUTPUT_MESSAGE_MAX 992
 #define MI_OUTPUT_LINE_MAX 256
 
-// Where a report goes: a function of the user, or the registered output when `out` is NULL.
+// The destination of a report: a function of the user, or the registered output if `out` is NULL.
 typedef struct mi_sink_s {
   mi_output_fun* out;
   void* arg;
 } mi_sink_t;
 
-// A sink for the arguments of a `..._print_out` function. Programs of old versions pass a FILE*.
+// Make a sink from the arguments of a `..._print_out` function. Programs of old versions pass a
+// FILE*.
 MI_INTERNAL mi_sink_t mi_output_sink(mi_output_fun* out, void* arg);
 
 // Formats one line (or part of one) and hands it to the sink.
@@ -30,24 +31,23 @@ MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) mi_att
 // Writes text to standard error, whatever is registered.
 MI_INTERNAL void mi_output_write(const char* text);
 
-// From now on messages go to standard error and not only to the buffer; prints what was held
-// back.
+// From now on, send messages to standard error and not only to the buffer; prints the messages that
+// were held back.
 MI_INTERNAL void mi_start_output(void);
 
-// Prints how often each kind of error occurred beyond the first time.
+// Prints how often each kind of error occurred after the first time.
 MI_INTERNAL void mi_output_summary(void);
 
-// True when users want to see information messages.
+// True if the user wants to see information messages.
 MI_INTERNAL bool mi_output_is_verbose(void);
 
-// Read the environment again if it had no option before: the first call may come before libc has
-// one.
+// Read the environment again if no option was found there before: the first call may come before
+// libc has an environment.
 MI_INTERNAL void mi_option_load_late(void);
 
-// Print an error whatever its kind, when errors are wanted, and call the user's handler with
-// `err`.
+// Print an error of any kind, if the user wants errors, and call the user's handler with `err`.
 MI_INTERNAL void mi_output_error(int err, const char* format, ...) mi_attr_printf(2, 3);
-// Print a warning even if nobody asked for warnings.
+// Print a warning even if the user did not ask for warnings.
 MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf(1, 2);
 
 // Report that a product of a count and a size, or a size rounded up, does not fit: sets errno,
@@ -55,43 +55,44 @@ MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf
 MI_INTERNAL void* mi_api_overflow(const char* where);
 // Report that there is no memory for something of `size` bytes: sets errno, returns NULL.
 MI_INTERNAL void* mi_api_no_memory(const char* where, size_t size);
-// Report an alignment that is no power of two: sets errno to EINVAL, returns NULL.
+// Report an alignment that is not a power of two: sets errno to EINVAL, returns NULL.
 MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment);
 
-// Allocation with a theap of the calling thread; NULL (no memory for one) gives NULL. Arguments are
-// checked, `where` is what the user called.
+// Allocate from a theap of the calling thread; if that is NULL (no memory for one), the result is
+// NULL. The arguments are checked; `where` names the user's call.
 MI_INTERNAL void* mi_api_realloc(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill);
 MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t size,
                                  size_t alignment, size_t offset, mi_fill_t fill);
-// A block that needs no more than the alignment of a pointer is resized as any other; so is one
-// whose caller says 0.
+// A block that needs no more than the alignment of a pointer is resized as any other; an alignment
+// of 0 means the same.
 MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, void* p, size_t size,
                                          size_t alignment, size_t offset, mi_fill_t fill);
 
-// The calls that functions made of others end in: ours, or those of the process by name
+// The functions that composed functions call: ours, or those that the process has under these names
 // (override_elf.c).
 typedef struct mi_posix_calls_s {
   void* (*realloc)(void* p, size_t size);
   void (*free)(void* p);
 } mi_posix_calls_t;
-// `mi_reallocarr` with these.
+// `mi_reallocarr`, made of these calls.
 MI_INTERNAL int mi_api_reallocarr(const mi_posix_calls_t* calls, void* ptrp, size_t count,
                                   size_t size);
-// The size of an OS page; a size in whole ones, at least one (false, errno set: it does not fit).
+// Return the size of an OS page / round a size up to whole OS pages, at least one (false, and errno
+// is set, if it does not fit).
 MI_INTERNAL size_t mi_api_page_size(void);
 MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded);
 
-// Calls the new-handler of C++. False when there is none.
+// Calls the new-handler of C++. False if there is none.
 MI_INTERNAL bool mi_new_call_handler(void);
-// No memory and nobody who could find some: throws std::bad_alloc, or ends the process.
+// Called if there is neither memory nor a handler: throws std::bad_alloc, or ends the process.
 MI_INTERNAL mi_attr_cold void mi_new_throw(void);
 
-// The sub-process of an id, or NULL. Sets the process up.
+// Return the sub-process of an id, or NULL. Sets the process up.
 MI_INTERNAL mi_subproc_t* mi_api_subproc(mi_subproc_id_t id);
 
-// What the process holds, for the information calls of C libraries. Bytes, but for the counts.
+// What the process holds, for the information calls of C libraries. In bytes, except the counts.
 typedef struct mi_snapshot_s {
-  size_t in_use; // of blocks that share pages, those the program has
+  size_t in_use; // blocks of the program that share pages
   size_t in_use_blocks;
   size_t in_pages; // memory of these pages
   size_t large, large_peak; // blocks with a page of their own
@@ -100,7 +101,7 @@ typedef struct mi_snapshot_s {
 } mi_snapshot_t;
 MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
 
-// Give back all that is unused; returns the bytes that went to the system.
+// Give back all unused memory; returns the bytes that went to the system.
 MI_INTERNAL size_t mi_process_trim(void);
 
 #endif

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// api_arena.c - arenas: memory that the program reserves or brings along, and what is printed of
+// api_arena.c - arenas: memory that the program reserves or brings along, and a printed map of
 // them.
 //
 // API_ARENA-1  an id is the address of the structure, which is never unmapped; NULL is no arena.
 // API_ARENA-2  arenas belong to the sub-process of the calling thread.
-// API_ARENA-3  what cannot be used is refused with a warning, and `*arena_id` is NULL then.
+// API_ARENA-3  memory that cannot be used is refused with a warning, and `*arena_id` is NULL then.
 #include <errno.h>
 
 #include "api.h"
 #include "../core/core.h"
 
-// Returns whether there is one.
+// Store the id of an arena. True if there is one.
 static bool mi_api_arena_give(mi_arena_t* arena, mi_arena_id_t* arena_id) {
   if (arena_id != NULL) *arena_id = arena;
   return arena != NULL;
@@ -81,7 +81,7 @@ int mi_reserve_huge_os_pages(size_t pages, double max_secs,
 
 // -- Brought along --
 
-// The whole slices of a range. False: it cannot be an arena.
+// Reduce a range to whole slices. False if it cannot be an arena.
 static bool mi_api_arena_trim(void* start, size_t size, mi_arena_plan_t* plan) {
   const uintptr_t from = (uintptr_t)start;
   const uintptr_t last = ((uintptr_t)1 << MI_ADDRESS_BITS) - 1;
@@ -177,7 +177,8 @@ bool mi_arena_reload(void* start, size_t size, mi_arena_id_t* arena_id) mi_attr_
 
 #define MI_ARENA_ROW ((size_t)64)
 
-// What a slice is: the start of blocks of one size or of one block, the rest of such, or unused.
+// Return the letter of a slice: the start of a page of small blocks or of one block, the rest of
+// such a page, or unused.
 static char mi_api_arena_letter(mi_arena_t* arena, size_t index) {
   const mi_page_t* const page = mi_pagemap_slice(arena->start + index * MI_SLICE_SIZE);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
@@ -188,7 +189,7 @@ static char mi_api_arena_letter(mi_arena_t* arena, size_t index) {
   return mi_bitmap_is_all_clear(arena->dirty, index, 1) ? '.' : '-';
 }
 
-// Unused rows that were never touched, or were given back, are counted only.
+// Rows of unused slices that were never touched, or were given back, are only counted.
 static void mi_api_arena_print(mi_sink_t sink, mi_arena_t* arena) {
   size_t skipped = 0;
   for (size_t first = 0; first < mi_arena_slices(arena); first += MI_ARENA_ROW) {

@@ -7,7 +7,7 @@
 //
 // API_HEAP-1  a heap that is NULL is the main heap of the calling thread's sub-process
 //     (mi_enter_theap).
-// API_HEAP-2  the main heap does not end, and no heap ends twice: a warning.
+// API_HEAP-2  the main heap does not end, and no heap ends twice: both attempts give a warning.
 #include "api.h"
 #include "../core/core.h"
 
@@ -37,7 +37,7 @@ mi_heap_t* mi_heap_new_ex(int heap_tag, bool allow_destroy,
   return mi_heap_new_in_arena(arena_id);
 }
 
-// API_HEAP-2
+// End a heap, or warn (API_HEAP-2).
 static void mi_api_end_heap(mi_heap_t* heap, const char* what, bool (*end)(mi_heap_t* heap)) {
   if (heap == NULL) return;
   if (heap->is_main) {

@@ -2,13 +2,13 @@
 // api_malloc.c - resizing, counted, zeroing, aligned and size-reporting forms of malloc and free.
 //
 // The functions of the hit path (malloc, zalloc, calloc, free, usable_size and the _small forms)
-// are in core/front/alloc.c and core/front/free.c; here arguments are checked and handed on. No
-// state.
+// are in core/front/alloc.c and core/front/free.c; the functions here check arguments and pass them
+// on. No state.
 //
 // API_MALLOC-1  an alignment reaches the core only if it is a power of two, a product only if it
 //     did not overflow.
-// API_MALLOC-2  what a caller of the `mi_free_size` family claims is never believed: it is checked
-//     in debug builds, and ignored otherwise.
+// API_MALLOC-2  the library never relies on what a caller of the `mi_free_size` family claims:
+//     debug builds check it, others ignore it.
 //
 // Deliberately absent: names of other systems (api_posix.c) and exceptions (api_new.c).
 #include <errno.h>
@@ -104,7 +104,7 @@ void* mi_recalloc(void* p, size_t newcount, size_t size) mi_attr_noexcept {
 
 // -- Aligned --
 
-// Of the calling thread.
+// Allocate from the calling thread's theap.
 static void* mi_api_own_aligned(const char* where, size_t size, size_t alignment, size_t offset,
                                 mi_fill_t fill) {
   return mi_api_aligned(mi_self_theap(), where, size, alignment, offset, fill);
@@ -183,7 +183,7 @@ void* mi_aligned_offset_recalloc(void* p, size_t newcount, size_t size, size_t a
   return mi_recalloc_aligned_at(p, newcount, size, alignment, offset);
 }
 
-// -- Free, with what the caller knows --
+// -- Free, with a size that the caller knows --
 
 static void mi_api_check_claim(const void* p, size_t size, size_t alignment) {
   if (MI_DEBUG == 0 || p == NULL) return;
@@ -219,11 +219,11 @@ void mi_cfree(void* p) mi_attr_noexcept {
 
 size_t mi_good_size(size_t size) mi_attr_noexcept {
   if (size > MI_REQUEST_MAX || MI_IS_TRACKED) return size;
-  if (size > MI_CLASS_MAX) mi_process_setup(); // the page size of the system is needed
+  if (size > MI_CLASS_MAX) mi_process_setup(); // the size of an OS page is needed
   return mi_class_good_size(size);
 }
 
-// The result of an allocation, with its slot size reported to callers who want it.
+// Return the result of an allocation, and store its slot size if the caller wants it.
 static void* mi_api_with_size(void* p, size_t* block_size) {
   if (p != NULL && block_size != NULL) *block_size = mi_slot_size(p);
   return p;

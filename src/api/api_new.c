@@ -2,16 +2,16 @@
 // api_new.c - what `operator new` of C++ promises, in C: new-handlers, and an exception when
 // there is none.
 //
-// Both come from the C++ library of the process, through weak references: a process without one
-// has no handler and cannot throw, and is aborted instead. (So is one that is linked statically
-// and names std::bad_alloc nowhere: then the linker leaves the class out.) This file is compiled
-// with unwind tables (-fexceptions), so that exceptions of a handler pass through.
+// Both come from the C++ library of the process, through weak references: a process without a C++
+// library has no handler and cannot throw, and is aborted instead. (So is a statically linked
+// program that does not use std::bad_alloc: then the linker leaves the class out.) This file is
+// compiled with unwind tables (-fexceptions), so that exceptions of a handler pass through.
 //
-// API_NEW-1  a size that can never be had calls the handler as any other failure (the handler may
-//     throw); an alignment that is invalid does not, or a handler that only frees memory would be
-//     called for ever.
+// API_NEW-1  the handler is called for an impossible size as for any other failure (it may throw),
+//     but not for an invalid alignment, or a handler that only frees memory would be called for
+//     ever.
 //
-// Deliberately absent: catching. An exception of a handler leaves the nothrow forms, too.
+// Deliberately absent: catching. An exception of a handler passes through the nothrow forms, too.
 #include <errno.h>
 
 #include "api.h"
@@ -21,10 +21,10 @@ typedef void (*mi_new_handler_t)(void);
 // std::get_new_handler().
 extern mi_new_handler_t _ZSt15get_new_handlerv(void) mi_attr_weak;
 
-// What `throw std::bad_alloc()` is made of in the Itanium C++ ABI: an object that holds nothing but
-// its table of functions (which starts two words into the symbol), and its type. A program that
-// catches the class has these; the function of the C++ library that throws it is missing in many
-// that are linked statically.
+// The parts of `throw std::bad_alloc()` in the Itanium C++ ABI: an object that holds only a pointer
+// to its virtual table (which starts two words into the symbol), and its type. A program that
+// catches the class contains these; the library function that throws it is missing in many
+// statically linked programs.
 extern void* __cxa_allocate_exception(size_t size) mi_attr_weak;
 extern void __cxa_throw(void* exception, void* type, void (*destroy)(void*)) mi_attr_weak;
 extern void* _ZTVSt9bad_alloc[] mi_attr_weak;
@@ -48,7 +48,7 @@ MI_INTERNAL bool mi_new_call_handler(void) {
   return true;
 }
 
-// -- The slow halves: the first try failed. Alignment 0: that of malloc --
+// -- The slow halves, after the first try failed. Alignment 0 means that of malloc --
 
 static mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
   while (mi_new_call_handler()) {
@@ -121,7 +121,7 @@ void* mi_new_reallocn(void* p, size_t newcount, size_t size) {
 
 // -- With a heap --
 
-// The handler may have made room for the theap as well.
+// The handler may have made room for the theap, too.
 void* mi_heap_alloc_new(mi_heap_t* heap, size_t size) {
   for (;;) {
     void* const p = mi_heap_malloc(heap, size);

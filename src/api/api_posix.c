@@ -2,9 +2,8 @@
 // api_posix.c - allocation functions under the names of POSIX, BSD, glibc and Microsoft, with an
 // mi_ prefix.
 //
-// They differ from their relatives in api_malloc.c by argument order and by how they report
-// failure, which each follows its own standard in. No state. The names without prefix are in
-// src/override.
+// They differ from their relatives in api_malloc.c in the order of arguments and in how they report
+// failure: each follows its own standard. No state. The names without prefix are in src/override.
 #include <errno.h>
 
 #include "api.h"
@@ -84,7 +83,7 @@ static int mi_posix_reallocarr(const mi_posix_calls_t* calls, void* ptrp, size_t
     mi_api_overflow("reallocarr");
     return EOVERFLOW;
   }
-  // The pointer may have any type: copied as bytes.
+  // The pointer may have any type, so it is copied as bytes.
   void* p;
   __builtin_memcpy(&p, ptrp, sizeof(p));
   void* q = NULL;

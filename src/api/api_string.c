@@ -9,7 +9,7 @@
 
 #include "api.h"
 
-// What realpath(3) may write, at most (PATH_MAX on Linux; not all systems define it).
+// The most bytes that realpath(3) may write (PATH_MAX on Linux; not all systems define it).
 #define MI_STRING_PATH_MAX ((size_t)4096)
 
 static char* mi_string_copy(mi_theap_t* theap, const char* s, size_t length) {
@@ -42,7 +42,8 @@ unsigned char* mi_mbsdup(const unsigned char* s) mi_attr_noexcept {
 
 wchar_t* mi_wcsdup(const wchar_t* s) mi_attr_noexcept {
   if (s == NULL) return NULL;
-  // Not by wcslen: the loader would fault in what picks its variant, for every program.
+  // wcslen is not used: for every program the loader would fault in the code that picks its
+  // variant.
   size_t length = 0;
   while (s[length] != 0) length++;
   const size_t size = (length + 1) * sizeof(wchar_t);

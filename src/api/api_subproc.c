@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// api_subproc.c - sub-processes: arguments checked, ids turned into structures
+// api_subproc.c - sub-processes: checks arguments and turns ids into structures
 // (core/heaps/subproc.c).
 //
 // API_SUBPROC-1  an id is the address of the structure, which is never unmapped; NULL is no

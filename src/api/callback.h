@@ -6,8 +6,8 @@
 // CALLBACK-1  a reader never pairs the function of one registration with the argument of another:
 //     `version` is odd while they change, and a reader takes them only if it saw one even version
 //     before and after.
-// CALLBACK-2  nobody waits: whoever comes while they change finds none. That also holds in the
-//     child of a fork that happened in between; the next registration there puts it right.
+// CALLBACK-2  no thread waits: a reader finds no callback while it changes. That also holds in the
+//     child of a fork that happened during a change, until the next registration there.
 // Deliberately absent: waiting for calls that are under way when a callback is replaced.
 #ifndef MI_API_CALLBACK_H
 #define MI_API_CALLBACK_H
@@ -17,10 +17,10 @@
 typedef void mi_callback_fun_t(void);
 
 typedef struct mi_callback_s {
-  // version, function, argument - written by whoever registers, release, in the order of
-  // `mi_callback_set`; read by whoever calls, acquire, in the order of `mi_callback_get`. See
-  // CALLBACK-1. Relaxed are the odd version, which the stores behind it publish, and the last look
-  // at it.
+  // version, function, argument - written by the thread that registers, release, in the order of
+  // `mi_callback_set`; read by threads that call it, acquire, in the order of `mi_callback_get`.
+  // See CALLBACK-1. Only the store of the odd version, which the stores after it publish, and the
+  // last load of the version are relaxed.
   mi_atomic(uint32_t) version;
   mi_atomic(mi_callback_fun_t*) function;
   mi_atomic(void*) argument;
@@ -30,15 +30,15 @@ static inline void mi_callback_set(mi_callback_t* callback, mi_callback_fun_t* f
                                    void* argument) {
   const uint32_t changing = mi_atomic_load_relaxed(&callback->version) | 1;
   mi_atomic_store_relaxed(&callback->version, changing);
-  // Each publishes the odd version to `mi_callback_get`: who sees the new value sees that it is
-  // changing.
+  // Each publishes the odd version to `mi_callback_get`: a thread that sees the new value sees that
+  // the callback is changing.
   mi_atomic_store_release(&callback->function, function);
   mi_atomic_store_release(&callback->argument, argument);
   // Publishes both values to the first load of `mi_callback_get`.
   mi_atomic_store_release(&callback->version, changing + 1);
 }
 
-// The function, or NULL; `*argument` is the one it was registered with.
+// Return the function, or NULL; `*argument` is the argument that it was registered with.
 static inline mi_callback_fun_t* mi_callback_get(mi_callback_t* callback, void** argument) {
   // Sees the values that `mi_callback_set` stored before this version.
   const uint32_t version = mi_atomic_load_acquire(&callback->version);

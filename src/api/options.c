@@ -8,15 +8,15 @@
 //     environment, `mi_option_set`.
 // OPTIONS-2  the environment is read before the first value is used, without libc (it may not be
 //     ready), and again by the constructor if libc did not know it yet.
-// OPTIONS-3  text that is no value changes nothing but a warning.
+// OPTIONS-3  text that is no value changes nothing, and gives a warning.
 //
-// Not synchronised: values are for the start of a program. Reading one while another thread sets
-// it gives the old or the new value. What each option does is not known here.
+// Nothing is synchronised: options are set at the start of a program. Reading one while another
+// thread sets it gives the old or the new value. This file does not know what each option does.
 #include "api.h"
 
 typedef enum mi_option_kind_e { MI_OPTION_KIND_NUMBER, MI_OPTION_KIND_SIZE } mi_option_kind_t;
 
-// Of options.def, and what is said of options without one.
+// The effects in options.def, and what is printed about options without one.
 typedef enum mi_option_effect_e {
   MI_OPTION_EFFECT_LIVE,
   MI_OPTION_EFFECT_OLD,
@@ -48,8 +48,8 @@ static const struct mi_option_info_s {
 #undef X
 };
 
-// The numbers of the public enumeration are those of the table, but for our own options: these
-// come behind the others in the table, and have numbers there that the interface will never reach.
+// The numbers of the public enumeration are those of the table, except for our own options: these
+// come last in the table, and have public numbers that the interface will never reach.
 #define MI_OPTION_OWN 1000
 #define MI_OPTION_PLACE(number)                                                                    \
   ((number) < MI_OPTION_OWN ? (number) : (number)-MI_OPTION_OWN + (int)_mi_option_last)
@@ -60,20 +60,20 @@ static const struct mi_option_info_s {
 #undef X
 mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is in options.def");
 
-// Longest value that is looked at, and longest name of a variable.
+// The longest value that is read, and the longest name of a variable.
 #define MI_OPTION_TEXT_MAX ((size_t)64)
 mi_static_assert(sizeof(MI_ENVIRONMENT_PREFIX) <= 32, "there is room for an option's name");
 
-// Who set a value last, see OPTIONS-1.
+// The source of a value, see OPTIONS-1.
 typedef enum mi_option_source_e {
   MI_OPTION_FROM_TABLE = 0, // or from `mi_option_set_default`
   MI_OPTION_FROM_ENVIRONMENT,
   MI_OPTION_FROM_PROGRAM,
 } mi_option_source_t;
-// Written and read by set-up and the functions of options, relaxed, as the values.
+// Written and read by set-up and the option functions, relaxed, as the values.
 static mi_atomic(uint8_t) mi_option_source[MI_OPTION_COUNT];
 
-// Whether the environment could be read. Written and read by set-up and the constructor only,
+// True once the environment could be read. Written and read only by set-up and the constructor,
 // relaxed.
 static mi_atomic(bool) mi_option_is_read;
 
@@ -96,8 +96,8 @@ static bool mi_option_parse_bool(const char* text, size_t length, long* value) {
   return false;
 }
 
-// The factor of a suffix as a shift, or false when it is none: K M G T, alone or followed by B or
-// iB.
+// Store the factor of a suffix as a shift; false if it is none. Suffixes are K M G T, alone or
+// followed by B or iB.
 static bool mi_option_parse_unit(const char* text, size_t length, unsigned* shift) {
   *shift = 0;
   if (length == 0) return true;
@@ -121,7 +121,7 @@ static bool mi_option_parse_unit(const char* text, size_t length, unsigned* shif
          mi_option_equals(text + 1, length - 1, "iB");
 }
 
-// Bytes as KiB, rounded away from 0; what does not fit becomes the largest size.
+// Convert bytes to KiB, rounded up; a result that does not fit becomes the largest size.
 static long mi_option_to_kib(uint64_t number, unsigned shift) {
   const uint64_t max = (uint64_t)PTRDIFF_MAX;
   const uint64_t size = number > (max >> shift) ? max : number << shift;
@@ -153,7 +153,7 @@ static bool mi_option_parse_number(const char* text, size_t length, mi_option_ki
   return true;
 }
 
-// The value of `text` for an option of the given kind; false when there is none.
+// Store the value of `text` for an option of the given kind; false if it has none.
 static bool mi_option_parse(const char* text, mi_option_kind_t kind, long* value) {
   if (text[0] == 0) {
     *value = 1;
@@ -177,7 +177,7 @@ static const char* mi_option_environment(const char* option_name) {
   return mi_os_environment(name);
 }
 
-// What reading the environment found out about one option, to be said when all of them are read.
+// What reading the environment found out about one option, printed after all of them are read.
 typedef enum mi_option_finding_e {
   MI_OPTION_ABSENT = 0,
   MI_OPTION_READ,
@@ -209,7 +209,7 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
     const char* const format =
         "environment option " MI_ENVIRONMENT_PREFIX "%s has an invalid value.";
     if (option == MI_OPTION_verbose) {
-      mi_output_force_warning(format, info->name); // the user wants to hear something
+      mi_output_force_warning(format, info->name); // the user asked for messages
     } else {
       mi_hook_warning(format, info->name);
     }
@@ -231,7 +231,7 @@ MI_INTERNAL void mi_hook_load_options(void) {
   const mi_os_environment_t environment = mi_os_environment_look(MI_ENVIRONMENT_PREFIX);
   mi_atomic_store_relaxed(&mi_option_is_read, environment != MI_OS_ENVIRONMENT_UNKNOWN);
   if (environment != MI_OS_ENVIRONMENT_WITH) return; // most processes: no search for each option
-  // Two rounds: whether warnings are printed depends on options, too.
+  // There are two rounds, because options also decide if warnings are printed.
   uint8_t findings[MI_OPTION_COUNT];
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
     findings[i] = (uint8_t)mi_option_load(i);
@@ -245,7 +245,7 @@ MI_INTERNAL void mi_option_load_late(void) {
 
 // -- Public functions --
 
-// Where an option is in the table; MI_OPTION_COUNT when there is none of that number.
+// Return the index of an option in the table; MI_OPTION_COUNT if no option has this number.
 static size_t mi_option_place(mi_option_t option) {
   const int number = (int)option;
   if (number < 0 || (number >= (int)_mi_option_last && number < MI_OPTION_OWN)) {

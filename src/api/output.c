@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// output.c - messages: who gets them, how many are printed, and the two callbacks for output and
+// output.c - messages: where they go, how many are printed, and the two callbacks for output and
 // errors.
 //
 //   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/common/hooks.h) -> one message with
@@ -13,37 +13,37 @@
 // OUTPUT-2  a message caused by printing a message, on the same thread, is dropped
 //     (`mi_self.is_printing`).
 // OUTPUT-3  errno is the same after every function.
-// OUTPUT-4  each kind of error is printed once; later ones are counted, and the counts printed at
-//     the end. With option verbose all are printed.
+// OUTPUT-4  each kind of error is printed once; later errors are counted, and the counts printed at
+//     the end. With option verbose all errors are printed.
 //
-// Any thread may call anything here. Deliberately absent: formatting (base/text.c) and what
-// reports say (stats.c, options.c).
+// Any thread may call any function here. Deliberately absent: formatting (base/text.c) and the text
+// of reports (stats.c, options.c).
 #include <errno.h>
 #include <stdio.h> // for the addresses of stdout and stderr only, see `mi_output_sink`
 
 #include "api.h"
 #include "callback.h"
 
-// What a function that registers later receives, at most. Text past it reaches standard error
-// only.
+// The most bytes that an output function registered later receives. Further text goes only to
+// standard error.
 #define MI_OUTPUT_KEEP_MAX ((size_t)16 * MI_KIB)
 
 static struct mi_output_s {
   mi_callback_t output;
   mi_callback_t error;
   // is_started - the constructor ran; main_thread - the thread it ran on. Written once, by that
-  // thread, read by any. Relaxed: a message of another thread at that moment is at worst kept only,
-  // or lacks its thread id.
+  // thread, read by any. Relaxed: a message of another thread at that moment is at worst kept but
+  // not printed, or lacks its thread id.
   mi_atomic(bool) is_started;
   mi_atomic(uintptr_t) main_thread;
-  // Printed so far, of each kind printed or not (`seen`), and not printed (`hidden`). Any thread,
-  // relaxed counts.
+  // Messages printed so far; per kind, errors printed or not (`seen`), and not printed (`hidden`).
+  // Any thread, relaxed counts.
   mi_atomic(long) errors;
   mi_atomic(long) warnings;
   mi_atomic(size_t) seen[MI_ERROR_COUNT];
   mi_atomic(size_t) hidden[MI_ERROR_COUNT];
-  // The lock is tried and never waited for: a signal handler may print while its thread holds it,
-  // and in the child of a fork it may stay held. Then a message is not kept.
+  // No thread waits for the lock, it only tries: a signal handler may print while its thread holds
+  // the lock, and in the child of a fork the lock may stay held. Then a message is not kept.
   mi_lock_t lock;
   size_t kept; // characters in `mi_output_keep`, under the lock
 } mi_output;
@@ -79,8 +79,8 @@ static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
   errno = saved_errno;
 }
 
-// Takes the first `capacity - 1` kept characters or fewer, preferably whole lines. Returns how
-// many.
+// Takes the first `capacity - 1` kept characters or fewer, preferably whole lines. Returns their
+// number.
 static size_t mi_output_take_kept(char* text, size_t capacity) {
   if (!mi_lock_try_enter(&mi_output.lock)) return 0;
   size_t length = mi_bits_min(mi_output.kept, capacity - 1);
@@ -104,14 +104,14 @@ MI_INTERNAL void mi_start_output(void) {
   mi_atomic_store_relaxed(&mi_output.is_started, true);
   void* arg = NULL;
   if (mi_callback_get(&mi_output.output, &arg) != NULL) return;
-  // What was held back stays kept as well, for a function that registers later.
+  // The text that was held back stays kept, too, for a function that is registered later.
   if (!mi_lock_try_enter(&mi_output.lock)) return;
   if (mi_output.kept > 0) mi_os_write_error(mi_output_keep, mi_output.kept);
   mi_lock_leave(&mi_output.lock);
 }
 
 void mi_register_output(mi_output_fun* out, void* arg) mi_attr_noexcept {
-  // Messages of the set-up come before: they must not reach a function that may allocate.
+  // Make the messages of the set-up first: they must not reach a function that may allocate.
   mi_process_setup();
   const mi_sink_t sink = mi_output_sink(out, arg);
   mi_callback_set(&mi_output.output, (mi_callback_fun_t*)sink.out, sink.arg);
@@ -142,7 +142,7 @@ static bool mi_output_wants_errors(void) {
 
 MI_INTERNAL bool mi_output_is_verbose(void) { return mi_option_value(verbose) != 0; }
 
-// Counts a message and says whether it may be printed. `max` below 0: no limit.
+// Counts a message; true if it may be printed. A negative `max` is no limit.
 static bool mi_output_admit(mi_atomic(long) * count, long max) {
   if (!mi_output_wants_errors()) return false;
   const long earlier = mi_atomic_add_relaxed(count, 1);
@@ -174,7 +174,7 @@ mi_attr_printf(2, 3) static void mi_output_message(const char* prefix, const cha
 }
 
 MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) {
-  // A report that an output function asks for about itself would not end.
+  // An output function that asks for a report would otherwise be called without end.
   if (sink.out == NULL && mi_self.is_printing) return;
   char text[MI_OUTPUT_LINE_MAX];
   va_list args;
@@ -225,8 +225,8 @@ static const struct {
     [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
 };
 
-// Calls the user's function, or does what is done by default: debug builds stop when memory is
-// corrupt, builds with MI_XMALLOC when there is none.
+// Calls the user's function. Without one, debug builds stop if memory is corrupt, and builds with
+// MI_XMALLOC if there is none.
 static void mi_output_call_error(int code) {
   if (mi_self.is_in_error) return;
   mi_self.is_in_error = true;
@@ -282,8 +282,8 @@ static void mi_output_say(const mi_report_t* report) {
 
 MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
   mi_lock_check_none("reports an error");
-  // This may be the first call of all: know what the user wants. But the program may be ending in
-  // the middle of the set-up.
+  // This may be the first call of the process, so read the options. But the program may also be
+  // ending in the middle of the set-up.
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) mi_process_setup();
   const mi_error_kind_t kind = report->kind;
   if (mi_output_wants_errors()) {

@@ -7,8 +7,8 @@
 //   dlclose -> destructor  -> mi_process_done, mi_unload -> all memory goes back
 //                             with option destroy_on_exit, mi_process_done does that
 //
-// PROCESS-1  all of it may happen late, never, or twice: malloc sets the process up by itself, and
-//     works after the end.
+// PROCESS-1  each of these steps may happen late, never, or twice: malloc sets the process up by
+//     itself, and works after the end.
 // PROCESS-2  the user's deferred-free function is not entered again on the thread it runs on.
 //
 // Deliberately absent: what set-up and thread exit do (core/process/init.c, core/threads/thread.c).
@@ -16,12 +16,13 @@
 #include "callback.h"
 #include "../core/core.h"
 
-// Any thread, relaxed: whoever changes it first does the work; nothing else is published by it.
+// Any thread, relaxed: the thread that changes it first does the work; it publishes nothing else.
 static mi_atomic(uint32_t) mi_process_is_started;
 static mi_atomic(uint32_t) mi_process_is_ended;
 
 static mi_callback_t mi_process_deferred_free;
-// What the last call was given: the next is given more. Any thread, relaxed: only a count.
+// The heartbeat of the last call: the next call gets a higher one. Any thread, relaxed: only a
+// count.
 static mi_atomic(uint64_t) mi_process_heartbeat;
 
 // True for exactly one caller.
@@ -52,7 +53,7 @@ static void mi_process_destroy(void) {
 void mi_process_done(void) mi_attr_noexcept {
   mi_process_init();
   if (!mi_process_once(&mi_process_is_ended)) return;
-  // So that what the statistics call in use is what the program kept.
+  // So the statistics show as in use only what the program kept.
   if (MI_IS_COLLECTED_ON_EXIT) mi_collect(true);
   mi_output_summary();
   if (mi_option_value(show_stats) != 0 || mi_output_is_verbose()) mi_stats_print_out(NULL, NULL);
@@ -67,21 +68,21 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
   if (mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {
-    // Nothing to read and nothing to say: a program that never allocates is never set up (a third
-    // of what the library adds to the memory of an empty program).
+    // There is no option to read and nothing to print: a program that never allocates is never set
+    // up (which saves a third of what the library adds to the memory of an empty program).
     mi_start_output();
   }
 }
 
-// The priority makes it the last of the library, behind destructors of C++ objects: a program or a
-// library that contains us may free in these.
+// The priority makes this the last destructor of the library, after those of C++ objects: a program
+// or a library that contains us may free in these.
 static void __attribute__((destructor(101))) mi_process_on_exit(void) {
   const bool is_unloaded = mi_os_is_unloaded();
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) return; // was never set up
-  if (mi_option_value(destroy_on_exit) < 2) mi_process_done(); // else the program calls it
+  if (mi_option_value(destroy_on_exit) < 2) mi_process_done(); // otherwise the program calls it
   // Threads that end from now on must not call into a library that may be gone.
   mi_os_thread_key_done();
-  // Not at the end of the process, where others still use their blocks.
+  // This is not done at the end of the process, where other code still uses its blocks.
   if (is_unloaded) mi_unload();
 }
 #endif

@@ -7,9 +7,9 @@
 // `mi_tally_t` of a heap) and by the kernel, or measured by a walk when they are asked for
 // (`mi_usage_measure`): the fast paths count nothing. So there is nothing to merge or to reset.
 //
-// STATS-1  a field is of heaps (pages, blocks) or of the sub-process (memory from the system,
-//     threads). A sub-process has all fields, "exclusive" leaves out those of heaps, a heap has
-//     only those.
+// STATS-1  a field belongs to heaps (pages, blocks) or to the sub-process (memory from the system,
+//     threads). The figures of a sub-process have all fields, "exclusive" ones lack those of heaps,
+//     the figures of a heap have only those.
 #include "stats.h"
 
 #include "../core/core.h"
@@ -25,14 +25,14 @@ mi_static_assert(MI_BIN_OWN + 1 + (MI_CLASS_COUNT - 1 - MI_BIN_OWN) / 2 < MI_BIN
 
 mi_static_assert((MI_CLASS_COUNT - MI_BIN_OWN) % 2 == 0, "every pair has two classes");
 
-// The largest class of a bin, or MI_CLASS_COUNT.
+// Return the largest class of a bin, or MI_CLASS_COUNT.
 static size_t mi_stats_bin_class(size_t bin) {
   const size_t c = bin <= MI_BIN_OWN ? bin - 1 : MI_BIN_OWN + (bin - MI_BIN_OWN - 1) * 2 + 1;
   return mi_bits_min(c, MI_CLASS_COUNT);
 }
 
 size_t mi_stats_get_bin_size(size_t bin) mi_attr_noexcept {
-  if (bin == 0) return mi_class_size(0); // no block is there
+  if (bin == 0) return mi_class_size(0); // the bin is always empty
   if (bin == MI_BIN_LAST) return MI_CLASS_MAX + sizeof(void*); // and larger
   const size_t c = bin < MI_BIN_LAST ? mi_stats_bin_class(bin) : MI_CLASS_COUNT;
   return c == MI_CLASS_COUNT ? 0 : mi_class_size(c);
@@ -46,7 +46,7 @@ MI_INTERNAL size_t mi_stats_page_size(size_t bin) {
 
 // -- The structure --
 
-// A peak is at least what is there now: both are read while they change.
+// The peak is raised to at least the current value: both are read while they change.
 static mi_stat_count_t mi_stats_count(int64_t total, int64_t peak, int64_t current) {
   const int64_t least = peak > current ? peak : current;
   return (mi_stat_count_t){
@@ -69,7 +69,7 @@ static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage, int64
   stats->malloc_bins[MI_BIN_LAST] = stats->page_bins[MI_BIN_LAST] = large;
 }
 
-// What is of heaps: of one, or with NULL of all of the sub-process.
+// Fill in the fields of heaps: of one heap, or with NULL of all heaps of the sub-process.
 static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_heap_t* heap) {
   mi_usage_t usage;
   mi_tally_t tally;
@@ -95,7 +95,7 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
 #undef OF
 }
 
-// What is of no heap.
+// Fill in the fields that belong to no heap.
 static void mi_stats_fill_exclusive(mi_stats_t* stats, mi_subproc_t* subproc) {
   mi_counters_t* const count = &subproc->count;
 #define NOW(name) mi_atomic_load_relaxed(&count->name)
@@ -106,7 +106,7 @@ static void mi_stats_fill_exclusive(mi_stats_t* stats, mi_subproc_t* subproc) {
   stats->purged.total = NOW(purged);
   stats->threads = mi_stats_count(NOW(threads_total), NOW(threads_peak), NOW(threads));
   stats->heaps = mi_stats_count(NOW(heaps_total), NOW(heaps_peak), NOW(heaps));
-  // Each thread has one of the main heap, and is not counted there.
+  // Each thread has a theap of the main heap, which `theaps_total` does not count.
   stats->theaps = mi_stats_count(NOW(threads_total) + NOW(theaps_total),
                                  NOW(threads_peak) + NOW(theaps_peak), NOW(threads) + NOW(theaps));
   stats->mmap_calls.total = NOW(mmap_calls);

@@ -7,19 +7,19 @@
 #include "api.h"
 #include "mimalloc-stats.h"
 
-// Figures of a sub-process with all its heaps; of a heap.
+// Collect the figures of a sub-process with all its heaps / of a heap.
 MI_INTERNAL void mi_stats_collect(mi_subproc_t* subproc, mi_stats_t* stats);
 MI_INTERNAL void mi_stats_collect_heap(mi_heap_t* heap, mi_stats_t* stats);
 
-// True when the structure was prepared for the layout that we know.
+// True if the structure was prepared for the layout that we know.
 MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats);
 
-// A bin holds the blocks of one of our size classes; behind this one, of two: there are more
-// classes than bins.
+// A bin counts the blocks of one of our size classes; those after this bin count two classes each,
+// because there are more classes than bins.
 #define MI_BIN_OWN ((size_t)39)
 // The last bin: blocks with a page of their own.
 #define MI_BIN_LAST ((size_t)MI_BIN_COUNT - 1)
-// Bytes of the pages of a bin; 0 when they differ.
+// Return the size of the pages of a bin, in bytes; 0 if they differ.
 MI_INTERNAL size_t mi_stats_page_size(size_t bin);
 
 // What the process used, whatever a report is about.

@@ -2,7 +2,7 @@
 // stats_json.c - statistics as JSON: one object (RFC 8259), whose keys are the fields of
 // mi_stats_t.
 //
-// STATS_JSON-1  a text that does not fit is no text: the result is NULL, never half an object.
+// STATS_JSON-1  if the text does not fit, the result is NULL, never half an object.
 #include <string.h>
 
 #include "stats.h"
@@ -13,8 +13,8 @@ typedef struct mi_json_s {
   char* text;
   size_t capacity;
   size_t used; // without the terminating zero
-  bool is_ours; // may grow
-  bool is_cut; // did not fit, and cannot grow
+  bool is_ours; // the buffer may grow
+  bool is_cut; // the text did not fit, and the buffer cannot grow
 } mi_json_t;
 
 static bool mi_json_grow(mi_json_t* json) {
@@ -25,7 +25,7 @@ static bool mi_json_grow(mi_json_t* json) {
   return true;
 }
 
-// At most a line.
+// Append a text of at most a line.
 static mi_attr_printf(2, 3) void mi_json_put(mi_json_t* json, const char* format, ...) {
   char line[MI_OUTPUT_LINE_MAX];
   va_list args;

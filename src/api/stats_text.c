@@ -3,9 +3,9 @@
 //
 // STATS_TEXT-1  lines have at most 255 bytes: a label of 12 columns, then amounts of 12 columns, in
 //     the order of the heading.
-// STATS_TEXT-2  a figure nobody counts is left blank, never shown as 0 (the structure repeats the
-//     current amount there).
-// STATS_TEXT-3  what is printed was collected before: nobody waits for a lock while text is
+// STATS_TEXT-2  a figure that is not counted is left blank, never shown as 0 (the structure repeats
+//     the current amount there).
+// STATS_TEXT-3  all figures are collected before they are printed: no lock is held while text is
 //     printed.
 #include "stats.h"
 
@@ -44,7 +44,7 @@ static void mi_stats_heading(mi_sink_t sink, const char* name) {
                   "total#");
 }
 
-// One line; `amounts` are peak, total and current.
+// Print one line; `amounts` are peak, total and current.
 static void mi_stats_line(mi_sink_t sink, const char* label, mi_stats_unit_t unit,
                           const int64_t amounts[3], int64_t count) {
   char line[MI_OUTPUT_LINE_MAX];
@@ -70,15 +70,15 @@ static void mi_stats_line3(mi_sink_t sink, const char* label, mi_stats_unit_t un
   mi_stats_line(sink, label, unit, amounts, MI_STATS_BLANK);
 }
 
-// A number of events: the total only.
+// Print a number of events: only the total.
 static void mi_stats_line1(mi_sink_t sink, const char* label, mi_stats_unit_t unit, int64_t total) {
   mi_stats_line3(sink, label, unit, MI_STATS_BLANK, total, MI_STATS_BLANK);
 }
 
 // -- Sections --
 
-// Blocks of one bin that are in use: how many, of which size, and what they take together. In a bin
-// of two sizes that is the most it can be.
+// Print the blocks of one bin that are in use: their number, their size, and the bytes they take
+// together. In a bin of two sizes the sum is an upper bound.
 static void mi_stats_print_bin(mi_sink_t sink, const mi_stats_t* stats, size_t bin) {
   const int64_t blocks = stats->malloc_bins[bin].current;
   if (blocks == 0) return;

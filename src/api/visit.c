@@ -3,11 +3,12 @@
 //
 //   pages of the heap -> area for the visitor -> bits of what is free in it -> blocks in use
 //
-// VISIT-1  nobody else allocates from or frees into the heap meanwhile (the caller's duty), so the
-//     lists of other threads may be read.
-// VISIT-2  the bits of a page are taken before the visitor sees it: it may allocate from other
-//     heaps.
-// Deliberately absent: changes. Nothing is collected for a visit, but what this thread holds back.
+// VISIT-1  no other thread allocates from or frees into the heap meanwhile (the caller's duty), so
+//     the lists of other threads may be read.
+// VISIT-2  the bits of a page are computed before the visitor sees the page, because the visitor
+//     may allocate from other heaps.
+// Deliberately absent: changes. A visit collects nothing except the frees that this thread holds
+// back.
 #include <string.h>
 
 #include "api.h"
@@ -17,7 +18,7 @@
 #define MI_VISIT_BLOCKS_MAX (MI_SLICE_SIZE / 8)
 
 typedef struct mi_visit_s {
-  mi_heap_t* heap; // NULL: whichever the page is of
+  mi_heap_t* heap; // NULL: any
   const mi_theap_t* theap; // NULL: any
   mi_block_visit_fun* visitor;
   void* arg;
@@ -30,8 +31,8 @@ typedef struct mi_visit_free_s {
   size_t count;
 } mi_visit_free_t;
 
-// Whether a thread holds the page. Nobody's are large blocks, pages that are full, and what threads
-// that ended left.
+// True if a thread owns the page. Large blocks, full pages and pages that ended threads left have
+// no owner.
 static bool mi_visit_is_held(mi_page_t* page) {
   return !mi_page_is_single(page) && mi_atomic_load_relaxed(&page->owner) > MI_OWNER_MAX_SPECIAL &&
          (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0;
@@ -52,7 +53,8 @@ static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
   }
 }
 
-// Blocks of a page that belongs to nobody may be in the portion of any theap (portion.c).
+// Mark blocks in the portion of a theap: those of a page without an owner may be in any
+// (portion.c).
 static void mi_visit_mark_portion(const mi_page_t* page, const mi_theap_t* theap,
                                   mi_visit_free_t* free) {
   const uint8_t* const end = page->start + page->reserved * page->block_size;
@@ -78,7 +80,7 @@ static void mi_visit_mark_portions(mi_page_t* page, mi_visit_free_t* free) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
-// What is free of the blocks that were carved, wherever it is listed.
+// Find the free ones among the carved blocks, in all lists that they may be in.
 static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   memset(free->bits, 0, (page->reserved + 63) / 64 * 8);
   free->count = 0;
@@ -93,7 +95,7 @@ static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   if (mi_portion_length(page->size_class) > 1) mi_visit_mark_portions(page, free);
 }
 
-// As the program knows it.
+// Visit a block, at the address that the program knows.
 static bool mi_visit_block(const mi_visit_t* visit, const mi_heap_t* heap,
                            const mi_heap_area_t* area, void* slot) {
   void* const block = mi_track_block(slot, area->block_size);
@@ -145,7 +147,7 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
 static bool mi_visit_heap(mi_heap_t* heap, mi_visit_t* visit) {
   mi_process_setup();
   if (visit->visitor == NULL) return false;
-  mi_parcel_flush(); // what this thread freed is free
+  mi_parcel_flush(); // blocks that this thread freed are free
   if (heap == NULL) heap = mi_heap_main();
   return mi_walk_pages(heap->subproc, heap, &mi_visit_page, visit);
 }
@@ -186,7 +188,8 @@ bool mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
   mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL || mi_page_is_single(page)) return false;
   if (heap != NULL && mi_atomic_load_relaxed(&page->heap) != heap) return false;
-  // What malloc is about to use anyway, or has not used up, is no place to move away from.
+  // Moving pays only out of pages that malloc does not use now, and all of whose blocks were
+  // carved.
   if (page->place == MI_PLACE_CURRENT || mi_page_capacity(page) < page->reserved) return false;
   const size_t used = page->count.used;
   return used < page->reserved &&

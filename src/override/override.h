@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-// override.h - what the files of this folder share: how a name is exported, and how one is called
-// that another definition may have won.
+// override.h - macros of this folder: to export a name, and to call a name that another object may
+// define.
 //
-// A process has one winner for each name: the program's own definition, that of a library before
-// ours, or ours. Programs replace some names and not others, so what is made of another function
-// calls it as everybody else does, by its symbol.
+// The loader chooses one definition for each name in a process: the program's own, that of a
+// library before ours, or ours. Programs replace some names and not others, so a function that is
+// made of another one calls that by its symbol, as all other code does.
 //
-// OVERRIDE-1  a name that is specified to call another one calls whoever won that name
-//     (`MI_BY_NAME`); the functions with an mi_ prefix never do.
+// OVERRIDE-1  a function that is specified to call another name calls the chosen definition of that
+//     name (`MI_BY_NAME`); the functions with an mi_ prefix never do.
 // OVERRIDE-2  cmake/by-name.list has every name that `MI_BY_NAME` is used with: the linker leaves
-//     these references to the loader, where it binds all others to ourselves.
+//     these references to the loader, and binds all others to our own definitions.
 //
-// Deliberately absent: names that glibc exports with a prefix (`__libc_malloc`): programs wrap them
-// in a malloc of their own, so that they must not lead back to it.
+// Deliberately absent: names that glibc exports with a prefix (`__libc_malloc`): programs call them
+// from a malloc of their own, so that these must not call that malloc by name.
 #ifndef MI_OVERRIDE_OVERRIDE_H
 #define MI_OVERRIDE_OVERRIDE_H
 
 #include "../base/compiler.h"
 
 #define MI_ELF_EXPORT __attribute__((visibility("default"), used))
-// Two steps, so that a name that is itself a macro (MI_PREFIX) is spelled as what it stands for.
+// There are two steps, so that a name that is itself a macro (MI_PREFIX) is expanded.
 #define MI_ELF_ALIAS_TO(ours) __attribute__((alias(#ours), visibility("default"), used))
 #define MI_ELF_ALIAS(ours) MI_ELF_ALIAS_TO(ours)
 // The same for a name inside the library.
@@ -34,7 +34,7 @@
     mi_address;                                                                                    \
   }))
 
-// Is the winner of `name` our function `ours`?
+// True if `name` stands for our function `ours` in this process.
 #define MI_IS_OURS(name, ours) (MI_BY_NAME(name) == (__typeof__(&(name)))(ours))
 
 #endif

@@ -2,17 +2,16 @@
 // override_elf.c - the allocation functions of libc, defined by this library on ELF systems.
 //
 // Only in builds that replace malloc (MI_MALLOC_OVERRIDE), as the end of the single translation
-// unit. Those that all others can be made of are our functions, mostly aliases of them (same
-// address, no extra jump): malloc, calloc, realloc, free, memalign, aligned_alloc, posix_memalign
-// and malloc_usable_size. Any other is made of these, and calls them by name (override.h).
+// unit. The functions that all others can be made of are ours, mostly as aliases (same address, no
+// extra jump): malloc, calloc, realloc, free, memalign, aligned_alloc, posix_memalign and
+// malloc_usable_size. Any other is made of these, and calls them by name (override.h).
 //
-// OVERRIDE_ELF-1  a block meets the free of the allocator it came from, whichever names a program
-//     has definitions of its own for, provided that those fit each other.
-// OVERRIDE_ELF-2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an
-//     alignment that cannot be. posix_memalign returns the value; it sets errno to ENOMEM as well,
-//     as libc does.
-// OVERRIDE_ELF-3  a name of libc does what it does there, also where our function of that name does
-//     something else (the option libc_semantics; `mi_elf_is_libc_way`):
+// OVERRIDE_ELF-1  a block is freed by the allocator it came from, whichever names a program defines
+//     itself, provided that its definitions fit each other.
+// OVERRIDE_ELF-2  errno is what the manual pages promise: ENOMEM on failure, EINVAL for an invalid
+//     alignment. posix_memalign returns the value; it sets errno to ENOMEM as well, as libc does.
+// OVERRIDE_ELF-3  a name of libc does what it does in libc, also where our function of that name
+//     does something else (the option libc_semantics; `mi_elf_is_libc_way`):
 //       realloc to size 0            glibc: frees, NULL       ours, musl: a block, NULL is failure
 //       an alignment of memalign     glibc: rounds it up      ours, musl: EINVAL
 //       that is no power of two
@@ -20,8 +19,8 @@
 //     Every block has the alignment of any type (MI_CLASS_FIRST of core/common/sizeclass.h).
 //
 // Deliberately absent: functions that call malloc inside libc (strdup, realpath, getline, ...; they
-// reach whichever malloc won), operator new and delete (override_new.c) and the information calls
-// of glibc (override_glibc.c).
+// call the chosen malloc), operator new and delete (override_new.c) and the information calls of
+// glibc (override_glibc.c).
 #if defined(MI_MALLOC_OVERRIDE)
 
 #include <errno.h>
@@ -32,15 +31,14 @@
 
 #undef reallocarray // a macro in some headers
 
-// Headers of libc that a file before this one includes declare some names with attributes ours
-// lack.
+// Headers of libc that earlier files include declare some names with attributes that ours lack.
 #pragma GCC diagnostic push
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 #endif
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-// -- What libc does otherwise than we do (OVERRIDE_ELF-3) --
+// -- Where libc differs from our functions (OVERRIDE_ELF-3) --
 
 static bool mi_elf_is_libc_way(void) { return mi_option_is_enabled(mi_option_libc_semantics); }
 
@@ -64,7 +62,7 @@ void* realloc(void* p, size_t size) {
   return mi_realloc(p, size);
 }
 
-// The next power of two. What has none stays, and fails.
+// Return the next power of two. An alignment that has none stays as it is, and fails.
 static mi_attr_cold size_t mi_elf_round_alignment(size_t alignment) {
   if (!mi_elf_is_glibc_way() || alignment > SIZE_MAX / 2 + 1) return alignment;
   return alignment == 0 ? 1 : (size_t)2 << mi_bits_log2(alignment);
@@ -83,18 +81,18 @@ int posix_memalign(void** p, size_t alignment, size_t size) {
   return result;
 }
 
-// -- What the others are made of, and realloc, memalign and posix_memalign above --
+// -- What the others are made of, with realloc, memalign and posix_memalign above --
 
 void* malloc(size_t size) MI_ELF_ALIAS(mi_malloc);
 void* calloc(size_t count, size_t size) MI_ELF_ALIAS(mi_calloc);
 void free(void* p) MI_ELF_ALIAS(mi_free);
 void* aligned_alloc(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
 
-// glibc's argument is not const, other systems' is.
+// In glibc the argument is not const, in other systems it is.
 size_t malloc_usable_size(void* p) MI_ELF_EXPORT;
 size_t malloc_usable_size(void* p) { return mi_usable_size(p); }
 
-// Our own, whatever the names above stand for in the process (`MI_IS_OURS`).
+// Our own functions, whatever the names above stand for in the process (`MI_IS_OURS`).
 static void* mi_elf_malloc(size_t size) MI_ELF_LOCAL(mi_malloc);
 static void* mi_elf_aligned_alloc(size_t alignment, size_t size) MI_ELF_LOCAL(memalign);
 
@@ -110,7 +108,7 @@ void* __libc_memalign(size_t alignment, size_t size) MI_ELF_ALIAS(memalign);
 
 size_t malloc_good_size(size_t size) MI_ELF_ALIAS(mi_malloc_good_size); // a size, not a block
 
-// -- Made of these --
+// -- Functions made of these --
 
 MI_ELF_EXPORT void cfree(void* p) { MI_BY_NAME(free)(p); }
 
@@ -129,18 +127,18 @@ MI_ELF_EXPORT void free_aligned_sized(void* p, size_t alignment, size_t size) {
 
 MI_ELF_EXPORT void* reallocf(void* p, size_t size) {
   void* const q = MI_BY_NAME(realloc)(p, size);
-  if (q == NULL && size != 0) MI_BY_NAME(free)(p); // of size 0, realloc may have freed it
+  if (q == NULL && size != 0) MI_BY_NAME(free)(p); // with size 0, realloc may have freed it
   return q;
 }
 
 MI_ELF_EXPORT void* reallocarray(void* p, size_t count, size_t size) {
   size_t total;
-  // ENOMEM is the value of glibc and the BSDs; ours is another.
+  // glibc and the BSDs return ENOMEM; our own function returns another value.
   if (mi_bits_mul_overflows(count, size, &total)) return mi_api_overflow("reallocarray");
   return MI_BY_NAME(realloc)(p, total);
 }
 
-// Weak: NetBSD's C library has it, and programs bring their own elsewhere.
+// It is weak: NetBSD's C library has it, and elsewhere programs bring their own.
 mi_attr_weak MI_ELF_EXPORT int reallocarr(void* p, size_t count, size_t size) {
   const mi_posix_calls_t calls = {MI_BY_NAME(realloc), MI_BY_NAME(free)};
   return mi_api_reallocarr(&calls, p, count, size);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// override_glibc.c - the calls of glibc that trim the heap, tune it, and tell about it.
+// override_glibc.c - the functions of glibc that trim the heap, tune it, and tell about it.
 //
-// Only in builds that replace malloc, on glibc: without them a program would ask libc's idle
-// heap, or, linked statically, pull in libc's malloc and define everything twice. The figures
-// come from `mi_stats_snapshot`:
+// Only in builds that replace malloc, on glibc: without them a program would ask the unused heap of
+// libc, or, linked statically, pull in libc's malloc and define everything twice. The figures come
+// from `mi_stats_snapshot`:
 //
 //   glibc's word            ours
 //   arena, system bytes     memory of the pages that blocks share
@@ -11,8 +11,8 @@
 //   in use, uordblks        other blocks the program has
 //   free, fordblks          what is left in the shared pages
 //
-// OVERRIDE_GLIBC-1  no figure is invented: what we do not have (fast bins, a top) or do not count
-//     (free blocks) is 0.
+// OVERRIDE_GLIBC-1  no figure is invented: figures of things that we do not have (fast bins, a top)
+//     or do not count (free blocks) are 0.
 #if defined(MI_MALLOC_OVERRIDE)
 
 #include <features.h>
@@ -33,7 +33,7 @@ static size_t mi_glibc_free_bytes(const mi_snapshot_t* now) {
 }
 
 MI_GLIBC_EXPORT int malloc_trim(size_t pad) {
-  (void)pad; // there is no top of the heap to leave it at
+  (void)pad; // our heap has no top that could be padded
   return mi_process_trim() > 0 ? 1 : 0;
 }
 
@@ -51,7 +51,7 @@ MI_GLIBC_EXPORT struct mallinfo2 mallinfo2(void) {
 }
 #endif
 
-// The older form counts in int: a figure that does not fit becomes the largest one.
+// The older form counts in int: a figure that does not fit becomes INT_MAX.
 static int mi_glibc_int(size_t value) { return value > (size_t)INT_MAX ? INT_MAX : (int)value; }
 
 MI_GLIBC_EXPORT struct mallinfo mallinfo(void) {
@@ -66,7 +66,7 @@ MI_GLIBC_EXPORT struct mallinfo mallinfo(void) {
   return info;
 }
 
-// Accepts what the manual page lists; nothing of it applies here, so there is nothing to change.
+// Accepts the parameters of the manual page; none of them applies here, so nothing changes.
 MI_GLIBC_EXPORT int mallopt(int param, int value) {
   (void)value;
   switch (param) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// override_loader.c - functions of the loader that a program must not call without our knowledge.
+// override_loader.c - functions of the loader that we must see when a program calls them.
 //
 //   dlopen    a library that is opened with RTLD_DEEPBIND uses the free of libc for our blocks, and
 //             the other way round: the flag is dropped (the option drop_deepbind)
@@ -7,27 +7,29 @@
 //             copy of libc, whose threads ours never hears of: from then on nothing relies on there
 //             being one (os.h, `mi_os_expect_threads`)
 //
-// OVERRIDE_LOADER-1  the loader takes the address it returns to for its caller, whose run path and
-//     namespace it then uses. So the real function is not called but jumped to, from a few
-//     instructions of assembly, with the arguments as they were or as the function in front of it
-//     left them.
-// OVERRIDE_LOADER-2  the function in front may allocate (dlsym does for a message); it holds no
+// OVERRIDE_LOADER-1  the loader identifies its caller by its return address, and uses the caller's
+//     run path and namespace. So our code does not call the real function but jumps to it, from a
+//     few instructions of assembly, with the arguments as they were or as our function in front of
+//     it changed them.
+// OVERRIDE_LOADER-2  our function in front may allocate (dlsym does for a message); it holds no
 //     lock.
 //
-// One more is a line with `MI_LOADER_ENTRY`, and the function in front of it, whose name has
-// mi_loader_ before that of the real one. Only in the shared
-// library, with glibc, on the processors below: elsewhere it is for the program to know. With a
-// loader that has no such function the name gives NULL, as for a library that is not found.
+// To add a function, add a line with `MI_LOADER_ENTRY`, and a function in front, whose name is that
+// of the real one behind mi_loader_. This exists only in the shared library, with glibc, on the
+// processors below: elsewhere the program must take care of this itself. If the loader has no such
+// function, ours returns NULL, as for a library that is not found.
 #if defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT) && defined(__GLIBC__)
 
 #include <dlfcn.h>
 
 #include "../api/api.h"
 
-// In glibc before 2.34 it is in a library of its own, which is there when somebody has the name.
+// In glibc before 2.34 dlsym is in a library of its own, which is loaded if any object uses the
+// name.
 #pragma weak dlsym
 
-// Called by the assembly, with its arguments in the order of the registers: at most three.
+// A function in front: the assembly calls it with the arguments in the order of the registers, at
+// most three.
 #define MI_LOADER_BEFORE __attribute__((cold, used, visibility("hidden")))
 
 #if defined(__x86_64__)
@@ -73,7 +75,7 @@
 
 static void* mi_loader_nothing(void) { return NULL; }
 
-// The function of that name behind ours.
+// Return the next function of that name after ours.
 static void* mi_loader_next(const char* name) {
   void* const next = dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
   return next != NULL ? next : (void*)&mi_loader_nothing;

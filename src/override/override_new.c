@@ -3,17 +3,18 @@
 // new[] (_Zna), delete (_Zdl), delete[] (_Zda). `m` is size_t, `St11align_val_t` an alignment,
 // `RKSt9nothrow_t` the address of std::nothrow.
 //
-// Only in builds that replace malloc. Programs may replace any of the forms, and rely on what the
-// others are specified to call: a header that their `operator new(size_t)` puts in front of a block
-// is looked for by their `operator delete(void*)`, which `delete[]` and the sized forms end in.
+// Only in builds that replace malloc. Programs may replace any of the forms, and rely on the calls
+// that the standard specifies for the others: a header that their `operator new(size_t)` puts in
+// front of a block is expected by their `operator delete(void*)`, which `delete[]` and the sized
+// forms must call.
 //
-// OVERRIDE_NEW-1  a form that is specified to call another one calls whoever won that name; so do
-//     the forms that everything ends in: malloc, aligned_alloc and free are not specified, but what
-//     other C++ libraries call.
-// OVERRIDE_NEW-2  the nothrow forms return NULL where the other form throws, also when that is not
+// OVERRIDE_NEW-1  a form that is specified to call another one calls the chosen definition of that
+//     name. The basic forms call malloc, aligned_alloc and free by name, too: the standard does not
+//     specify that, but other C++ libraries do so.
+// OVERRIDE_NEW-2  the nothrow forms return NULL where the throwing form throws, even if that is not
 //     ours.
 //
-// In the archive and the object file all are weak: the program's own may stand beside ours.
+// In the archive and the object file all forms are weak: a program may define its own beside them.
 // Deliberately absent: what to do when there is no memory (api_new.c).
 #if defined(MI_MALLOC_OVERRIDE)
 
@@ -27,7 +28,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #if defined(MI_SHARED_LIB_EXPORT)
-#define MI_CXX_WEAK // Valgrind replaces what is not weak
+#define MI_CXX_WEAK // Valgrind replaces only names that are not weak
 #else
 #define MI_CXX_WEAK mi_attr_weak
 #endif
@@ -40,9 +41,9 @@ void* _Znam(size_t size);
 void* _ZnwmSt11align_val_t(size_t size, size_t alignment);
 void* _ZnamSt11align_val_t(size_t size, size_t alignment);
 
-// -- new, of a malloc that is not ours --
+// -- new, with a malloc that is not ours --
 
-// `aligned_alloc` wants a multiple of the alignment.
+// `aligned_alloc` needs a size that is a multiple of the alignment.
 static void* mi_cxx_try(size_t size, size_t alignment) {
   if (size == 0) size = 1; // NULL would mean failure
   if (alignment == 0) return MI_BY_NAME(malloc)(size);
@@ -50,7 +51,7 @@ static void* mi_cxx_try(size_t size, size_t alignment) {
   return MI_BY_NAME(aligned_alloc)(alignment, mi_bits_align_up(size, alignment));
 }
 
-// Alignment 0: that of malloc.
+// Alignment 0 means that of malloc.
 static mi_attr_noinline void* mi_cxx_new_of_others(size_t size, size_t alignment) {
   for (;;) {
     void* const p = mi_cxx_try(size, alignment);
@@ -87,11 +88,11 @@ void* _ZnamSt11align_val_t(size_t size, size_t alignment) MI_CXX_WEAK
 
 // -- new that does not throw --
 
-// Calls `other(size, alignment)`; NULL if that throws. The C++ library is asked only when something
+// Calls `other(size, alignment)`; NULL if that throws. The C++ library is used only if an exception
 // is thrown, so it may be missing.
 //
-// No construct of C catches. So the frame, and the table in which the C++ library finds that all
-// that is thrown in the one call is caught, are written here.
+// No construct of C can catch. So the frame is written here, and the table that tells the C++
+// library to catch all exceptions of the one call.
 void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other)
     __attribute__((visibility("hidden")));
 
@@ -189,7 +190,7 @@ void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
                                          const mi_cxx_nothrow_t* tag) MI_CXX_WEAK
     MI_ELF_ALIAS(mi_cxx_new_array_aligned_or_null);
 
-// -- delete: each a jump to the form it is specified to call --
+// -- delete: each form jumps to the one that it is specified to call --
 
 MI_CXX_EXPORT void _ZdlPv(void* p) { MI_BY_NAME(free)(p); }
 
