@@ -12,12 +12,12 @@
 // base: knows nothing of allocation.
 #include "base/text.c"
 
-// os: what the operating system does.
+// os: mechanisms of the operating system.
 #include "os/assert.c"
 #include "os/os.c"
 
 // core: the allocator, in layers; each knows only those before it.
-// - what all share
+// - common to all layers
 #include "core/common/state.c"
 #include "core/common/pagemap.c"
 #include "core/common/self.c"
@@ -44,7 +44,7 @@
 #include "core/pages/page.c"
 #include "core/pages/pool.c"
 #include "core/pages/large.c"
-// - a thread's part
+// - theaps: a thread's part of a heap
 #include "core/threads/theap.c"
 #include "core/threads/crowd.c"
 #include "core/threads/sample.c"
@@ -65,7 +65,7 @@
 #include "core/process/init.c"
 #include "core/process/enter.c"
 #include "core/process/unload.c"
-// - what a program calls
+// - functions that a program calls
 #include "core/front/slow.c"
 #include "core/front/alloc.c"
 #include "core/front/free.c"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// api.h - what the files of this folder share, and what the layers above may use besides
-// mimalloc.h.
+// api.h - declarations that the files of this folder share, and that the layers above may use
+// besides mimalloc.h.
 //
 // The public functions themselves are declared in mimalloc.h only. This layer turns arguments of
 // users into calls of the core (overflow, alignment, NULL), keeps the options, and prints.

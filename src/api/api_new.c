@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// api_new.c - what `operator new` of C++ promises, in C: new-handlers, and an exception when
-// there is none.
+// api_new.c - implements in C what `operator new` of C++ promises: new-handlers, and an exception
+// if there is none.
 //
 // Both come from the C++ library of the process, through weak references: a process without a C++
 // library has no handler and cannot throw, and is aborted instead. (So is a statically linked

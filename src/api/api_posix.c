@@ -10,7 +10,8 @@
 
 int mi_posix_memalign(void** p, size_t alignment, size_t size) {
   if (p == NULL) return EINVAL;
-  // A multiple of the pointer size and a power of two: any power of two from that size on.
+  // Required is a multiple of the pointer size and a power of two: any power of two from that size
+  // on.
   if (alignment < sizeof(void*) || !mi_bits_is_power_of_two(alignment)) {
     const int saved_errno = errno;
     mi_api_bad_alignment("posix_memalign", alignment);

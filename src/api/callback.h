@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// callback.h - a registered function of the user and its argument, which change together.
+// callback.h - a registered function of the user and its argument, which are always read as a pair.
 //
 // One thread registers at a time (the caller's duty); any number may call meanwhile. All zero is
 // "none registered".

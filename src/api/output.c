@@ -2,10 +2,9 @@
 // output.c - messages: where they go, how many are printed, and the two callbacks for output and
 // errors.
 //
-//   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/common/hooks.h) -> one message with
-//   prefix
-//     -> registered output, or standard error; before the library's constructor ran only the
-//     buffer
+//   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/common/hooks.h)
+//     -> one message with a prefix -> registered output, or standard error; only the buffer
+//        before the library's constructor ran
 //   mi_output_print -> one line of a report
 //
 // OUTPUT-1  nothing here allocates or uses stdio: messages are printed while malloc is being

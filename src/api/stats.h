@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// stats.h - what the three files of statistics share: stats.c collects, stats_text.c and
-// stats_json.c print what was collected.
+// stats.h - declarations of the three files of statistics: stats.c collects, stats_text.c and
+// stats_json.c print the result.
 #ifndef MI_API_STATS_H
 #define MI_API_STATS_H
 
@@ -22,7 +22,7 @@ MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats);
 // Return the size of the pages of a bin, in bytes; 0 if they differ.
 MI_INTERNAL size_t mi_stats_page_size(size_t bin);
 
-// What the process used, whatever a report is about.
+// What the process used; part of every report.
 typedef struct mi_stats_process_s {
   mi_os_usage_t os;
   int64_t commit, commit_peak; // of all sub-processes; the peak is at most that

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // visit.c - introspection: the areas and blocks of heaps.
 //
-//   pages of the heap -> area for the visitor -> bits of what is free in it -> blocks in use
+//   pages of the heap -> area for the visitor -> bits of its free blocks -> blocks in use
 //
 // VISIT-1  no other thread allocates from or frees into the heap meanwhile (the caller's duty), so
 //     the lists of other threads may be read.
@@ -41,7 +41,7 @@ static bool mi_visit_is_held(mi_page_t* page) {
 static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_visit_free_t* free) {
   const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
   const uint64_t bit = (uint64_t)1 << i % 64;
-  if ((free->bits[i / 64] & bit) != 0) return; // a list that the program damaged has it twice
+  if ((free->bits[i / 64] & bit) != 0) return; // a damaged list has the block twice
   free->bits[i / 64] |= bit;
   free->count++;
 }

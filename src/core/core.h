@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // core.h - the core, for the layers above it: they include this file and no other of this folder.
 //
-//   front     what a program calls: malloc, free, realloc, aligned allocation
+//   front     functions that a program calls: malloc, free, realloc, aligned allocation
 //   process   set-up, fork, starting threads, unloading
 //   heaps     sets of pages that end together
 //   threads   a thread's part of a heap

@@ -92,10 +92,10 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size);
 // Make memory of the library itself read-only. A hint; failure has no effect.
 MI_INTERNAL void mi_os_make_constant(void* start, size_t size);
 
-// Milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).
+// Return the milliseconds of a clock that never goes back. Cheap (no kernel entry where possible).
 MI_INTERNAL uint64_t mi_os_now_ms(void);
 
-// Microseconds of such a clock, exact.
+// Return the microseconds of such a clock, exactly.
 MI_INTERNAL uint64_t mi_os_now_us(void);
 
 // Return unpredictable bits, without blocking; possibly weak, and the same in each call.
@@ -111,7 +111,7 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark);
 // a thread.
 MI_INTERNAL bool mi_os_is_alone(void);
 
-// True when the process has only ever had one thread. May say false too early, never true too late:
+// True when the process has only ever had one thread. May become false too early, never too late:
 // the creation of a thread orders this read. The next function tells about threads that the system
 // does not know.
 MI_INTERNAL bool mi_os_is_single_threaded(void);

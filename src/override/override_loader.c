@@ -3,9 +3,9 @@
 //
 //   dlopen    a library that is opened with RTLD_DEEPBIND uses the free of libc for our blocks, and
 //             the other way round: the flag is dropped (the option drop_deepbind)
-//   dlmopen   into the namespace of the program, the same; into another one, that brings another
-//             copy of libc, whose threads ours never hears of: from then on nothing relies on there
-//             being one (os.h, `mi_os_expect_threads`)
+//   dlmopen   into the namespace of the program, the same; into another one, it brings another
+//             copy of libc, of whose threads ours never learns: from then on the library does not
+//             rely on there being only one thread (os.h, `mi_os_expect_threads`)
 //
 // OVERRIDE_LOADER-1  the loader identifies its caller by its return address, and uses the caller's
 //     run path and namespace. So our code does not call the real function but jumps to it, from a
@@ -85,7 +85,7 @@ static void mi_loader_drop_deepbind(uintptr_t* flags) {
   if (mi_option_is_enabled(mi_option_drop_deepbind)) *flags &= ~(uintptr_t)RTLD_DEEPBIND;
 }
 
-// (file, flags)
+// Arguments: file, flags.
 MI_LOADER_ENTRY(dlopen);
 MI_LOADER_BEFORE void* mi_loader_dlopen(uintptr_t* arguments);
 void* mi_loader_dlopen(uintptr_t* arguments) {
@@ -93,7 +93,7 @@ void* mi_loader_dlopen(uintptr_t* arguments) {
   return mi_loader_next("dlopen");
 }
 
-// (lmid, file, flags)
+// Arguments: lmid, file, flags.
 MI_LOADER_ENTRY(dlmopen);
 MI_LOADER_BEFORE void* mi_loader_dlmopen(uintptr_t* arguments);
 void* mi_loader_dlmopen(uintptr_t* arguments) {

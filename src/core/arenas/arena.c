@@ -67,7 +67,7 @@ static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count,
   mi_count_add(&arena->subproc->count.commit_calls, 1);
   *is_zero = arena->commit_fun == NULL;
   if (arena->commit_fun != NULL) {
-    mi_tool_open(start, size); // it may write there
+    mi_tool_open(start, size); // the function may write there
     if (!arena->commit_fun(true, start, size, is_zero, arena->commit_arg)) return false;
   } else {
     if (mi_os_commit(start, size) != 0) return false;

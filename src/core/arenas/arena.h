@@ -72,7 +72,7 @@ MI_INTERNAL size_t mi_arena_object_max(void);
 typedef struct mi_arena_plan_s {
   uint8_t* start; // slice aligned
   size_t size; // whole slices
-  size_t size_max; // bytes that it may grow to in place; no more than `size`: it does not grow
+  size_t size_max; // bytes that it may grow to in place; if at most `size`, it does not grow
   bool is_committed, is_pinned, is_exclusive, is_foreign; // as in mi_arena_t
   bool is_dirty; // the memory may be non-zero
   int numa_node;

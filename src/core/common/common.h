@@ -2,14 +2,14 @@
 // common.h - the lowest layer of the core, which all others share.
 //
 //   types.h state.h    shared structures; the one process-wide structure
-//   self.h             what the calling thread knows of itself
+//   self.h             the thread-local state
 //   pagemap.h          from an address to the descriptor of its slice
 //   sizeclass.h        from a size to its class
 //   meta.h             memory for our own structures
 //   hooks.h            the only calls upwards: options, messages, callbacks
 //   describe.h report.h  what an address is, in words; reports of misuse
 //
-// The layers above include this file and no other of this folder. It is the lowest of the core.
+// The layers above include this file and no other of this folder.
 #ifndef MI_CORE_COMMON_H
 #define MI_CORE_COMMON_H
 

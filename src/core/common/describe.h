@@ -7,7 +7,7 @@
 
 typedef enum mi_about_kind_e {
   MI_ABOUT_NOTHING = 0, // the address is not ours
-  MI_ABOUT_PAST, // nothing is in use there; `start` and so on are of the last page
+  MI_ABOUT_PAST, // nothing is in use there; `start` and so on describe the last page there
   MI_ABOUT_PAGE,
   MI_ABOUT_DAMAGED, // the descriptor contradicts itself or the page map
 } mi_about_kind_t;

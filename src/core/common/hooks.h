@@ -24,7 +24,7 @@ typedef enum mi_error_kind_e {
 } mi_error_kind_t;
 
 typedef struct mi_report_s {
-  const char* where; // what the user called, such as "free"
+  const char* where; // the name of the user's call, such as "free"
   const void* p; // the address it concerns, or NULL
   const void* found; // where a corrupt link leads to, or NULL
   size_t size; // bytes asked for, or of the block

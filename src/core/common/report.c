@@ -6,9 +6,9 @@
 //                v                                           |
 //             a slot, until the thread has left its last lock and `mi_report_leave`
 //
-// The functions that a user registers for output and errors may call anything: malloc, mi_heap_new,
-// fork. So they are never called with a lock held (which they might then wait for), nor in the
-// middle of a change.
+// The functions that a user registers for output and errors may call any function: malloc,
+// mi_heap_new, fork. So they are never called with a lock held (which they might then wait for),
+// nor in the middle of a change.
 // REPORT-1  a report waits while its thread holds a lock (os/lock.h knows) or is between
 //     `mi_report_enter` and `mi_report_leave`. It is delivered on the same thread, before the
 //     public function returns: when the thread lock is left (`on_left`; under the other locks no

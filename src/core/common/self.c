@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// self.c - the variables of each thread, and what they lead to before its first allocation.
+// self.c - the thread-local variables, and the theap of a thread before its first allocation.
 #include "self.h"
 
 MI_INTERNAL_DATA __thread mi_self_t mi_self mi_attr_tls;

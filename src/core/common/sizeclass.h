@@ -2,7 +2,7 @@
 // sizeclass.h - from the size of a request to its class, to the block size, to the slices of a
 // page, by arithmetic and one table.
 //
-//   class 0        8 (where the library replaces malloc: unused)
+//   class 0        8 (unused where the library replaces malloc)
 //   class 1..8     16, 32, ... 128
 //   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
 //

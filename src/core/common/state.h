@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // state.h - the one process-wide structure, and the option values.
 //
-// Other mutable globals of the core: the page map (pagemap.h), what a thread knows of itself
-// (self.h) and its parcel (parcel.c), the regions of meta.c, and the reports that wait (report.c).
+// The other mutable globals of the core are the page map (pagemap.h), the thread-local state
+// (self.h) and the parcel of a thread (parcel.c), the regions of meta.c, and the waiting reports
+// (report.c).
 //
 // No lock is held while a hook (hooks.h) is called: reports of damage that is found under a lock
 // wait until the lock is left (report.c). fork takes all locks in the order of their ranks
@@ -19,9 +20,9 @@ typedef enum mi_option_index_e {
   MI_OPTION_COUNT
 } mi_option_index_t;
 
-// Counters of what the slow paths did, for statistics. Written and read by any thread, relaxed:
-// each is a figure of its own. Each heap counts what it holds in a `mi_tally_t`; here are the sums
-// that have a peak of their own.
+// Counters that the slow paths keep, for statistics. Written and read by any thread, relaxed: each
+// is a figure of its own. Each heap counts what it holds in a `mi_tally_t`; here are the sums that
+// have a peak of their own.
 typedef struct mi_counters_s {
   mi_atomic(int64_t) pages, pages_peak; // pages in use
   mi_atomic(int64_t) reserved, reserved_peak; // bytes of address space in arenas
@@ -38,7 +39,7 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
 } mi_counters_t;
 
-// Heaps, arenas and figures that share nothing with those of another one.
+// A sub-process: heaps, arenas and figures that share nothing with those of another one.
 struct mi_subproc_s {
   mi_heap_t heap_main;
   // arenas - head of the list, as `mi_arena_t.next`.
@@ -51,8 +52,8 @@ struct mi_subproc_s {
   size_t arena_count; // under the arena lock
   size_t growth_count; // new arenas, and pieces that arenas grew by; under the arena lock
   mi_book_t direct; // pages outside arenas, of all its heaps
-  // purge_waiting - bytes remembered for purge, written by whoever sets or clears the bits;
-  // purge_due_ms - when the next period ends (0: none is running), written by who purges. Read by
+  // purge_waiting - bytes remembered for purge, written by a thread that sets or clears the bits;
+  // purge_due_ms - when the next period ends (0: none is running), written by the purger. Read by
   // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
@@ -86,16 +87,16 @@ typedef enum mi_process_stage_e {
 
 typedef struct mi_state_s {
   // stage - see mi_process_stage_t. Set-up runs once.
-  //   write  any    CAS acquire    NONE -> BUSY, by who does it, BUSY -> AWAITED  mi_init_begin
+  //   write  any    CAS acquire    NONE -> BUSY, by who sets up, BUSY -> AWAITED  mi_init_begin
   //   write  who set BUSY  swap release  -> READY  mi_init_end  (publishes all it wrote)
   //   write  child of a fork meanwhile, its only thread  store relaxed  -> BUSY  mi_init_begin
   //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare, mi_collect_all
   //                          (sees all that)
   //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;
-  // is_usable - everything is set up except the fork handlers. Written by who sets up, release (a
-  // fork may copy it at any moment); read by that thread, and in the child of such a fork
-  // (acquire).
+  // is_usable - everything is set up except the fork handlers. Written by the thread that sets up,
+  // release (a fork may copy it at any moment); read by that thread, and in the child of such a
+  // fork (acquire).
   mi_atomic(bool) is_usable;
   // setup_thread - the thread that sets up, 0 none. Written by that thread, read by any. Relaxed:
   // only that thread finds its own id.
@@ -109,7 +110,7 @@ typedef struct mi_state_s {
   //   write  child of a fork, its only thread  store relaxed  to false  mi_fork_take_over
   mi_atomic(bool) is_fork_asked;
   // prepared - what the constructor found out about the system, const once is_prepared: written by
-  // the constructor, release (publishes it), read by who sets up (acquire).
+  // the constructor, release (publishes it), read by the thread that sets up (acquire).
   mi_atomic(bool) is_prepared;
   mi_os_info_t prepared;
   mi_os_info_t os;
@@ -117,12 +118,12 @@ typedef struct mi_state_s {
   mi_lock_t arena_lock;
   mi_lock_t purge_lock;
   mi_subproc_t main; // the main sub-process; first of the list
-  mi_subproc_t* ended; // structures of ended ones, under the thread lock
+  mi_subproc_t* ended; // structures of ended sub-processes, under the thread lock
   size_t subproc_count; // ever made, besides the main one; under the thread lock
   // deleted_count - sub-processes that wait for their last block. Written under the thread lock;
   // read by any thread, relaxed, as a hint.
   mi_atomic(size_t) deleted_count;
-  size_t slot_count; // heap structures there are, under the thread lock
+  size_t slot_count; // number of heap structures, under the thread lock
   size_t window_first, window_end; // windows with a table are in this range; under the arena lock
   bool is_near_taken; // a window uses the library's own descriptors; under the arena lock
   mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
@@ -143,10 +144,10 @@ typedef struct mi_state_s {
   // lost_count - slices of arenas that must not be used any more, see move.c. Written by any
   // thread, read when the library is unloaded; relaxed.
   mi_atomic(size_t) lost_count;
-  // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: all find the
-  // same.
+  // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: each would find
+  // the same.
   mi_atomic(size_t) numa_count;
-  bool is_unloaded; // all memory was given back once: unload.c; changes while nobody is here
+  bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
 } mi_state_t;
 
 MI_INTERNAL_DATA_DECL mi_state_t mi_state;

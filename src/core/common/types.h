@@ -3,16 +3,16 @@
 //
 //   address --pagemap--> page descriptor (128 bytes, out of line, one per slice)
 //   sub-process > heap > theap (one per thread and heap) > page > block
-//   arena: slices, and bitmaps of what is free, dirty, waiting for purge
+//   arena: slices, and bitmaps of those that are free, dirty, or wait for purge
 //
 // Rules that hold for all of them:
 // TYPES-1  an all-zero structure is a valid empty one, except a theap (see `mi_theap_empty`).
 // TYPES-2  descriptors, heaps, sub-processes and arenas are unmapped only when the library is
 //     unloaded (unload.c), and their memory is only used again for the same kind: a stale pointer
 //     reads a valid structure of that kind.
-// TYPES-3  a field that several threads touch without a lock is atomic, and its comment says who,
-//     in which order, and why; or it is const; or threads other than its owner only look at it, for
-//     reports (`mi_atomic_peek`).
+// TYPES-3  a field that several threads touch without a lock is atomic, and its comment says which
+//     threads do, in which order, and why; or it is const; or threads other than its owner only
+//     look at it, for reports (`mi_atomic_peek`).
 // TYPES-4  a block in use holds nothing of ours; a free block holds one link in its first word.
 #ifndef MI_CORE_TYPES_H
 #define MI_CORE_TYPES_H
@@ -71,7 +71,7 @@ typedef enum mi_page_place_e {
 // One 8-byte word, copied at once by a refill.
 typedef struct mi_page_count_s {
   uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT
-  uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero but for the links
+  uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero except the links
 } mi_page_count_t;
 
 // Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
@@ -91,21 +91,23 @@ struct mi_page_s {
     size_t shift; // of a single block: bytes from its start to the address handed out (const)
   };
   mi_page_count_t count;
-  // What `count` becomes when a list is handed out: {capacity + 1, false}. The capacity, how many
-  // blocks were carved, is kept here only.
+  // What `count` becomes when a list is handed out: {capacity + 1, false}. The capacity, the number
+  // of carved blocks, is stored only here.
   mi_page_count_t refilled;
   uint32_t reserved; // blocks that fit (const)
   uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
   uint8_t place; // mi_page_place_t
   bool is_zero; // blocks past `capacity` read as zero
-  // has_interior - some block was handed out at an address inside it. Written by the owner; read by
-  // any thread that frees such an address. Relaxed: it got the address after the write.
+  // has_interior - a block was handed out at an address inside the block. Written by the owner;
+  // read by any thread that frees such an address. Relaxed: that thread got the address after the
+  // write.
   mi_atomic(bool) has_interior;
   uint32_t book_index; // its entry in the book, if the page is in one: book.h (const)
-  size_t block_size; // bytes (const, but for a single block resized in place by its holder)
+  size_t block_size; // bytes (const, except for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
   // -- cache line 1: what other threads and the slow path touch --
-  // thread_free - blocks freed by others, and who may touch the page (MI_REMOTE_ bits): remote.c.
+  // thread_free - blocks freed by other threads, and the MI_REMOTE_ bits, which say who may touch
+  // the page: remote.c.
   //   write  any    CAS release   push blocks          mi_remote_push     (publishes the links)
   //   write  any    CAS acquire   set OWNED, by a free mi_remote_push     (sees all page fields)
   //   write  any    CAS acq_rel   set OWNED, by a pop  mi_remote_claim_popped  (the same)
@@ -116,7 +118,7 @@ struct mi_page_s {
   //   read   any    acquire       look at the list     mi_usage_returned, mi_visit_find_free
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
   //   read   any    relaxed       what a CAS expects, or for a report
-  //   ABA    harmless: nobody pops a single block.     Lifetime: a live block keeps the page.
+  //   ABA    harmless: no thread pops one block.        Lifetime: a live block keeps the page.
   mi_atomic(uintptr_t) thread_free;
   mi_theap_t* theap; // that owns the page, if one does
   // heap - the heap of this page. A thread that acts on that heap enters it: inside.h.
@@ -125,7 +127,7 @@ struct mi_page_s {
   //   read   any    acquire        mi_inside_enter, mi_reclaim_claimed, mi_subproc_destroy_page
   //   read   any    acquire        mi_walk_book, mi_walk_arenas, mi_visit_page, mi_describe_copy
   //   read   any    acquire        mi_heap_of  (all see the const fields)
-  //   read   any    relaxed        by who has the page or a block of it, which orders that
+  //   read   any    relaxed        by the holder of the page or a block, which orders that
   mi_atomic(mi_heap_t*) heap;
   mi_page_t* next; // queue links, owner only
   mi_page_t* prev;
@@ -136,7 +138,7 @@ struct mi_page_s {
   mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
-  bool is_idle; // empty, kept in its queue within the theap's budget
+  bool is_idle; // the page is empty and kept in its queue, within the theap's budget
   bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
   bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, too)
 };
@@ -171,7 +173,7 @@ struct mi_theap_s {
   // -- read at refill --
   mi_page_t* current[MI_CLASS_COUNT]; // the page whose blocks `free` holds, or MI_PAGE_NONE
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
-  mi_page_t* guest[MI_GUEST_COUNT]; // pages of others this thread frees into
+  mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may still do until the slow path is due; never 0
@@ -217,7 +219,7 @@ struct mi_theap_s {
   mi_theap_t* heap_next; // theaps of the heap
   mi_theap_t** heap_link; // the pointer to this theap; NULL when its heap was destroyed
   bool is_ended; // the heap that it was made for has ended
-  bool is_destroyed; // and its pages are gone
+  bool is_destroyed; // that heap was destroyed: its pages are gone
 };
 
 #define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
@@ -261,7 +263,7 @@ typedef struct mi_book_s {
   mi_atomic(uint32_t) vacant;
 } mi_book_t;
 
-// What a heap holds and what happened to it, for statistics.
+// The figures of a heap, for statistics.
 typedef enum mi_tally_index_e {
   MI_TALLY_PAGES = 0, // pages of blocks that have a class
   MI_TALLY_LARGE, // bytes in single-block pages
@@ -295,9 +297,9 @@ struct mi_heap_s {
   size_t slot; // index in `mi_theap_t.others` (const)
   size_t sequence; // number in the sub-process, for reports; 0 the main heap (thread lock)
   bool is_main; // of its sub-process (const)
-  // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a wish.
+  // numa_wish - 1 + the node preferred for fresh memory, 0 none. Any thread, relaxed: a preference.
   mi_atomic(int) numa_wish;
-  mi_arena_t* arena; // all pages come from here; NULL any that is not exclusive (const)
+  mi_arena_t* arena; // all pages come from it; NULL: from any that is not exclusive (const)
   // -- of heaps that can end, all but the main one of the main sub-process --
   // inside - threads that are in the middle of giving up a page of this heap: inside.h.
   //   write  any  add acq_rel    mi_inside_enter, mi_heap_end_by_delete  (HEAP-2)
@@ -309,13 +311,13 @@ struct mi_heap_s {
   // -- of heaps that are not main --
   mi_book_t book; // its pages in arenas
   mi_theap_t* theaps; // under the thread lock
-  mi_heap_t* next; // heaps of the sub-process, or ended ones; under the thread lock
+  mi_heap_t* next; // list of heaps of the sub-process, or of ended ones; under the thread lock
   mi_heap_t** link; // the pointer to this heap; NULL when it has ended
   // -- of all --
   mi_tally_t tally; // at the end: it is written often, the fields above are not
 };
 
-// As the public mi_commit_fun_t.
+// The same type as the public mi_commit_fun_t.
 typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool* is_zero,
                                     void* arg);
 
@@ -325,14 +327,14 @@ typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool*
 // Bitmaps have one bit per slice, in 64-bit words. Each map needs another memory order: bitmap.h
 // has functions that promise one, and others that are relaxed.
 //   write  any  or release     set    mi_bitmap_or    (publishes what was written)
-//   write  any  CAS acquire    claim  mi_bitmap_take  (sees what was written by who set the bits)
+//   write  any  CAS acquire    claim  mi_bitmap_take  (sees what the setter of the bits wrote)
 //   write  any  and relaxed    clear  mi_bitmap_and_not
 //   write  any  store relaxed  with one thread  mi_bitmap_or, mi_bitmap_take, mi_bitmap_and_not
 //   read   any  acquire        mi_bitmap_is_set_acquire  (as a claim)
 //   read   any  relaxed        to find candidates: a claim decides
 typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 
-// A reserved range of slices. Immutable after publication but for the atomics. See arena.c.
+// A reserved range of slices. Immutable after publication except for the atomics. See arena.c.
 struct mi_arena_s {
   uint8_t* start; // slice aligned
   size_t slice_max; // slices it may grow to; the bitmaps have room for that

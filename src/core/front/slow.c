@@ -5,7 +5,7 @@
 //   0. the thread's theap, made on its first call                          enter.c
 //   1. a block of a class: the list is filled (steps 1 to 7 of refill.c)   refill.c
 //      a larger one                                                        large.c
-//   2. no memory: give up all that is unused, try once more, then report it
+//   2. no memory: give up all unused memory, try once more, then report it
 #include "slow.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 //   pages in arenas      of a heap that is not a main one: in its book; of others: slice by slice
 //   pages outside them   in the book of the sub-process
 //
-// Pages come and go while others walk: what a page says of itself may be that of the next page in
-// the same slices, and each visitor copes.
+// Pages are made and released during a walk: the fields of a page may be those of the next page in
+// the same slices, and each visitor must cope.
 #include "walk.h"
 
 // -- all pages --

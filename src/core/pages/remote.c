@@ -4,10 +4,10 @@
 //
 // One word per page, `thread_free`, decides: a list of blocks, and two bits.
 //
-//   OWNED clear: nobody touches the page. The list is empty (REMOTE-1). Whoever sets OWNED owns
-//                the page.
+//   OWNED clear: no thread touches the page. The list is empty (REMOTE-1). The thread that sets
+//                OWNED owns the page.
 //   OWNED set:   one thread owns the page and its plain fields; those of an orphan's page belong to
-//                who holds the thread lock (THREAD-2). Others push onto the list.
+//                the holder of the thread lock (THREAD-2). Others push onto the list.
 //
 //        +--------------- park, give_up (owner; list empty) ---------------+
 //        v                                                                 |

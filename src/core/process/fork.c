@@ -7,7 +7,7 @@
 //   a free into an own page   the block is on the list or not; counts are taken anew from the lists
 //   a refill                  blocks in the list of a vanished theap stay counted as used: at most
 //                             a list for each class is lost
-//   claims of slices, pops    slices, or a page, that nobody knows: lost
+//   claims of slices, pops    slices, or a page, that no list has: lost
 //   a parcel of frees         its blocks stay counted as used: at most one small parcel is lost
 //   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
 //   the end of a heap         the pages that are left stay with a heap that no list knows; their

@@ -9,7 +9,7 @@
 #include "portion.h"
 #include "sample.h"
 
-// An empty page in a queue is kept when it has no more slices than this.
+// An empty page in a queue is kept if it has at most this many slices.
 #define MI_RETAIN_SLICES_MAX 4
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {

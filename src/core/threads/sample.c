@@ -74,7 +74,7 @@ MI_INTERNAL bool mi_sample_take(mi_theap_t* theap, size_t size_class) {
   mi_block_t* const sample = page->sample_rest;
   page->sample_rest = NULL;
   theap->sample_count++;
-  // Behind the sample a new window begins.
+  // A new window begins behind the sample.
   theap->free[size_class] = mi_block_next(sample);
   mi_sample_window(theap, size_class);
   mi_block_set_next(sample, theap->free[size_class]);

@@ -90,7 +90,7 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0 && !page->is_idle);
-  // All threads together keep a part of the heap, not each of them.
+  // All threads together keep a part of the heap: each one keeps its share.
   mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
   const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
