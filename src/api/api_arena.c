@@ -189,7 +189,8 @@ static char mi_api_arena_letter(mi_arena_t* arena, size_t index) {
   return mi_bitmap_is_all_clear(arena->dirty, index, 1) ? '.' : '-';
 }
 
-// Rows of unused slices that were never touched, or were given back, are only counted.
+// Print a map of an arena. Rows of unused slices that were never touched, or were given back, are
+// only counted.
 static void mi_api_arena_print(mi_sink_t sink, mi_arena_t* arena) {
   size_t skipped = 0;
   for (size_t first = 0; first < mi_arena_slices(arena); first += MI_ARENA_ROW) {

@@ -70,7 +70,7 @@ typedef enum mi_option_source_e {
   MI_OPTION_FROM_ENVIRONMENT,
   MI_OPTION_FROM_PROGRAM,
 } mi_option_source_t;
-// Written and read by set-up and the option functions, relaxed, as the values.
+// Written and read by set-up and the option functions, relaxed, as the values are.
 static mi_atomic(uint8_t) mi_option_source[MI_OPTION_COUNT];
 
 // True once the environment could be read. Written and read only by set-up and the constructor,

@@ -46,7 +46,8 @@ MI_INTERNAL size_t mi_stats_page_size(size_t bin) {
 
 // -- The structure --
 
-// The peak is raised to at least the current value: both are read while they change.
+// Make a count, whose peak is raised to at least the current value: both are read while they
+// change.
 static mi_stat_count_t mi_stats_count(int64_t total, int64_t peak, int64_t current) {
   const int64_t least = peak > current ? peak : current;
   return (mi_stat_count_t){

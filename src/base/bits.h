@@ -8,13 +8,13 @@
 
 #include "check.h"
 
-// Index of the highest set bit. `x` must not be 0.
+// Return the index of the highest set bit. `x` must not be 0.
 static mi_attr_inline size_t mi_bits_log2(size_t x) {
   mi_assert(x != 0);
   return (size_t)(63 ^ __builtin_clzll(x));
 }
 
-// Number of zero bits below the lowest set bit. `x` must not be 0.
+// Return the number of zero bits below the lowest set bit. `x` must not be 0.
 static mi_attr_inline size_t mi_bits_trailing_zeros(uint64_t x) {
   mi_assert(x != 0);
   return (size_t)__builtin_ctzll(x);

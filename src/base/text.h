@@ -20,7 +20,7 @@ MI_INTERNAL size_t mi_text_append(char* buffer, size_t capacity, size_t used, co
 MI_INTERNAL size_t mi_text_vformat(char* buffer, size_t capacity, const char* format, va_list args);
 MI_INTERNAL size_t mi_text_format(char* buffer, size_t capacity, const char* format, ...)
     mi_attr_printf(3, 4);
-// ASCII letters compare without case. True when the first `length` characters are equal.
+// True if the first `length` characters are equal; ASCII letters compare without case.
 MI_INTERNAL bool mi_text_equal_nocase(const char* a, const char* b, size_t length);
 MI_INTERNAL char mi_text_upper(char c);
 

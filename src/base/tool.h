@@ -105,8 +105,8 @@ static inline void mi_tool_report(const void* p) {
     __asan_report_load1_noabort((void*)(uintptr_t)p);
 }
 
-// Blocks in the range may hold the only pointer to a block of the sanitizer's malloc, which is no
-// leak then.
+// Tell the tool that blocks in the range may hold the only pointer to a block of the sanitizer's
+// malloc: that is no leak then.
 static inline void mi_tool_add_root(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __lsan_register_root_region) __lsan_register_root_region(p, size);
 }

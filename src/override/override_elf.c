@@ -138,7 +138,7 @@ MI_ELF_EXPORT void* reallocarray(void* p, size_t count, size_t size) {
   return MI_BY_NAME(realloc)(p, total);
 }
 
-// It is weak: NetBSD's C library has it, and elsewhere programs bring their own.
+// The name is weak: NetBSD's C library has it, and elsewhere programs bring their own.
 mi_attr_weak MI_ELF_EXPORT int reallocarr(void* p, size_t count, size_t size) {
   const mi_posix_calls_t calls = {MI_BY_NAME(realloc), MI_BY_NAME(free)};
   return mi_api_reallocarr(&calls, p, count, size);

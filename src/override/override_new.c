@@ -43,7 +43,7 @@ void* _ZnamSt11align_val_t(size_t size, size_t alignment);
 
 // -- new, with a malloc that is not ours --
 
-// `aligned_alloc` needs a size that is a multiple of the alignment.
+// Allocate, or return NULL. `aligned_alloc` needs a size that is a multiple of the alignment.
 static void* mi_cxx_try(size_t size, size_t alignment) {
   if (size == 0) size = 1; // NULL would mean failure
   if (alignment == 0) return MI_BY_NAME(malloc)(size);
@@ -51,7 +51,8 @@ static void* mi_cxx_try(size_t size, size_t alignment) {
   return MI_BY_NAME(aligned_alloc)(alignment, mi_bits_align_up(size, alignment));
 }
 
-// Alignment 0 means that of malloc.
+// Allocate as `operator new` does: while there is no memory call the new-handler, or throw if there
+// is none. Alignment 0 means that of malloc.
 static mi_attr_noinline void* mi_cxx_new_of_others(size_t size, size_t alignment) {
   for (;;) {
     void* const p = mi_cxx_try(size, alignment);

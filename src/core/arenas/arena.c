@@ -194,8 +194,8 @@ static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_wh
   return MI_CLAIM_NONE;
 }
 
-// Arenas next to each other share one mapping, once each is as large as it may be. The window of
-// the near arena has no room for others.
+// Let the next arena follow this one: arenas next to each other share one mapping, once each is as
+// large as it may be. The window of the near arena has no room for others.
 static void mi_arena_note_end(const mi_arena_t* arena) {
   uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
   const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
@@ -440,7 +440,7 @@ static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
   return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
 }
 
-// Arenas end at a multiple of this.
+// Return the unit, in bytes, at a multiple of which arenas end.
 static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
 
 // Map `size` more bytes at the end of an arena, and mark them as free. Under the arena lock.

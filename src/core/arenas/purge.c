@@ -223,7 +223,8 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end,
   return mi_purge_mapping_start(arena, mi_purge_top_start(arena, *end, longest), *end);
 }
 
-// The same for one arena. Returns what is left of `excess`. Under the purge lock.
+// Purge `excess` bytes from the top of one arena. Returns what is left of `excess`. Under the purge
+// lock.
 static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;

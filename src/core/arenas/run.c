@@ -70,7 +70,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count);
 }
 
-// RUN-1
+// Return the book that a page belongs into (RUN-1), or NULL if that is none.
 static mi_book_t* mi_run_book(mi_heap_t* heap, const mi_page_t* page) {
   if (page->backing == MI_BACKING_DIRECT) return &heap->subproc->direct;
   return heap->is_main ? NULL : &heap->book;

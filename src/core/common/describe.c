@@ -70,8 +70,8 @@ static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
          about->capacity <= about->reserved && about->reserved * about->block_size <= bytes;
 }
 
-// Follow the heap only as DESCRIBE-2 permits: it is the main heap of the main sub-process, or lies
-// in memory that holds only structures of ours.
+// Describe the heap, which is followed only as DESCRIBE-2 permits: if it is the main heap of the
+// main sub-process, or lies in memory that holds only structures of ours.
 static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
   const mi_heap_t* const heap = about->heap;
   const bool is_first = heap == &mi_state.main.heap_main;
@@ -107,9 +107,9 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
   mi_describe_heap(about);
 }
 
-// The slice of `p` has no owner. It can still be part of a large block, which has descriptors only
-// for its first slices; or a page was there before, whose descriptor is unchanged except for the
-// owner.
+// Describe an address whose slice has no owner. It can still be part of a large block, which has
+// descriptors only for its first slices; or a page was there before, whose descriptor is unchanged
+// except for the owner.
 static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
   mi_about_t past = *about;
   const uint8_t* slice = about->p - ((uintptr_t)about->p & (MI_SLICE_SIZE - 1));

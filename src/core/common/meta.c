@@ -49,7 +49,7 @@ static mi_meta_map_t* mi_meta_maps;
 
 static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
-// A rounded size is on the same side of `mi_meta_has_pages` when it is rounded again.
+// Round a size up. The result is on the same side of `mi_meta_has_pages` when it is rounded again.
 static size_t mi_meta_round(size_t size) {
   size = mi_bits_align_up(size, 64);
   return mi_meta_has_pages(size) ? mi_bits_align_up(size, mi_state.os.page_size) : size;

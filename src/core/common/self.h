@@ -55,7 +55,7 @@ MI_INTERNAL_DATA_DECL __thread mi_theap_t* mi_theap_recent_tls mi_attr_tls;
 
 static mi_attr_inline mi_theap_t* mi_self_theap(void) { return mi_theap_tls; }
 
-// The thread's theap of the main heap of its sub-process.
+// Return the calling thread's theap of the main heap of its sub-process.
 static inline mi_theap_t* mi_self_home(void) { return mi_theap_tls->home; }
 
 // Make the slow path of the calling thread due soon: the thread freed memory that is to go back.

@@ -21,8 +21,8 @@
 // without.)
 #define MI_CLASS_FIRST ((size_t)MI_IS_OVERRIDE)
 
-// The class of a request of 129 bytes up to MI_CLASS_MAX: the position of the highest bit of size -
-// 1, and the three bits below it.
+// Return the class of a request of 129 bytes up to MI_CLASS_MAX: the position of the highest bit of
+// size - 1, and the three bits below it.
 static mi_attr_inline size_t mi_class_of_medium(size_t size) {
   mi_assert(size > 128 && size <= MI_CLASS_MAX);
   // 32 bits are enough and save a sign extension.

@@ -21,8 +21,8 @@
 MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill);
 
-// As realloc(3), except that size 0 gives a minimal block. With MI_ZERO, the bytes past the old
-// usable size are zero. If the result is NULL, `p` stays valid.
+// Resize a block as realloc(3) does, except that size 0 gives a minimal block. With MI_ZERO, the
+// bytes past the old usable size are zero. If the result is NULL, `p` stays valid.
 MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill);
 MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill);

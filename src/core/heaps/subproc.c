@@ -169,9 +169,9 @@ MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
   return true;
 }
 
-// -- deleted ones --
+// -- deleted sub-processes --
 
-// Under the thread lock.
+// True if no thread is inside a heap of the sub-process. Under the thread lock.
 static bool mi_subproc_is_left(mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
   // Sees what was done inside: each load pairs with the release in `mi_inside_leave`.

@@ -3,15 +3,16 @@
 //
 // The stack (Treiber 1986) links pages through `pool_next`, by the index of their first slice: its
 // address without the bits that are the same for all. The head is one word: such an index and a tag
-// that grows with each pop, so that a pop that slept through others fails its CAS. An index takes
-// 31 bits (32 where addresses have 48), which leaves the tag 33 (32): for the CAS to succeed with a
-// stale `pool_next` its thread must stand still between the load and the CAS while others pop 2^33
-// pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and wake at
-// exactly that one with the same page on top. (A descriptor's address would leave 24 bits: 0.2 s.)
-// Reading `pool_next` of a page that another thread just popped is harmless: descriptors are never
-// unmapped (TYPES-2), and the value is thrown away when the CAS fails.
+// that grows with each pop, so that a pop that was overtaken by others fails its CAS. An index
+// takes 31 bits (32 where addresses have 48), which leaves the tag 33 (32): a CAS can succeed with
+// a stale `pool_next` only if its thread stands still between the load and the CAS while others pop
+// 2^33 pages of the class (86 s, or 43, at 10 ns each, without another thread's turn), and
+// continues after exactly that number with the same page on top. (A descriptor's address would
+// leave 24 bits: 0.2 s.) Reading `pool_next` of a page that another thread just popped is harmless:
+// descriptors are never unmapped (TYPES-2), and the value is thrown away when the CAS fails.
 //
-// MI_REMOTE_POOLED in a page's `thread_free` says "is, or is about to be, in the stack":
+// MI_REMOTE_POOLED in a page's `thread_free` means that the page is, or is about to be, in the
+// stack:
 // POOL-1  only the thread whose CAS set the bit pushes the page; only the thread that popped the
 //     page clears it.
 // POOL-2  while the bit is set the page is not released to its arena and not pushed again.

@@ -26,7 +26,7 @@ static inline void mi_pool_note_empty(mi_heap_t* heap, size_t c) {
 // the others back, into the pool of the heap that they belong to now.
 MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c);
 
-// Drain the pools of a heap that hold empty pages, if any; or all of them.
+// Drain the pools of a heap that hold empty pages / all pools of a heap.
 MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap);
 MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap);
 

@@ -18,8 +18,8 @@ typedef struct mi_track_note_s {
   size_t size; // as it was asked for
 } mi_track_note_t;
 
-// There is no margin for an alignment of a slice or more: the block must start in the slice of its
-// descriptor.
+// Return the margin for an alignment. There is none for a slice or more: the block must start in
+// the slice of its descriptor.
 static size_t mi_track_margin(size_t alignment) {
   return alignment < MI_SLICE_SIZE ? mi_bits_max(alignment, MI_TRACK_ALIGNMENT) : 0;
 }
@@ -47,7 +47,7 @@ static mi_track_note_t* mi_track_note_in(void* slot, size_t slot_size) {
   return (mi_track_note_t*)((uint8_t*)slot + slot_size) - 1;
 }
 
-// The slot that `p` lies in, or NULL: nothing was carved there.
+// Return the slot that `p` lies in, or NULL if nothing was carved there.
 static uint8_t* mi_track_slot(const mi_page_t* page, const void* p) {
   if (page == NULL) return NULL;
   if (mi_page_is_single(page)) return page->start;

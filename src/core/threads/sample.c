@@ -23,7 +23,7 @@
 
 #define MI_FIXED_SHIFT 32
 
-// -log2(u / 2^64) * 2^32 for u > 0: 64 - top bit, and the fraction by repeated squaring.
+// Return -log2(u / 2^64) * 2^32 for u > 0: 64 - top bit, and the fraction by repeated squaring.
 static uint64_t mi_sample_minus_log2(uint64_t u) {
   const size_t top = mi_bits_log2(u);
   uint64_t mantissa = (u << (63 - top)) >> 32; // in [2^31, 2^32): the value in [1, 2)
