@@ -18,6 +18,7 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
 // Allocate a block that holds `size` bytes now and has addresses to grow by an eighth in place.
 MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill);
 
+// Free the block of a page. Any `p` but the address that was handed out is only reported.
 MI_INTERNAL void mi_large_free(mi_page_t* page, void* p);
 
 // Make the block hold `size` bytes without moving it. The caller holds the block.
