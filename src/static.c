@@ -27,6 +27,7 @@
 #include "core/common/report.c"
 // - slices
 #include "core/arenas/bitmap.c"
+#include "core/arenas/fit.c"
 #include "core/arenas/numa.c"
 #include "core/arenas/arena.c"
 #include "core/arenas/move.c"

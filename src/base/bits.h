@@ -20,6 +20,12 @@ static mi_attr_inline size_t mi_bits_trailing_zeros(uint64_t x) {
   return (size_t)__builtin_ctzll(x);
 }
 
+// Number of zero bits above the highest set bit. `x` must not be 0.
+static mi_attr_inline size_t mi_bits_leading_zeros(uint64_t x) {
+  mi_assert(x != 0);
+  return (size_t)__builtin_clzll(x);
+}
+
 static mi_attr_inline size_t mi_bits_count(uint64_t x) { return (size_t)__builtin_popcountll(x); }
 
 static mi_attr_inline bool mi_bits_is_power_of_two(size_t x) {

@@ -27,7 +27,7 @@ enum { KEPT_MAX = 4000 };
 // OS pages that a run with failures may have at the end beside those of a run without: descriptors
 // and structures of more arenas.
 #define RESIDENT_SLACK ((size_t)16)
-#define PAGES_OF_ARENA ((size_t)6)
+#define PAGES_OF_ARENA ((size_t)7)
 
 // Addresses there are: arenas of 1 GiB that cannot be unmapped leave some for others.
 #if defined(__x86_64__)
@@ -337,6 +337,7 @@ static void with_options(void) {
   small_blocks();
   purging();
   unit_option(purge_decommits, 1);
+  unit_option(allow_thp, 1); // else parts of chunks stay
   purging();
 }
 

@@ -35,10 +35,13 @@
 #include "arena.h"
 
 #include "bitmap.h"
+#include "fit.h"
 #include "numa.h"
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
+#define MI_ARENA_TRIES 32 // runs that a claim looks at before it takes one that surely fits
+#define MI_ARENA_LOW_WORDS 8 // words that a claim looks at before it asks the index
 #define MI_ARENA_STEP_PART 8 // each growth adds one part in so many of what is reserved
 
 MI_INTERNAL size_t mi_arena_object_max(void) {
@@ -103,7 +106,7 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
   if (!arena->is_committed && !mi_arena_commit(arena, index, count, &is_zero)) {
     mi_count_add(&arena->subproc->count.rollbacks, 1);
     mi_count_add(&arena->free_count, (int64_t)count);
-    mi_bitmap_set_release(arena->free, index, count); // publishes nothing new: undo
+    mi_arena_let_go(arena, index, count);
     return false;
   }
   *run = (mi_run_t){
@@ -116,41 +119,88 @@ static bool mi_arena_take(mi_arena_t* arena, size_t index, size_t count, mi_run_
   return true;
 }
 
+// The index is told in any case: another thread may have seen bits that this one took back.
+MI_INTERNAL bool mi_arena_hold(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  const bool is_held = mi_bitmap_try_claim(arena->free, slice_index, slice_count);
+  mi_fit_note(arena, slice_index, slice_count);
+  return is_held;
+}
+
+MI_INTERNAL void mi_arena_let_go(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  // Publishes the cleared descriptors and whatever was done with the memory; pairs with the acquire
+  // of the next claim in `mi_bitmap_take`.
+  mi_bitmap_set_release(arena->free, slice_index, slice_count);
+  mi_fit_note(arena, slice_index, slice_count);
+}
+
 static size_t mi_arena_run_kind(size_t count) {
   return count == 1 ? 0 : mi_bits_log2(count - 1) + 1;
 }
 
-// Claim the lowest run inside one word: the common case, pages and blocks of medium size.
+// Words below were too full when a run of the smallest length of this kind was searched.
+static void mi_arena_note_low(mi_arena_t* arena, size_t count, size_t word) {
+  const size_t kind = mi_arena_run_kind(count);
+  const bool is_smallest = count == 1 || kind != mi_arena_run_kind(count - 1);
+  // A racing release below lowers the hint again, or is missed until the next search of the index.
+  if (is_smallest) mi_atomic_store_relaxed(&arena->low_word[kind], word);
+}
+
+// Claim the lowest run inside one word: the common case, pages and blocks of medium size. It looks
+// at some words only.
 static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
-  // Words below had no room when a run of the smallest length of this kind was searched.
-  mi_atomic(size_t)* const hint = &arena->low_word[mi_arena_run_kind(count)];
-  const bool is_smallest = count == 1 || mi_arena_run_kind(count) != mi_arena_run_kind(count - 1);
-  const size_t low = mi_atomic_load_relaxed(hint);
-  for (size_t w = low; w < arena->word_count; w++) {
+  const size_t low = mi_atomic_load_relaxed(&arena->low_word[mi_arena_run_kind(count)]);
+  const size_t end = mi_bits_min(low + MI_ARENA_LOW_WORDS, arena->word_count);
+  for (size_t w = low; w < end; w++) {
     uint64_t x = mi_atomic_load_relaxed(&arena->free[w]);
     size_t bit;
     while (x != 0 && (bit = mi_bitmap_find_in_word(x, count)) != MI_BITMAP_NONE) {
-      // A racing release below lowers the hint again, or is missed until the next full search.
-      if (is_smallest && w > low) mi_atomic_store_relaxed(hint, w);
+      if (w > low) mi_arena_note_low(arena, count, w);
       const size_t index = w * MI_WORD_BITS + bit;
-      if (mi_bitmap_try_claim(arena->free, index, count)) return index;
+      if (mi_arena_hold(arena, index, count)) return index;
       x = mi_atomic_load_relaxed(&arena->free[w]);
     }
   }
   return MI_BITMAP_NONE;
 }
 
-// Claim the lowest run anywhere, across words, with alignment.
-static size_t mi_arena_claim_across(mi_arena_t* arena, size_t count, size_t alignment) {
+// The lowest `count` slices at a multiple of `alignment` bytes, in a free run of at least
+// `run_count`. Of runs that the alignment does not fit into it looks at some only.
+static size_t mi_arena_claim_fit(mi_arena_t* arena, size_t run_count, size_t count,
+                                 size_t alignment) {
   const size_t slices = alignment / MI_SLICE_SIZE;
   const size_t bias = ((uintptr_t)arena->start / MI_SLICE_SIZE) & (slices - 1);
   size_t from = 0;
-  while (true) {
-    const size_t index =
-        mi_bitmap_find_run(arena->free, from, mi_arena_slices(arena), count, slices, bias);
-    if (index == MI_BITMAP_NONE || mi_bitmap_try_claim(arena->free, index, count)) return index;
-    from = index + 1; // another thread was faster
+  for (size_t i = 0; i < MI_ARENA_TRIES; i++) {
+    const size_t run = mi_fit_find(arena, from, run_count);
+    if (run == MI_BITMAP_NONE) break;
+    const size_t index = mi_bits_align_up(run + bias, slices) - bias;
+    const size_t end = index + count;
+    if (end > mi_arena_slices(arena)) break;
+    const size_t length = mi_bitmap_run_length(arena->free, run, end);
+    if (run + length < end && length >= run_count) {
+      from = run + length;
+    } else if (mi_arena_hold(arena, index, count)) {
+      return index;
+    }
   }
+  return MI_BITMAP_NONE;
+}
+
+static size_t mi_arena_claim_bits(mi_arena_t* arena, size_t count, size_t alignment) {
+  size_t index = MI_BITMAP_NONE;
+  const bool is_short = count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE;
+  if (is_short) index = mi_arena_claim_in_word(arena, count);
+  if (index == MI_BITMAP_NONE) {
+    index = mi_arena_claim_fit(arena, count, count, alignment);
+    if (is_short && index != MI_BITMAP_NONE) {
+      mi_arena_note_low(arena, count, index / MI_WORD_BITS);
+    }
+  }
+  if (index == MI_BITMAP_NONE && alignment > MI_SLICE_SIZE) {
+    const size_t surely = count + alignment / MI_SLICE_SIZE - 1;
+    index = mi_arena_claim_fit(arena, surely, count, alignment);
+  }
+  return index;
 }
 
 typedef enum mi_claim_e {
@@ -162,13 +212,7 @@ typedef enum mi_claim_e {
 static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alignment,
                                     mi_run_t* run) {
   if (mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) return MI_CLAIM_NONE;
-  size_t index = MI_BITMAP_NONE;
-  if (count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE) {
-    index = mi_arena_claim_in_word(arena, count);
-  }
-  // Search here also when a stale `low_word` hid the slices: `free_count` shows that there are
-  // some.
-  if (index == MI_BITMAP_NONE) index = mi_arena_claim_across(arena, count, alignment);
+  const size_t index = mi_arena_claim_bits(arena, count, alignment);
   if (index == MI_BITMAP_NONE) return MI_CLAIM_NONE;
   if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
   // If the program refuses its own memory, that says nothing about other memory.
@@ -192,6 +236,20 @@ static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_wh
     if (claim != MI_CLAIM_NONE) return claim;
   }
   return MI_CLAIM_NONE;
+}
+
+// Make the indexes of the arenas of the heap anew, because none seems to have a run, before there
+// are more arenas: threads may have overtaken each other (FIT-2). False if that cannot be.
+static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
+  if (mi_os_is_single_threaded()) return false;
+  bool is_any = false;
+  MI_FOR_EACH_ARENA(heap->subproc, arena) {
+    const bool is_for = heap->arena != NULL ? heap->arena == arena : !arena->is_exclusive;
+    if (!is_for || mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) continue;
+    mi_fit_rebuild(arena);
+    is_any = true;
+  }
+  return is_any;
 }
 
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
@@ -221,7 +279,7 @@ static void mi_arena_count_reserved(mi_arena_t* arena, size_t slice_count) {
   mi_counters_t* const count = &arena->subproc->count;
   mi_count_add_peak(&count->reserved, &count->reserved_peak,
                     (int64_t)(slice_count * MI_SLICE_SIZE));
-  arena->subproc->growth_count++;
+  mi_atomic_add_relaxed(&arena->subproc->growth_count, 1);
 }
 
 // Append the arena to the list of a sub-process. Under the arena lock.
@@ -258,7 +316,8 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   enum { MAP_COUNT = 7 };
-  const size_t maps_size = MAP_COUNT * word_count * sizeof(mi_bitmap_word_t);
+  const size_t maps_size =
+      MAP_COUNT * word_count * sizeof(mi_bitmap_word_t) + mi_fit_size(word_count);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
   if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
@@ -287,7 +346,9 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->moved_first = maps + 4 * word_count;
   arena->purge_young = maps + 5 * word_count;
   arena->purge_old = maps + 6 * word_count;
+  mi_fit_init(arena, maps + MAP_COUNT * word_count);
   mi_bitmap_set(arena->free, 0, slice_count);
+  mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
   mi_atomic_store_relaxed(&arena->free_count, (int64_t)slice_count);
   if (plan->is_dirty && plan->is_committed) mi_bitmap_set(arena->dirty, 0, slice_count);
@@ -465,6 +526,7 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
   // Publishes the windows of the new slices; pairs with the acquire in `mi_arena_slices`.
   mi_atomic_store_release(&arena->slice_count, first + count);
   mi_bitmap_set_release(arena->free, first, count); // publishes that to `mi_bitmap_try_claim`
+  mi_fit_note(arena, first, count);
   return true;
 }
 
@@ -550,9 +612,9 @@ static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node)
 static bool mi_arena_grow(mi_subproc_t* subproc, size_t needed, int node, size_t* seen) {
   if (mi_option_value(disallow_os_alloc) != 0) return false;
   mi_lock_enter(&mi_state.arena_lock);
-  const bool is_grown =
-      subproc->growth_count != *seen || mi_arena_grow_locked(subproc, needed, node);
-  *seen = subproc->growth_count;
+  const bool is_grown = mi_atomic_load_relaxed(&subproc->growth_count) != *seen ||
+                        mi_arena_grow_locked(subproc, needed, node);
+  *seen = mi_atomic_load_relaxed(&subproc->growth_count);
   mi_lock_leave(&mi_state.arena_lock);
   return is_grown;
 }
@@ -575,12 +637,16 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
   // Add room for the alignment; an arena starts at a chunk.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
-  size_t seen = 0;
-  mi_claim_t claim;
-  do {
+  size_t seen = mi_atomic_load_relaxed(&heap->subproc->growth_count);
+  mi_claim_t claim =
+      mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+  if (claim == MI_CLAIM_NONE && mi_arena_rebuild(heap, slice_count)) {
     claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
-  } while (claim == MI_CLAIM_NONE && heap->arena == NULL &&
-           mi_arena_grow(heap->subproc, needed, node, &seen));
+  }
+  while (claim == MI_CLAIM_NONE && heap->arena == NULL &&
+         mi_arena_grow(heap->subproc, needed, node, &seen)) {
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+  }
   if (claim == MI_CLAIM_NONE && node >= 0 && heap->arena == NULL) {
     claim = mi_arena_claim_existing(heap, node, MI_CLAIM_FAR, slice_count, alignment, run);
   }
@@ -591,16 +657,14 @@ MI_INTERNAL bool mi_arena_claim_at(mi_arena_t* arena, size_t slice_index, size_t
                                    mi_run_t* run) {
   const size_t end = slice_index + slice_count;
   if (end > mi_arena_slices(arena) && !mi_arena_grow_at_end(arena, slice_index, end)) return false;
-  if (!mi_bitmap_try_claim(arena->free, slice_index, slice_count)) return false;
-  return mi_arena_take(arena, slice_index, slice_count, run);
+  return mi_arena_hold(arena, slice_index, slice_count) &&
+         mi_arena_take(arena, slice_index, slice_count, run);
 }
 
 MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   mi_assert(slice_index + slice_count <= mi_arena_slices(arena));
   mi_count_add(&arena->free_count, (int64_t)slice_count);
-  // Publishes the cleared descriptors and whatever was written; pairs with the acquire of the next
-  // claim.
-  mi_bitmap_set_release(arena->free, slice_index, slice_count);
+  mi_arena_let_go(arena, slice_index, slice_count);
   const size_t word = slice_index / MI_WORD_BITS;
   for (size_t k = 0; k < MI_RUN_KINDS; k++) {
     if (word < mi_atomic_load_relaxed(&arena->low_word[k])) {

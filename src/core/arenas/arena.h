@@ -47,6 +47,11 @@ static inline bool mi_arena_is_movable(const mi_arena_t* arena) {
   return mi_arena_is_ours(arena) && arena->numa_node < 0;
 }
 
+// Claim free slices for a moment, to change their memory, and let them go again. False if some are
+// in use. What the arena counts as free does not change.
+MI_INTERNAL bool mi_arena_hold(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+MI_INTERNAL void mi_arena_let_go(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
 // Return the arena of the sub-process that `p` lies in, or NULL.
 MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p);
 

@@ -2,6 +2,7 @@
 // arenas.h - the layer of slices: which are free, who has them, and when their memory goes back.
 //
 //   bitmap.h           bits that many threads claim
+//   fit.h              where so many slices are free
 //   arena.h numa.h     ranges of slices, which of them are free, growth; NUMA nodes
 //   move.h             memory that changes its addresses
 //   purge.h retain.h   how free memory goes back to the system; when, and how much
@@ -17,6 +18,7 @@
 
 #include "../common/common.h"
 #include "bitmap.h"
+#include "fit.h"
 #include "numa.h"
 #include "arena.h"
 #include "move.h"

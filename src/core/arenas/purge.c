@@ -39,6 +39,9 @@ static size_t mi_purge_minimum(void) {
 MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
   const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
+  if (slice_index + slice_count > mi_atomic_load_relaxed(&arena->purge_end)) {
+    mi_atomic_store_relaxed(&arena->purge_end, slice_index + slice_count);
+  }
   mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
 }
 
@@ -107,10 +110,10 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 
 // Claim a run that waits, purge it and release it. False if it is not free any more.
 static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* bytes) {
-  if (!mi_bitmap_try_claim(arena->free, index, count)) return false;
+  if (!mi_arena_hold(arena, index, count)) return false;
   mi_purge_forget(arena, index, count);
   *bytes += mi_purge_claimed(arena, index, count);
-  mi_bitmap_set_release(arena->free, index, count); // publishes the cleared `dirty` bits
+  mi_arena_let_go(arena, index, count); // publishes the cleared `dirty` bits
   return true;
 }
 
@@ -228,10 +231,13 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end,
 static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
-  size_t end = mi_arena_slices(arena);
+  size_t end = mi_purge_top(arena);
+  bool is_first = true;
   while (excess > 0) {
     const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
     const size_t start = mi_purge_top_run(arena, &end, longest);
+    if (is_first) mi_atomic_store_relaxed(&arena->purge_end, end);
+    is_first = false;
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
@@ -241,7 +247,7 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   return excess;
 }
 
-MI_INTERNAL mi_attr_cold void mi_purge_top(mi_subproc_t* subproc, int64_t bytes) {
+MI_INTERNAL mi_attr_cold void mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes) {
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
   mi_arena_t* last = NULL;
   MI_FOR_EACH_ARENA(subproc, arena) { last = arena; }

@@ -29,9 +29,14 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 // mapping. Returns its start and stores its end in `*end`, 0 if there is none.
 MI_INTERNAL size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size_t longest);
 
+// No slice at or above this waits; the first `*end` for the above.
+static inline size_t mi_purge_top(mi_arena_t* arena) {
+  return mi_bits_min(mi_atomic_load_relaxed(&arena->purge_end), mi_arena_slices(arena));
+}
+
 // Purge `bytes` of the waiting memory, from the highest addresses down, because the next claims
 // take the lowest ones. Nothing happens while another thread purges.
-MI_INTERNAL void mi_purge_top(mi_subproc_t* subproc, int64_t bytes);
+MI_INTERNAL void mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
 
 // End a period: old slices are purged, young ones become old. Under the purge lock.
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc);

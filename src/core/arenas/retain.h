@@ -32,6 +32,9 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
 // purge. Never waits for another purger.
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
 
+// Before so many slices wait: other slices that wait go back, within the bounds.
+MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t slice_count);
+
 // Purge what waits beyond the bounds, as far as a free has to. Reads no clock unless much memory
 // waits.
 MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc);

@@ -72,6 +72,7 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
 }
 
 MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  mi_retain_before_wait(arena->subproc, slice_count);
   mi_purge_remember(arena, slice_index, slice_count);
   mi_arena_release(arena, slice_index, slice_count);
 }

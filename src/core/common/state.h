@@ -50,7 +50,9 @@ struct mi_subproc_s {
   mi_atomic(mi_arena_t*) arenas;
   mi_arena_t* arena_last; // under the arena lock
   size_t arena_count; // under the arena lock
-  size_t growth_count; // new arenas, and pieces that arenas grew by; under the arena lock
+  // growth_count - new arenas, and pieces that arenas grew by. Written under the arena lock; read
+  // there, and by a thread before it searches (relaxed: a stale value costs a search).
+  mi_atomic(size_t) growth_count;
   mi_book_t direct; // pages outside arenas, of all its heaps
   // purge_waiting - bytes remembered for purge, written by a thread that sets or clears the bits;
   // purge_due_ms - when the next period ends (0: none is running), written by the purger. Read by

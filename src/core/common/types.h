@@ -290,9 +290,12 @@ typedef struct mi_tally_s {
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  // has_empty - bit c: some page in pool[c] became empty there, so that a drain pays. Written by a
-  // thread that gives a page up or drains, read by one that drains, relaxed: a hint (POOL-4).
+  // has_empty - bit c: some page in pool[c] became empty there; empty_count - how many did since
+  // the last drain; kept_count - how many pages that one put back. Written and read by any thread
+  // that gives a page up or drains, relaxed: hints (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
+  mi_atomic(uint32_t) empty_count;
+  mi_atomic(uint32_t) kept_count;
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
   size_t sequence; // number in the sub-process, for reports; 0 the main heap (thread lock)
@@ -334,6 +337,13 @@ typedef bool(mi_arena_commit_fun_t)(bool commit, void* start, size_t size, bool*
 //   read   any  relaxed        to find candidates: a claim decides
 typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 
+// Nodes of the index of free runs: fit.c.
+//   write  any  CAS relaxed    mi_fit_refresh
+//   write  any  store relaxed  with one thread  mi_fit_refresh
+//   read   any  relaxed        a hint: what is found is claimed in the bitmap
+typedef mi_atomic(uint64_t) mi_fit_node_t;
+#define MI_FIT_DEPTH_MAX 8
+
 // A reserved range of slices. Immutable after publication except for the atomics. See arena.c.
 struct mi_arena_s {
   uint8_t* start; // slice aligned
@@ -361,8 +371,13 @@ struct mi_arena_s {
   mi_atomic(int64_t) free_count;
   // low_word[k] - no word below has a run of more than 2^(k-1) free slices inside it, mostly.
   // Written by a thread that claims or gives back, read by one that searches. Relaxed hints: a
-  // stale value costs a longer search, or a missed run that the next full search finds.
+  // stale value costs a longer search, or a run at a higher address.
   mi_atomic(size_t) low_word[MI_RUN_KINDS];
+  mi_fit_node_t* fit[MI_FIT_DEPTH_MAX]; // the index of free runs, by depth - 1 (const)
+  size_t fit_depth; // of its one node for the whole arena (const)
+  // fit_stale - 1: some of these 8 words may have changed since their node was made. Written by a
+  // thread that changes them, and by one that searches, which reads it. Relaxed: a hint.
+  mi_bitmap_word_t* fit_stale;
   // free - 1: the slice is free. Written by any thread: it claims with `mi_bitmap_try_claim`,
   // acquire (sees what was written there), and gives back with `mi_bitmap_set_release`, release
   // (publishes that). Read by any thread, relaxed, to find free slices; and acquire, by a thread
@@ -386,6 +401,10 @@ struct mi_arena_s {
   // that gives back or claims the slice, or purges; read by any thread. Relaxed hints, see purge.c.
   mi_bitmap_word_t* purge_young;
   mi_bitmap_word_t* purge_old;
+  // purge_end - no slice from here on is in these two, mostly. Written and read by a thread that
+  // marks slices (raised), and by a purger (lowered). Relaxed: a hint; slices that it hides are
+  // purged at the end of a period.
+  mi_atomic(size_t) purge_end;
   // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
   // the list of free arenas (`mi_state.arenas_free`).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)
