@@ -109,9 +109,15 @@ UNIT_TEST_PAGE_SIZES(pool_empty_pages_are_given_back) {
   unit_check_empty();
 }
 
+// Empty pages are looked for as soon as there are so many of them: POOL-4.
+static void expect_empty(size_t count) {
+  mi_atomic_store_relaxed(&UNIT_HEAP->kept_count, (uint32_t)(8 * count));
+}
+
 // If this fails, an abandoned page that others free into is released while it is in the stack.
 UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   mi_page_t* const page = abandon(2, blocks);
+  expect_empty(2);
   mi_free(blocks[0]);
   mi_free(blocks[1]);
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
@@ -122,17 +128,30 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   unit_check_empty();
 }
 
-// If this fails, a heap grows although there are empty pages of other sizes in pools.
-UNIT_TEST_PAGE_SIZES(pool_is_drained_before_fresh_memory_is_used) {
-  mi_page_t* const page = abandon(2, blocks);
-  mi_free(blocks[0]);
-  mi_free(blocks[1]);
-  if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
+// If this fails, a heap holds empty pages, or each free of the last block of one costs as much as
+// there are pages in the pool.
+UNIT_TEST_PAGE_SIZES(pool_releases_what_became_empty_in_it) {
+  enum { PAGES = 128 };
+  static void* kept[PAGES];
+  for (size_t i = 0; i < PAGES; i++) abandon(1, &kept[i]);
+  check_equal(pool_length(SIZE), PAGES);
+  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE)), PAGES);
+  expect_empty(PAGES / 8);
+  unit_option(page_reclaim_on_free, -1); // no guests
   const int64_t pages = mi_state.main.count.pages;
-  void* const p = mi_malloc(4 * SIZE);
-  check(pool_length(SIZE) == 0); // POOL-4
-  check_equal(mi_state.main.count.pages, pages);
-  mi_free(p);
+  int64_t drains = 0;
+  for (size_t i = 0; i < PAGES; i++) { // the deepest first
+    const int64_t pushed = unit_tally(POOLED);
+    mi_free(kept[i]);
+    drains += unit_tally(POOLED) != pushed ? 1 : 0;
+    const int64_t left = PAGES - (int64_t)i - 1;
+    const int64_t empty = mi_state.main.count.pages - (pages - PAGES) - left;
+    check(empty >= 0 && empty <= PAGES / 8);
+  }
+  check(drains < 32); // not one for each page
+  check_equal(mi_state.main.count.pages, pages - PAGES);
+  check_equal(pool_length(SIZE), 0);
+  unit_check_empty();
 }
 
 // If this fails, a thread that was interrupted in the middle of a pop puts a page back at the head
@@ -279,7 +298,7 @@ int main(void) {
       cmocka_unit_test(pool_passes_over_a_full_page),
       cmocka_unit_test(pool_empty_pages_are_given_back),
       cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
-      cmocka_unit_test(pool_is_drained_before_fresh_memory_is_used),
+      cmocka_unit_test(pool_releases_what_became_empty_in_it),
       cmocka_unit_test(pool_head_differs_after_pops),
       cmocka_unit_test(pool_head_differs_after_very_many_pops),
       cmocka_unit_test(pool_gives_a_page_to_one_thread),

@@ -20,11 +20,13 @@
 //     and leaves it in the stack. A pop that meets such a page clears the bit and drops the page;
 //     the owner sees that when it gives the page up, and pushes it again.
 //
-// POOL-4  a page that became empty in the stack is noted; before fresh memory is taken from the
-//     arenas, all stacks of the heap with such pages are emptied and the pages still in use are
-//     pushed again. A page may become empty, be noted and be searched in vain between the moment
-//     when its bit is set and the moment when it is pushed. It then stays until the next note or
-//     pop of its class, or a forced collect (test/models/src/pool.rs).
+// POOL-4  a page that became empty in the stack is counted. As soon as these are an eighth of what
+//     the last drain put back, the stacks of the heap that have such pages are drained: all pages
+//     are taken out, and those in use are pushed again. So a page that is released costs about 8
+//     pushes, however many pages there are, and about an eighth of them at most are empty. A page
+//     may become empty, be counted and be searched in vain between the moment when its bit is set
+//     and the moment when it is pushed. It then stays until the next drain or pop of its class
+//     (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -32,6 +34,8 @@
 
 #include "inside.h"
 #include "remote.h"
+
+#define MI_POOL_EMPTY_PART 8
 
 static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
 
@@ -62,16 +66,21 @@ static bool mi_pool_is_worth_it(const mi_page_t* page) {
   return page->reserved - used >= (page->reserved + 7) / 8;
 }
 
-MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
+static void mi_pool_note_empty(mi_heap_t* heap, size_t c);
+
+// As mi_pool_give_up. True if the page was released.
+static bool mi_pool_let_go(mi_page_t* page) {
   mi_assert_page(page, page->place == MI_PLACE_NONE);
   mi_report_enter(MI_REPORT_IN_FREE);
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t c = page->size_class;
+  bool is_released = false;
   while (true) {
     mi_page_collect(page);
     const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
     if (page->count.used == 0 && pooled == 0) {
       mi_page_release(heap, page);
+      is_released = true;
       break;
     }
     // A pooled page stays in the stack (POOL-2), where any pop finds it.
@@ -85,7 +94,10 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
   }
   mi_inside_leave(heap);
   mi_report_leave();
+  return is_released;
 }
+
+MI_INTERNAL void mi_pool_give_up(mi_page_t* page) { mi_pool_let_go(page); }
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = &heap->pool[c];
@@ -127,26 +139,39 @@ static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
   return mi_pool_index(head);
 }
 
-MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c) {
+MI_INTERNAL uint32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
   const uint64_t bit = (uint64_t)1 << c % 64;
   if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
     mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
   }
   uint64_t index = mi_pool_take_all(heap, c);
+  uint32_t kept = 0;
   while (index != 0) {
     mi_page_t* const page = mi_pool_page(index);
     index = mi_atomic_load_relaxed(&page->pool_next);
-    if (mi_remote_claim_popped(page)) mi_pool_give_up(page);
+    if (mi_remote_claim_popped(page) && !mi_pool_let_go(page)) kept++;
   }
+  return kept;
 }
 
-MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap) {
+static void mi_pool_drain_noted(mi_heap_t* heap) {
+  uint32_t kept = 0;
+  mi_atomic_store_relaxed(&heap->empty_count, 0);
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
     uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
-    for (; mi_unlikely(has_empty != 0); has_empty &= has_empty - 1) {
-      mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty));
+    for (; has_empty != 0; has_empty &= has_empty - 1) {
+      kept += mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty));
     }
   }
+  mi_atomic_store_relaxed(&heap->kept_count, kept);
+}
+
+// POOL-4. A page that is being drained is not in the stack: this does not call itself again.
+static void mi_pool_note_empty(mi_heap_t* heap, size_t c) {
+  mi_atomic_or_relaxed(&heap->has_empty[c / 64], (uint64_t)1 << c % 64);
+  const uint32_t empty = mi_atomic_add_relaxed(&heap->empty_count, 1) + 1;
+  const uint32_t kept = mi_atomic_load_relaxed(&heap->kept_count);
+  if (empty >= kept / MI_POOL_EMPTY_PART) mi_pool_drain_noted(heap);
 }
 
 MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {
@@ -168,4 +193,5 @@ MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);
+  mi_atomic_store_relaxed(&heap->empty_count, 0);
 }

@@ -17,17 +17,11 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page);
 // Take a page with a free block out of the pool and become its owner. NULL if there is none.
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c);
 
-// Note that a page became empty in the pool.
-static inline void mi_pool_note_empty(mi_heap_t* heap, size_t c) {
-  mi_atomic_or_relaxed(&heap->has_empty[c / 64], (uint64_t)1 << c % 64);
-}
-
 // Take every page out once, release those that became empty in the pool (POOL-2 kept them), and put
-// the others back, into the pool of the heap that they belong to now.
-MI_INTERNAL void mi_pool_drain(mi_heap_t* heap, size_t c);
+// the others back, into the pool of the heap that they belong to now; returns how many these were.
+MI_INTERNAL uint32_t mi_pool_drain(mi_heap_t* heap, size_t c);
 
-// Drain the pools of a heap that hold empty pages / all pools of a heap.
-MI_INTERNAL void mi_pool_drain_heap(mi_heap_t* heap);
+// Drain all pools of a heap.
 MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap);
 
 // Empty the pools without touching their pages, which are gone. No other thread uses the heap.

@@ -127,8 +127,6 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
   }
   const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
   if (is_trim_due) mi_flush_trim(theap, MI_IDLE_LARGE_MAX, c);
-  mi_pool_drain_heap(heap);
-  if (!heap->is_main) mi_pool_drain_heap(&heap->subproc->heap_main);
   return mi_refill_make_page(theap, c);
 }
 

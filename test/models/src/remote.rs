@@ -123,7 +123,7 @@ impl World {
         let page = &self.pages[i];
         loop {
             self.page_collect(i);
-            //@ src/core/pages/pool.c mi_pool_give_up mi_atomic_load_relaxed thread_free
+            //@ src/core/pages/pool.c mi_pool_let_go mi_atomic_load_relaxed thread_free
             let pooled = page.thread_free.load(Relaxed) & POOLED;
             let used = page.own(|plain| plain.used);
             if used == 0 && (pooled == 0 || self.fault == Fault::ReleasesPooled) {
