@@ -486,6 +486,27 @@ UNIT_TEST_PAGE_SIZES(large_shifted_results) {
   unit_check_empty();
 }
 
+// If this fails, one aligned block whose result is far behind its start makes gigabytes of
+// descriptors resident for ever.
+UNIT_TEST_ON(large_shift_takes_no_memory, 64 * MI_GIB) {
+  mi_free(mi_malloc(LARGE));
+  const size_t shift = 16 * MI_GIB - 64;
+  const size_t resident = os_fake_resident_all();
+  uint8_t* const p =
+      (uint8_t*)mi_large_alloc_shifted(UNIT_HEAP, LARGE, MI_SLICE_SIZE, shift, MI_UNINITIALIZED);
+  check(p != NULL);
+  memset(p, 1, LARGE);
+  mi_page_t* const page = unit_page_of(p);
+  check(page->start == p - shift && mi_pagemap_find(page->start) == page); // LARGE-2
+  check(mi_pagemap_find(p - MI_SLICE_SIZE) == NULL);
+  check(os_fake_resident_all() - resident <= LARGE + 64 * MI_KIB);
+  check_equal(mi_usable_size(p), mi_bits_align_up(LARGE + shift, os_fake.page_size) - shift);
+  mi_free(p);
+  check(mi_pagemap_find(p) == NULL && mi_pagemap_find(p - shift) == NULL);
+  check_equal(hooks_fake.error_count, 0);
+  unit_check_empty();
+}
+
 // If this fails, free of an address inside a large block takes memory away that is in use.
 UNIT_TEST_PAGE_SIZES(large_free_of_a_wrong_address_is_reported) {
   uint8_t* const p = (uint8_t*)mi_malloc(LARGE);
@@ -660,6 +681,7 @@ int main(void) {
       cmocka_unit_test(large_direct_mappings),
       cmocka_unit_test(large_alignment_up_to_a_gigabyte),
       cmocka_unit_test(large_shifted_results),
+      cmocka_unit_test(large_shift_takes_no_memory),
       cmocka_unit_test(large_free_of_a_wrong_address_is_reported),
       cmocka_unit_test(large_without_overcommit),
   };

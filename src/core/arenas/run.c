@@ -21,7 +21,9 @@ static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
   if (p == NULL) return false;
   mi_lock_enter(&mi_state.arena_lock);
-  const bool is_covered = mi_pagemap_cover(p, wish->described_count * MI_SLICE_SIZE);
+  uint8_t* const last = p + (wish->described_count - 1) * MI_SLICE_SIZE;
+  const bool is_covered =
+      mi_pagemap_cover(p, MI_SLICE_SIZE) && mi_pagemap_cover(last, MI_SLICE_SIZE);
   mi_lock_leave(&mi_state.arena_lock);
   if (!is_covered) {
     mi_os_unmap(p, size);

@@ -26,10 +26,20 @@ static void mi_slow_make_room(mi_heap_t* heap) {
   mi_collect_all(MI_FORCE);
 }
 
+// True if giving up unused memory may help a request that failed. It joins free slices, of which
+// there are no more than were reserved; what the system allows does not change by it, unless it
+// counts what is committed (overcommit is off). A program that asks for what cannot be (2^47 bytes)
+// would else give up all that its threads keep each time.
+static bool mi_slow_may_find(mi_heap_t* heap, size_t size) {
+  const int64_t reserved = mi_atomic_load_relaxed(&heap->subproc->count.reserved);
+  return !mi_state.os.has_overcommit || size <= (size_t)reserved;
+}
+
 MI_INTERNAL void* mi_slow_large(mi_heap_t* heap, size_t size, size_t alignment, size_t shift,
                                 mi_fill_t fill) {
   void* const p = mi_large_alloc_shifted(heap, size, alignment, shift, fill);
   if (mi_likely(p != NULL)) return p;
+  if (!mi_slow_may_find(heap, size + shift)) return NULL;
   mi_slow_make_room(heap);
   return mi_large_alloc_shifted(heap, size, alignment, shift, fill);
 }

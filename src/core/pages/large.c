@@ -5,9 +5,10 @@
 //
 // LARGE-1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, and the thread
 //     that frees the block returns the slices.
-// LARGE-2  only the first slice has a descriptor, and those up to the one that a shifted result
-//     lies in (`reserved` of them). `shift` is the distance of the result from the start of the
-//     block: no other address was handed out.
+// LARGE-2  only the first slice has a descriptor, and the one that a shifted result lies in, which
+//     is the last of `reserved` slices. `shift` is the distance of the result from the start of the
+//     block: no other address was handed out. (An alignment of 2^40 shifts by so much: a descriptor
+//     for each slice on the way would be 2 GiB.)
 // LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
 //     that holds the block.
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
@@ -33,6 +34,11 @@
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
+// LARGE-2
+static mi_interior_t mi_large_interior(size_t reserved) {
+  return (mi_interior_t){mi_bits_max(reserved - 1, 1), reserved};
+}
+
 static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_counters_t* const count = &heap->subproc->count;
   mi_count_add_peak(&count->large, &count->large_peak, bytes);
@@ -51,7 +57,8 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
-  mi_page_t* const page = mi_life_describe(run.start, wish.slice_count, wish.described_count);
+  mi_page_t* const page =
+      mi_life_describe(run.start, wish.slice_count, mi_large_interior(wish.described_count));
   page->count = (mi_page_count_t){.used = 1};
   page->refilled.used = 2;
   page->reserved = (uint32_t)wish.described_count;
@@ -64,7 +71,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
-    mi_life_undescribe(page, page->reserved);
+    mi_life_undescribe(page, mi_large_interior(page->reserved));
     mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
     return NULL;
   }
@@ -132,7 +139,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
 static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
-  mi_life_undescribe(page, page->reserved);
+  mi_life_undescribe(page, mi_large_interior(page->reserved));
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
   if (left > 0) {

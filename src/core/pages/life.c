@@ -28,7 +28,8 @@
 //     the page leaves its book (FORK-2).
 #include "life.h"
 
-MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size_t interior_count) {
+MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count,
+                                        mi_interior_t interior) {
   mi_page_t* const page = mi_pagemap_slice(start);
   mi_assert(mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE);
   page->start = start;
@@ -40,18 +41,18 @@ MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size
   page->is_idle = false;
   page->is_lean = false;
   page->next = page->prev = NULL;
-  for (size_t i = 1; i < interior_count; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
-    interior->first = page;
-    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_INTERIOR);
+  for (size_t i = interior.first; i < interior.end; i++) {
+    mi_page_t* const later = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
+    later->first = page;
+    mi_atomic_store_relaxed(&later->owner, MI_OWNER_INTERIOR);
   }
   return page;
 }
 
-MI_INTERNAL void mi_life_undescribe(mi_page_t* page, size_t interior_count) {
-  for (size_t i = 1; i < interior_count; i++) {
-    mi_page_t* const interior = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
-    mi_atomic_store_relaxed(&interior->owner, MI_OWNER_NONE);
+MI_INTERNAL void mi_life_undescribe(mi_page_t* page, mi_interior_t interior) {
+  for (size_t i = interior.first; i < interior.end; i++) {
+    mi_page_t* const later = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    mi_atomic_store_relaxed(&later->owner, MI_OWNER_NONE);
   }
   mi_atomic_store_relaxed(&page->owner, MI_OWNER_NONE);
 }

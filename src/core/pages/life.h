@@ -11,12 +11,17 @@
 
 // -- descriptors --
 
-// Set up the descriptors of a run; the caller writes the other fields of the page. For a page with
-// one block `interior_count` may be less than its number of slices.
-MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, size_t interior_count);
+// The later slices of a page that forward to its descriptor, because a block can start there: those
+// from `first` on, up to `end`.
+typedef struct mi_interior_s {
+  size_t first, end;
+} mi_interior_t;
+
+// Set up the descriptors of a run; the caller writes the other fields of the page.
+MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count, mi_interior_t interior);
 
 // Reset the descriptors to those of no page.
-MI_INTERNAL void mi_life_undescribe(mi_page_t* page, size_t interior_count);
+MI_INTERNAL void mi_life_undescribe(mi_page_t* page, mi_interior_t interior);
 
 // -- who owns the page --
 

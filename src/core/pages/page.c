@@ -30,6 +30,10 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   }
 }
 
+static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
+  return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
+}
+
 static void mi_page_count(mi_heap_t* heap, int64_t pages) {
   mi_counters_t* const count = &heap->subproc->count;
   mi_count_add_peak(&count->pages, &count->pages_peak, pages);
@@ -46,7 +50,7 @@ static void mi_page_clear(mi_page_t* page) {
   page->is_lean = slice_count == 1 && !page->is_resident &&
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
   mi_life_close(page);
-  mi_life_undescribe(page, mi_page_described(slice_count, page->reserved));
+  mi_life_undescribe(page, mi_page_interior(slice_count, page->reserved));
 }
 
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan) {
@@ -59,7 +63,8 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   mi_page_clean_run(plan, &run);
-  mi_page_t* const page = mi_life_describe(run.start, slice_count, described);
+  mi_page_t* const page =
+      mi_life_describe(run.start, slice_count, mi_page_interior(slice_count, block_count));
   page->count = (mi_page_count_t){0};
   page->refilled.used = 1;
   page->reserved = (uint32_t)block_count;
