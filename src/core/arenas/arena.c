@@ -40,7 +40,9 @@
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
-#define MI_ARENA_TRIES 32 // runs that a claim looks at before it takes one that surely fits
+// Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
+#define MI_ARENA_TRIES 32
+#define MI_ARENA_ALIGNED_TRIES 1
 #define MI_ARENA_LOW_WORDS 8 // words that a claim looks at before it asks the index
 #define MI_ARENA_STEP_PART 8 // each growth adds one part in so many of what is reserved
 
@@ -163,44 +165,47 @@ static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
   return MI_BITMAP_NONE;
 }
 
-// The lowest `count` slices at a multiple of `alignment` bytes, in a free run of at least
-// `run_count`. Of runs that the alignment does not fit into it looks at some only.
-static size_t mi_arena_claim_fit(mi_arena_t* arena, size_t run_count, size_t count,
-                                 size_t alignment) {
-  const size_t slices = alignment / MI_SLICE_SIZE;
+// What a claim looks for.
+typedef struct mi_arena_wish_s {
+  size_t count; // slices
+  size_t alignment; // bytes
+  size_t tries; // runs to look at, because the alignment may not fit into them
+} mi_arena_wish_t;
+
+// Claim the lowest slices that are aligned as wished in a free run of at least `run_count`.
+static size_t mi_arena_claim_fit(mi_arena_t* arena, const mi_arena_wish_t* wish, size_t run_count) {
+  const size_t slices = wish->alignment / MI_SLICE_SIZE;
   const size_t bias = ((uintptr_t)arena->start / MI_SLICE_SIZE) & (slices - 1);
   size_t from = 0;
-  for (size_t i = 0; i < MI_ARENA_TRIES; i++) {
+  for (size_t i = 0; i < wish->tries; i++) {
     const size_t run = mi_fit_find(arena, from, run_count);
     if (run == MI_BITMAP_NONE) break;
     const size_t index = mi_bits_align_up(run + bias, slices) - bias;
-    const size_t end = index + count;
+    const size_t end = index + wish->count;
     if (end > mi_arena_slices(arena)) break;
     const size_t length = mi_bitmap_run_length(arena->free, run, end);
     if (run + length < end && length >= run_count) {
       from = run + length;
-    } else if (mi_arena_hold(arena, index, count)) {
+    } else if (mi_arena_hold(arena, index, wish->count)) {
       return index;
     }
   }
   return MI_BITMAP_NONE;
 }
 
-static size_t mi_arena_claim_bits(mi_arena_t* arena, size_t count, size_t alignment) {
+static size_t mi_arena_claim_bits(mi_arena_t* arena, const mi_arena_wish_t* wish) {
+  const size_t count = wish->count;
+  const bool is_aligned = wish->alignment > MI_SLICE_SIZE;
+  const bool is_short = count <= MI_WORD_BITS && !is_aligned;
   size_t index = MI_BITMAP_NONE;
-  const bool is_short = count <= MI_WORD_BITS && alignment == MI_SLICE_SIZE;
   if (is_short) index = mi_arena_claim_in_word(arena, count);
-  if (index == MI_BITMAP_NONE) {
-    index = mi_arena_claim_fit(arena, count, count, alignment);
-    if (is_short && index != MI_BITMAP_NONE) {
-      mi_arena_note_low(arena, count, index / MI_WORD_BITS);
-    }
-  }
-  if (index == MI_BITMAP_NONE && alignment > MI_SLICE_SIZE) {
-    const size_t surely = count + alignment / MI_SLICE_SIZE - 1;
-    index = mi_arena_claim_fit(arena, surely, count, alignment);
-  }
-  return index;
+  if (index != MI_BITMAP_NONE) return index;
+  index = mi_arena_claim_fit(arena, wish, count);
+  if (is_short && index != MI_BITMAP_NONE) mi_arena_note_low(arena, count, index / MI_WORD_BITS);
+  if (index != MI_BITMAP_NONE || !is_aligned) return index;
+  // The hole that such a block left has the right length and place. If the lowest runs are no such
+  // holes, a run in which it fits at any place is found at once.
+  return mi_arena_claim_fit(arena, wish, count + wish->alignment / MI_SLICE_SIZE - 1);
 }
 
 typedef enum mi_claim_e {
@@ -209,10 +214,10 @@ typedef enum mi_claim_e {
   MI_CLAIM_REFUSED, // the system refuses to commit a run: growing does not help
 } mi_claim_t;
 
-static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, size_t count, size_t alignment,
-                                    mi_run_t* run) {
+static mi_claim_t mi_arena_claim_in(mi_arena_t* arena, const mi_arena_wish_t* wish, mi_run_t* run) {
+  const size_t count = wish->count;
   if (mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) return MI_CLAIM_NONE;
-  const size_t index = mi_arena_claim_bits(arena, count, alignment);
+  const size_t index = mi_arena_claim_bits(arena, wish);
   if (index == MI_BITMAP_NONE) return MI_CLAIM_NONE;
   if (mi_arena_take(arena, index, count, run)) return MI_CLAIM_DONE;
   // If the program refuses its own memory, that says nothing about other memory.
@@ -227,29 +232,26 @@ typedef enum mi_claim_where_e {
 
 // Claim a run from the existing arenas that serve the heap (ARENA-4), which prefers `node`.
 static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_where_t where,
-                                          size_t count, size_t alignment, mi_run_t* run) {
-  if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, count, alignment, run);
+                                          const mi_arena_wish_t* wish, mi_run_t* run) {
+  if (heap->arena != NULL) return mi_arena_claim_in(heap->arena, wish, run);
   MI_FOR_EACH_ARENA(heap->subproc, arena) {
     const bool is_near = node < 0 || arena->numa_node == node;
     if (arena->is_exclusive || is_near != (where == MI_CLAIM_NEAR)) continue;
-    const mi_claim_t claim = mi_arena_claim_in(arena, count, alignment, run);
+    const mi_claim_t claim = mi_arena_claim_in(arena, wish, run);
     if (claim != MI_CLAIM_NONE) return claim;
   }
   return MI_CLAIM_NONE;
 }
 
-// Make the indexes of the arenas of the heap anew, because none seems to have a run, before there
-// are more arenas: threads may have overtaken each other (FIT-2). False if that cannot be.
-static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
-  if (mi_os_is_single_threaded()) return false;
-  bool is_any = false;
+// Make the indexes of the arenas of the heap anew, because none seems to have such a run, before
+// there are more arenas: threads may have overtaken each other (FIT-2).
+static void mi_arena_rebuild(mi_heap_t* heap, size_t count) {
+  if (mi_os_is_single_threaded()) return;
   MI_FOR_EACH_ARENA(heap->subproc, arena) {
     const bool is_for = heap->arena != NULL ? heap->arena == arena : !arena->is_exclusive;
     if (!is_for || mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) continue;
     mi_fit_rebuild(arena);
-    is_any = true;
   }
-  return is_any;
 }
 
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
@@ -638,17 +640,20 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
   size_t seen = mi_atomic_load_relaxed(&heap->subproc->growth_count);
-  mi_claim_t claim =
-      mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
-  if (claim == MI_CLAIM_NONE && mi_arena_rebuild(heap, slice_count)) {
-    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+  mi_arena_wish_t wish = {slice_count, alignment, MI_ARENA_TRIES};
+  if (alignment > MI_SLICE_SIZE) wish.tries = MI_ARENA_ALIGNED_TRIES;
+  mi_claim_t claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, &wish, run);
+  wish.tries = MI_ARENA_TRIES;
+  if (claim == MI_CLAIM_NONE) {
+    mi_arena_rebuild(heap, slice_count);
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, &wish, run);
   }
   while (claim == MI_CLAIM_NONE && heap->arena == NULL &&
          mi_arena_grow(heap->subproc, needed, node, &seen)) {
-    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, slice_count, alignment, run);
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, &wish, run);
   }
   if (claim == MI_CLAIM_NONE && node >= 0 && heap->arena == NULL) {
-    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_FAR, slice_count, alignment, run);
+    claim = mi_arena_claim_existing(heap, node, MI_CLAIM_FAR, &wish, run);
   }
   return claim == MI_CLAIM_DONE;
 }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// growth.c - what operations cost in a heap of a given size, for callgrind.
+//
+//   growth PATTERN MIB
+//
+// The patterns, in a heap of so many MiB of addresses, hardly any of them touched:
+//   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it
+//   holes     blocks of 600 KB, every second was freed: allocate 5 MiB and free it
+//   random    blocks of 1 to 200 KB, each replaced once: replace one at random
+//   pair      the same heap: allocate 1 MiB and free it
+//   aligned   blocks of 4 KiB at multiples of 256 KiB: replace one at random
+//   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
+// `measured` is called twice with OPERATIONS: to warm up, and to be counted.
+#include <pthread.h>
+
+#include "figures.h"
+
+#define OPERATIONS 200
+
+static void** block;
+static size_t count;
+static uint64_t state = 3;
+
+static size_t any(size_t below) { return random_below(&state, below); }
+
+static size_t any_size(void) { return 1000 + any(200000); }
+
+static void pair(size_t size) {
+  void* const p = malloc(size);
+  figures_keep(p);
+  free(p);
+}
+
+static void replace(size_t i, void* p) {
+  free(block[i]);
+  block[i] = p;
+}
+
+void measured(char kind);
+
+__attribute__((noinline, noipa)) void measured(char kind) {
+  for (size_t i = 0; i < OPERATIONS; i++) {
+    switch (kind) {
+      case 'h':
+        pair(FIGURES_MIB);
+        break;
+      case 'o':
+        pair(5 * FIGURES_MIB);
+        break;
+      case 'r':
+        replace(any(count), malloc(any_size()));
+        break;
+      case 'p':
+        pair(FIGURES_MIB);
+        break;
+      case 'a':
+        replace(any(count), aligned_alloc(256 * FIGURES_KIB, 4096));
+        break;
+      default:
+        replace(any(count), malloc(7000));
+        break;
+    }
+  }
+}
+
+static void fill(size_t bytes, size_t size, size_t alignment) {
+  count = bytes / (alignment > size ? alignment : size);
+  block = calloc(count, sizeof(block[0]));
+  for (size_t i = 0; i < count; i++) {
+    block[i] = alignment > 1 ? aligned_alloc(alignment, size) : malloc(size);
+    if (block[i] == NULL) _exit(3);
+  }
+}
+
+static void half(size_t bytes, size_t size) {
+  fill(bytes, size, 1);
+  for (size_t i = 0; i < count; i += 2) free(block[i]);
+}
+
+static void fill_random(size_t bytes) {
+  count = bytes / 101000;
+  block = calloc(count, sizeof(block[0]));
+  for (size_t i = 0; i < count; i++) block[i] = malloc(any_size());
+  for (size_t i = 0; i < count; i++) replace(any(count), malloc(any_size()));
+}
+
+static void* leave(void* bytes) {
+  fill((size_t)bytes, 8192, 1);
+  return NULL;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const size_t bytes = strtoul(argv[2], NULL, 10) * FIGURES_MIB;
+  const char* const pattern = argv[1];
+  char kind = pattern[0];
+  pthread_t thread;
+  if (strcmp(pattern, "half") == 0) {
+    half(bytes, 64 * FIGURES_KIB);
+  } else if (strcmp(pattern, "holes") == 0) {
+    kind = 'o';
+    half(bytes, 600000);
+  } else if (kind == 'a') {
+    fill(bytes, 4096, 256 * FIGURES_KIB);
+  } else if (kind == 'l') {
+    if (pthread_create(&thread, NULL, &leave, (void*)bytes) != 0) return 3;
+    pthread_join(thread, NULL);
+  } else {
+    fill_random(bytes);
+  }
+  measured(kind);
+  measured(kind);
+  return 0;
+}

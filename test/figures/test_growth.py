@@ -1,0 +1,38 @@
+"""Costs that stay flat. If this fails, a program whose heap grows finds that an operation which took a microsecond takes a
+hundred: searches that go through the whole heap do not show in programs with small heaps.
+
+Instructions are counted, because they are the same on every machine; bench/ has the times.
+"""
+import re
+
+import pytest
+
+import measure
+from conftest import find, run
+
+pytestmark = [measure.x86_only, pytest.mark.slow]
+
+OPERATIONS = 200  # as growth.c has it
+SMALL, LARGE = 64, 4096  # MiB
+GROWTH = 1.3
+# Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
+GROWTH_OF = {"aligned": 2.0}
+# The heaps are of addresses: no memory is to be populated ahead of its use.
+ENVIRONMENT = {"MIMALLOC_ALLOW_THP": "0"}
+
+
+def cost(library, pattern, mib, folder):
+    """Instructions of an operation in a heap of that size."""
+    out = folder / f"out-{pattern}-{mib}"
+    run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=measured",
+        "--dump-after=measured", measure.program("growth", library), pattern, mib, **ENVIRONMENT)
+    return int(re.search(r"^totals: (\d+)", out.with_name(f"{out.name}.2").read_text(), re.M)[1]) / OPERATIONS
+
+
+@pytest.mark.parametrize("pattern", ["half", "holes", "random", "pair", "aligned", "left"])
+def test_cost_does_not_grow_with_the_heap(pattern, library, figure, tmp_path):
+    small, large = (cost(library, pattern, mib, tmp_path) for mib in (SMALL, LARGE))
+    bound = GROWTH_OF.get(pattern, GROWTH)
+    measure.say(figure, f"instructions of an operation in a heap of 4 GiB and of 64 MiB, {pattern}",
+                f"{large:.0f} and {small:.0f}, {large / small:.2f}", bound)
+    assert large <= bound * small
