@@ -109,15 +109,9 @@ UNIT_TEST_PAGE_SIZES(pool_empty_pages_are_given_back) {
   unit_check_empty();
 }
 
-// Empty pages are looked for as soon as there are so many of them: POOL-4.
-static void expect_empty(size_t count) {
-  mi_atomic_store_relaxed(&UNIT_HEAP->kept_count, (uint32_t)(8 * count));
-}
-
 // If this fails, an abandoned page that others free into is released while it is in the stack.
 UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   mi_page_t* const page = abandon(2, blocks);
-  expect_empty(2);
   mi_free(blocks[0]);
   mi_free(blocks[1]);
   if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return; // went back at once
@@ -131,26 +125,47 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
 // If this fails, a heap holds empty pages, or each free of the last block of one costs as much as
 // there are pages in the pool.
 UNIT_TEST_PAGE_SIZES(pool_releases_what_became_empty_in_it) {
-  enum { PAGES = 128 };
+  enum { PAGES = 1024 };
   static void* kept[PAGES];
   for (size_t i = 0; i < PAGES; i++) abandon(1, &kept[i]);
   check_equal(pool_length(SIZE), PAGES);
-  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE)), PAGES);
-  expect_empty(PAGES / 8);
+  const int64_t slices = unit_page_of(kept[0])->slice_count;
+  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE)), PAGES * slices);
   unit_option(page_reclaim_on_free, -1); // no guests
-  const int64_t pages = mi_state.main.count.pages;
+  const int64_t pages = mi_state.main.count.pages - PAGES;
   int64_t drains = 0;
-  for (size_t i = 0; i < PAGES; i++) { // the deepest first
+  for (int64_t i = 0; i < PAGES; i++) { // the deepest first
     const int64_t pushed = unit_tally(POOLED);
     mi_free(kept[i]);
     drains += unit_tally(POOLED) != pushed ? 1 : 0;
-    const int64_t left = PAGES - (int64_t)i - 1;
-    const int64_t empty = mi_state.main.count.pages - (pages - PAGES) - left;
-    check(empty >= 0 && empty <= PAGES / 8);
+    const int64_t empty = mi_state.main.count.pages - pages - (PAGES - i - 1);
+    check(empty >= 0 && empty * slices <= PAGES * slices / 8 + (int64_t)MI_CHUNK_SLICES);
   }
-  check(drains < 32); // not one for each page
-  check_equal(mi_state.main.count.pages, pages - PAGES);
-  check_equal(pool_length(SIZE), 0);
+  check(drains <= 1024 * slices / (int64_t)MI_CHUNK_SLICES); // not one for each page
+  check((mi_state.main.count.pages - pages) * slices < (int64_t)MI_CHUNK_SLICES);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a page that is emptied and used again in turn is released and made again.
+UNIT_TEST_PAGE_SIZES(pool_keeps_what_is_used_again) {
+  static void* block[1];
+  unit_option(page_reclaim_on_free, -1); // no guests
+  abandon(1, block);
+  const int64_t made = unit_tally(PAGES_TOTAL);
+  for (size_t i = 0; i < 1000; i++) {
+    mi_page_t* const page = unit_page_of(block[0]);
+    mi_free(block[0]);
+    mi_page_t* const again = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
+    check(again == page && again->count.used == 0);
+    block[0] = again->local_free;
+    again->local_free = again->local_free->next;
+    again->count.used++;
+    mi_pool_give_up(again);
+  }
+  check_equal(unit_tally(PAGES_TOTAL), made);
+  mi_free(block[0]);
+  mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
 
@@ -299,6 +314,7 @@ int main(void) {
       cmocka_unit_test(pool_empty_pages_are_given_back),
       cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
       cmocka_unit_test(pool_releases_what_became_empty_in_it),
+      cmocka_unit_test(pool_keeps_what_is_used_again),
       cmocka_unit_test(pool_head_differs_after_pops),
       cmocka_unit_test(pool_head_differs_after_very_many_pops),
       cmocka_unit_test(pool_gives_a_page_to_one_thread),

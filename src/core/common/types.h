@@ -290,12 +290,12 @@ typedef struct mi_tally_s {
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
   mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  // has_empty - bit c: some page in pool[c] became empty there; empty_count - how many did since
-  // the last drain; kept_count - how many pages that one put back. Written and read by any thread
-  // that gives a page up or drains, relaxed: hints (POOL-4).
+  // has_empty - bit c: some page in pool[c] became empty there; empty_count - slices of such pages
+  // since the last drain; kept_count - slices that this one put back. Written and read by any
+  // thread that gives a page up, pops or drains, relaxed: hints (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
-  mi_atomic(uint32_t) empty_count;
-  mi_atomic(uint32_t) kept_count;
+  mi_atomic(int32_t) empty_count;
+  mi_atomic(int32_t) kept_count;
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
   size_t sequence; // number in the sub-process, for reports; 0 the main heap (thread lock)

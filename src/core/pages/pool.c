@@ -20,12 +20,13 @@
 //     and leaves it in the stack. A pop that meets such a page clears the bit and drops the page;
 //     the owner sees that when it gives the page up, and pushes it again.
 //
-// POOL-4  a page that became empty in the stack is counted. As soon as these are an eighth of what
-//     the last drain put back, the stacks of the heap that have such pages are drained: all pages
-//     are taken out, and those in use are pushed again. So a page that is released costs about 8
-//     pushes, however many pages there are, and about an eighth of them at most are empty. A page
-//     may become empty, be counted and be searched in vain between the moment when its bit is set
-//     and the moment when it is pushed. It then stays until the next drain or pop of its class
+// POOL-4  the slices of pages that became empty in the stack are counted; a pop takes its page out
+//     of the count. As soon as these are MI_POOL_EMPTY_MIN and an eighth of what the last drain put
+//     back, the stacks of the heap that have such pages are drained: all pages are taken out, and
+//     those in use are pushed again. So a page that is released costs about 8 pushes, however many
+//     there are, and little more than an eighth of the slices are empty. A page may become empty,
+//     be counted and be searched in vain between the moment when its bit is set and the moment when
+//     it is pushed. It then stays until the next drain or pop of its class
 //     (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
@@ -35,6 +36,7 @@
 #include "inside.h"
 #include "remote.h"
 
+#define MI_POOL_EMPTY_MIN ((int32_t)(MI_CHUNK_SLICES))
 #define MI_POOL_EMPTY_PART 8
 
 static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
@@ -66,7 +68,7 @@ static bool mi_pool_is_worth_it(const mi_page_t* page) {
   return page->reserved - used >= (page->reserved + 7) / 8;
 }
 
-static void mi_pool_note_empty(mi_heap_t* heap, size_t c);
+static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count);
 
 // As mi_pool_give_up. True if the page was released.
 static bool mi_pool_let_go(mi_page_t* page) {
@@ -85,10 +87,10 @@ static bool mi_pool_let_go(mi_page_t* page) {
     }
     // A pooled page stays in the stack (POOL-2), where any pop finds it.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
-    const bool is_empty = page->count.used == 0;
+    const size_t empty_count = page->count.used == 0 ? page->slice_count : 0;
     if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
-      if (is_empty) mi_pool_note_empty(heap, c); // POOL-4
+      if (empty_count > 0) mi_pool_note_empty(heap, c, empty_count); // POOL-4
       break; // from here on the page must not be touched (REMOTE-3)
     }
   }
@@ -119,6 +121,9 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
   while ((page = mi_pool_pop_any(heap, c)) != NULL) {
     if (!mi_remote_claim_popped(page)) continue; // POOL-3: its owner keeps it
+    if (page->count.used == 0) {
+      mi_atomic_sub_relaxed(&heap->empty_count, (int32_t)page->slice_count); // POOL-4
+    }
     if (mi_page_has_free(page)) return page;
     // The page became full while it was a guest: park it again.
     mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
@@ -139,23 +144,24 @@ static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
   return mi_pool_index(head);
 }
 
-MI_INTERNAL uint32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
+MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
   const uint64_t bit = (uint64_t)1 << c % 64;
   if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
     mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
   }
   uint64_t index = mi_pool_take_all(heap, c);
-  uint32_t kept = 0;
+  int32_t kept = 0;
   while (index != 0) {
     mi_page_t* const page = mi_pool_page(index);
     index = mi_atomic_load_relaxed(&page->pool_next);
-    if (mi_remote_claim_popped(page) && !mi_pool_let_go(page)) kept++;
+    const int32_t slice_count = (int32_t)page->slice_count;
+    if (mi_remote_claim_popped(page) && !mi_pool_let_go(page)) kept += slice_count;
   }
   return kept;
 }
 
 static void mi_pool_drain_noted(mi_heap_t* heap) {
-  uint32_t kept = 0;
+  int32_t kept = 0;
   mi_atomic_store_relaxed(&heap->empty_count, 0);
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
     uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
@@ -167,11 +173,16 @@ static void mi_pool_drain_noted(mi_heap_t* heap) {
 }
 
 // POOL-4. A page that is being drained is not in the stack: this does not call itself again.
-static void mi_pool_note_empty(mi_heap_t* heap, size_t c) {
-  mi_atomic_or_relaxed(&heap->has_empty[c / 64], (uint64_t)1 << c % 64);
-  const uint32_t empty = mi_atomic_add_relaxed(&heap->empty_count, 1) + 1;
-  const uint32_t kept = mi_atomic_load_relaxed(&heap->kept_count);
-  if (empty >= kept / MI_POOL_EMPTY_PART) mi_pool_drain_noted(heap);
+static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count) {
+  const uint64_t bit = (uint64_t)1 << c % 64;
+  if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) == 0) {
+    mi_atomic_or_relaxed(&heap->has_empty[c / 64], bit);
+  }
+  const int32_t more = (int32_t)slice_count;
+  const int32_t empty = mi_atomic_add_relaxed(&heap->empty_count, more) + more;
+  const int32_t kept = mi_atomic_load_relaxed(&heap->kept_count);
+  if (empty < MI_POOL_EMPTY_MIN || empty < kept / MI_POOL_EMPTY_PART) return;
+  mi_pool_drain_noted(heap);
 }
 
 MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {

@@ -18,8 +18,9 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page);
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c);
 
 // Take every page out once, release those that became empty in the pool (POOL-2 kept them), and put
-// the others back, into the pool of the heap that they belong to now; returns how many these were.
-MI_INTERNAL uint32_t mi_pool_drain(mi_heap_t* heap, size_t c);
+// the others back, into the pool of the heap that they belong to now. Returns how many slices these
+// have.
+MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c);
 
 // Drain all pools of a heap.
 MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap);

@@ -58,6 +58,7 @@ impl World {
             if !self.remote_claim_popped(i) {
                 continue;
             }
+            //@ src/core/pages/pool.c mi_pool_pop mi_atomic_sub_relaxed empty_count left out: of one page
             if self.pages[i].own(|plain| plain.local_free) != 0 || self.pages[i].thread_free.load(Relaxed) > BITS {
                 return Some(i);
             }
@@ -80,10 +81,13 @@ impl World {
         }
     }
 
-    /// An eighth of one page is none: each page that became empty is looked for.
+    /// As if one page were enough: each page that became empty is looked for.
     pub fn pool_note_empty(&self) {
-        //@ src/core/pages/pool.c mi_pool_note_empty mi_atomic_or_relaxed has_empty
-        self.has_empty.or(1, Relaxed);
+        //@ src/core/pages/pool.c mi_pool_note_empty mi_atomic_load_relaxed has_empty
+        if self.has_empty.load(Relaxed) & 1 == 0 {
+            //@ src/core/pages/pool.c mi_pool_note_empty mi_atomic_or_relaxed has_empty
+            self.has_empty.or(1, Relaxed);
+        }
         //@ src/core/pages/pool.c mi_pool_note_empty mi_atomic_add_relaxed empty_count left out: of one page
         //@ src/core/pages/pool.c mi_pool_note_empty mi_atomic_load_relaxed kept_count left out: of one page
         self.pool_drain_noted();
