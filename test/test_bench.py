@@ -330,6 +330,21 @@ def test_micro_workload(workload, micro, library):
     assert ours.check == theirs.check and ours.ops and ours.ops == theirs.ops
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", [workload for workload in MICRO if workload.group == "growth"],
+                         ids=lambda workload: workload.name)
+def test_growth_prints_a_curve(workload, micro, python):
+    """What it prints are points that the report knows how to draw."""
+    run = measure.run_micro(workload, {}, "tiny")
+    assert run.status == "ok", run.reason
+    code = f"import sys; sys.path.insert(0, {str(BENCH)!r}); from suite import charts, stats\n" \
+           f"points = [stats.POINT.fullmatch(pair.partition('=')[0]) for pair in {run.extra!r}.split()]\n" \
+           "print(len(points) > 0 and all(points) and {point[3] for point in points} <= set(charts.MEANINGS))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", run.extra + done.stderr
+    assert all(float(pair.partition("=")[2]) > 0 for pair in run.extra.split())
+
+
 def test_nothing_is_left_behind(hold, tmp_path):
     """Neither when the program ends, nor when the harness is killed: also what has a session of its own."""
     def running(tag):

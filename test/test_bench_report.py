@@ -47,6 +47,9 @@ def synthetic(tmp_path_factory):
                 if workload == "latency":
                     run.extra = "ns_p50=20 ns_p99=40 ns_max=5000 resident_kib_0s=9"
                     run.curve = "0:1024 500:2048 1000:512"
+                if workload == "far":
+                    costs = {"ours": (30, 60, 8), "glibc": (20, 90, 8), "other": (40, 70, 9), "limit": (1, 1, 1)}[peer]
+                    run.extra = "ns_pair@1024MiB={1} ns_pair@64MiB={0} ns_two@9threads={2}".format(*costs)
                 kind = "run" if number else "warm-up"
                 if (workload, peer, number) == ("behind", "ours", 3):  # repeated: the disturbed attempt is not used
                     bad = measure.Run(seconds=77.0, peak_kib=1, check="c", disturbance=0.4, disturbed=1)
@@ -91,6 +94,20 @@ def test_means_and_work_list(python, synthetic):
                                 ["wrong", "other", "wrong result: check d instead of c"]]
 
 
+def test_costs(python, synthetic):
+    """As something grows: the points are in order, and ours stands beside the best of each point."""
+    costs, cells, keys = evaluate(python, synthetic, """tables = report.all_tables(results)
+print(json.dumps([[(operation, [(x, unit, found["ours"]) for (x, unit), found in points.items()])
+                   for operation, points in results.costs("far").items()],
+                  [[(cell.text, cell.kind) for cell in (*row[:2], *row[-1:])] for row in tables["cost-far"].rows],
+                  list(tables)]))""")
+    assert costs == [["pair", [[64, "MiB", 30.0], [1024, "MiB", 60.0]]], ["two", [[9, "threads", 8.0]]]]
+    assert cells == [[["pair", ""], ["64 MiB", ""], ["1.50", "behind"]], [["pair", ""], ["1 GiB", ""], ["0.857", "ahead"]],
+                     [["two", ""], ["9", ""], ["1.00", "tie"]]]
+    assert "extra-latency" in keys and "extra-far" not in keys  # points have a table of their own
+    assert [key for key in keys if key.startswith("cost-")] == ["cost-far"]
+
+
 class Balance(html.parser.HTMLParser):
     """Every element that opens is closed, in order."""
     VOID = {"meta", "br", "img", "link", "hr", "source"}
@@ -121,7 +138,7 @@ def test_report(python, synthetic, tmp_path):
     for text in (*(name for name, _ in SYNTHETIC), "killed by SIGSEGV", "installed: &lt;nginx&gt;", "note &amp; more"):
         assert text in page, text
     pictures = re.findall(r"<svg.*?</svg>", page, re.S)
-    assert len(pictures) == 2 * (1 + 3 * 2 + 1 + 1)  # overview, groups, a curve, latencies: light and dark
+    assert len(pictures) == 2 * (1 + 3 * 2 + 1 + 1 + 1)  # overview, groups, a curve, latencies, costs: light and dark
     assert len(re.findall(r'role="img" aria-label="[^"]+"><svg', page)) == len(pictures)
     assert "other 10×" in page and "other failed" in page  # beside the chart: beyond its edge, no mark at all
     assert "Could not be had, for reasons named below: nginx." in page

@@ -38,6 +38,8 @@ WIDEST = 8.0  # ratios beyond stand at the edge, with their number beside it
 PERCENTILES = [("ns_p50", "50 %"), ("ns_p99", "99 %"), ("ns_p99_9", "99.9 %"), ("ns_p99_99", "99.99 %"),
                ("ns_max", "worst")]
 
+MEANINGS = {"B": "size", "MiB": "heap", "threads": "threads"}  # of the x axis, by its unit
+
 
 def look(peer, theme, peers=()):
     """(colour, mark): fixed for the known ones, in the order of appearance for files of the command line."""
@@ -210,6 +212,55 @@ def latency_curves(results, workload, theme):
         return finish(figure)
 
 
+def quantity(x, unit):
+    """A number with its unit; bytes in the largest one that divides them."""
+    units = ["B", "KiB", "MiB", "GiB"]
+    if unit not in units:
+        return f"{x}"
+    at = units.index(unit)
+    while x >= 1024 and x % 1024 == 0 and at + 1 < len(units):
+        x, at = x // 1024, at + 1
+    return f"{x} {units[at]}"
+
+
+def apart(points):
+    """[(x, words)] for a logarithmic axis; the words of a point close to the last that has some are left out."""
+    ticks, last = [], 0
+    for x, unit in points:
+        ticks.append((x, quantity(x, unit) if x >= 1.5 * last else ""))
+        last = x if ticks[-1][1] else last
+    return ticks
+
+
+def cost_curves(results, workload, theme):
+    """What an operation costs as the heap, the threads or the sizes grow: a field for each operation."""
+    costs = results.costs(workload)
+    with pyplot.rc_context(settings(theme, f"cost-{workload}")):
+        columns = min(2, len(costs))
+        rows = -(-len(costs) // columns)
+        figure, fields = pyplot.subplots(rows, columns, figsize=(8.2, 0.6 + 2.9 * rows), sharey=True, squeeze=False)
+        for axes, (operation, points) in zip(fields.flat, costs.items()):
+            for peer in results.peers:
+                color, mark = look(peer, theme, results.peers)
+                line = [(x, found[peer]) for (x, _), found in points.items() if found.get(peer)]
+                if line:
+                    axes.plot(*zip(*line), color=color, marker=mark, markersize=4, label=peer,
+                              linewidth=2 if peer == stats.OURS else 1)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g} µs" if value >= 1000 else f"{value:g} ns")
+            axes.set_xticks(*zip(*apart(points)), rotation=40)
+            axes.xaxis.set_minor_locator(ticker.NullLocator())
+            axes.set_xlabel(f"{workload}, {operation}: {MEANINGS.get(next(iter(points))[1], '')}")
+            axes.grid()
+        for axes in fields.flat[len(costs):]:
+            axes.set_visible(False)
+        fields[0, 0].set_ylabel("CPU time of one operation")
+        add_legend(fields[0, 0])
+        figure.subplots_adjust(wspace=0.08, hspace=0.55)
+        return finish(figure)
+
+
 def all_charts(results):
     """{name: (title, {theme: svg})}, in the order of the report."""
     plans = {}
@@ -227,4 +278,8 @@ def all_charts(results):
         if any("ns_p50" in results.extra(workload, peer) for peer in results.peers):
             plans[f"latency-{workload}"] = f"{workload}: time of single calls", \
                 lambda theme, w=workload: latency_curves(results, w, theme)
+    for workload in results.workloads:
+        if results.costs(workload):
+            plans[f"cost-{workload}"] = f"{workload}: what one operation costs", \
+                lambda theme, w=workload: cost_curves(results, w, theme)
     return {name: (title, {theme: draw(theme) for theme in THEMES}) for name, (title, draw) in plans.items()}

@@ -140,11 +140,30 @@ def extra_tables(results):
     for workload in results.workloads:
         per_peer = {peer: results.extra(workload, peer) for peer in results.peers}
         keys = list(dict.fromkeys(key for extra in per_peer.values() for key in extra
-                                  if "ns_" in key or key.startswith("resident")))
+                                  if ("ns_" in key or key.startswith("resident")) and not stats.POINT.fullmatch(key)))
         if keys:
             rows = [[peer, *(extra.get(key, "–") for key in keys)] for peer, extra in per_peer.items() if extra]
             title = f"What {workload} prints"
             found.append(table(f"extra-{workload}", title, sentence(workload), ["peer", *keys], rows))
+    return found
+
+
+def cost_tables(results):
+    """What an operation costs as something grows: a row for each point."""
+    found = []
+    for workload in results.workloads:
+        rows = []
+        for operation, points in results.costs(workload).items():
+            for (x, unit), costs in points.items():
+                best = min((costs[peer] for peer in results.rivals() if costs.get(peer)), default=None)
+                ratio = costs[OURS] / best if best and OURS in costs else None
+                verdict = "" if ratio is None else "behind" if ratio > 1 + stats.BEHIND else \
+                    "ahead" if ratio < 1 - stats.BEHIND else "tie"
+                rows.append([operation, Text(charts.quantity(x, unit), x), *(costs.get(peer, "–") for peer in results.peers),
+                             Text(number(ratio), ratio or 0.0, verdict)])
+        if rows:
+            found.append(table(f"cost-{workload}", f"{workload}: ns per operation", sentence(workload),
+                               ["operation", "at", *results.peers, "ours / best"], rows))
     return found
 
 
@@ -204,7 +223,8 @@ def all_tables(results):
     found = [summary_table(results), work_table(results), *group_tables(results),
              *(against_table(results, metric) for metric in METRICS),
              *(full_table(results, metric) for metric in METRICS),
-             limit_table(results), instruction_table(results), *extra_tables(results), failure_table(results),
+             limit_table(results), instruction_table(results), *extra_tables(results),
+             *cost_tables(results), failure_table(results),
              missing_table(results)]
     return {part.key: part for part in found if part.rows}
 
@@ -260,7 +280,7 @@ def markdown(results, pictures):
         for metric in ("time", "memory"):
             show(f"{group}-{metric}")
     for name in pictures:
-        if name.startswith(("curve-", "latency-")):
+        if name.startswith(("curve-", "latency-", "cost-")):
             show(name)
     for key in tables:
         if key not in ("summary", "work") and not key.startswith(("group-", "all-")):

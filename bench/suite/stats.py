@@ -6,6 +6,7 @@ behind), and the other's to ours in charts (above 1: it needs more than we do).
 import dataclasses
 import functools
 import math
+import re
 
 import numpy
 
@@ -13,6 +14,7 @@ from suite import raw
 
 OURS = "ours"
 TIE, BEHIND = 0.01, 0.03
+POINT = re.compile(r"ns_(\w+)@(\d+)([A-Za-z]+)")  # key of one point of a curve of costs: ns_OPERATION@XUNIT
 SAMPLES = 2000
 
 
@@ -263,6 +265,16 @@ class Results:
             return ()
         points = (point.split(":") for point in rows[len(rows) // 2]["curve"].split())
         return [(int(ms) / 1000, int(kib) / 1024) for ms, kib in points]
+
+    def costs(self, workload):
+        """{operation: {(x, unit): {peer: median ns}}} of a workload that prints what an operation costs as x grows."""
+        found = {}
+        for peer in self.peers:
+            for key, value in self.extra(workload, peer).items():
+                if point := POINT.fullmatch(key):
+                    at = int(point[2]), point[3]
+                    found.setdefault(point[1], {}).setdefault(at, {})[peer] = value
+        return {operation: dict(sorted(points.items())) for operation, points in found.items()}
 
     def instructions(self):
         """{workload: {peer: instructions per operation}}: counted by hardware, else by valgrind without start-up."""
