@@ -91,7 +91,7 @@ UNIT_TEST_PAGE_SIZES(aligned_at_an_offset_in_a_threadpool) {
   mi_self_home()->is_in_threadpool = true; // as mi_thread_set_in_threadpool does
   void* blocks[32];
   for (size_t i = 0; i < 32; i++) {
-    const size_t size = i % 2 == 0 ? MI_SHARED_SIZE_MIN * 2 : 8 * i;
+    const size_t size = i % 2 == 0 ? MI_SLICE_SIZE / 16 : 8 * i;
     uint8_t* const p =
         (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), size, 64, 24, MI_UNINITIALIZED);
     check(p != NULL && ((uintptr_t)p + 24) % 64 == 0 && mi_usable_size(p) >= size);

@@ -250,11 +250,11 @@ UNIT_TEST_PAGE_SIZES(portion_is_for_threads_that_wait) {
   while (theap->free[CLASS] != NULL) blocks[0] = mi_malloc(SIZE);
   blocks[0] = mi_malloc(SIZE);
   check(mi_theap_current(theap, CLASS) != NULL);
-  // Large blocks are shared all the same.
-  blocks[1] = mi_malloc(MI_SHARED_SIZE_MIN);
-  check(mi_theap_current(theap, mi_class_of(MI_SHARED_SIZE_MIN)) == NULL);
+  // So do larger ones: all that others do is sleep.
+  blocks[1] = mi_malloc(MI_SLICE_SIZE / 2);
+  check(mi_theap_current(theap, mi_class_of(MI_SLICE_SIZE / 2)) != NULL);
   os_fake.now_us += OS_FAKE_AWAY_US; // another thread ran in its place
-  refill_often(OS_FAKE_AWAY_US / 100);
+  refill_often(0);
   check(theap->is_busy);
   refill_often(OS_FAKE_AWAY_US);
   const size_t count = 2 * unit_page_blocks(CLASS);

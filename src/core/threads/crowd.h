@@ -6,24 +6,21 @@
 
 #include "theap.h"
 
-// More threads than this are a crowd, in which pages of blocks from this size on are always shared.
+// More threads than this are a crowd.
 #define MI_CROWD_THREADS 32
-#define MI_SHARED_SIZE_MIN (MI_SLICE_SIZE / 32)
 
 // In a crowd no thread keeps pages: pages kept by sleeping threads would be multiplied by hundreds
 // of threads. Each thread holds a portion of small blocks instead (portion.c). But a thread that
-// has not waited for a while keeps its pages of small blocks: it needs them all the time.
+// has not waited for a while keeps its pages: it needs them all the time.
 static inline bool mi_crowd_is_here(mi_subproc_t* subproc) {
   return mi_atomic_load_relaxed(&subproc->count.threads) > MI_CROWD_THREADS;
 }
 
-// True if threads share pages of the class: in a crowd, or if the thread has said that it runs
-// tasks of a pool.
-static inline bool mi_crowd_shares(const mi_theap_t* theap, size_t size_class) {
+// True if the thread shares pages: it waits in a crowd, or has said that it runs tasks of a pool.
+static inline bool mi_crowd_shares(const mi_theap_t* theap) {
   if (theap->sample_interval != 0) return false;
   if (theap->home->is_in_threadpool) return true;
-  if (!mi_crowd_is_here(mi_theap_subproc(theap))) return false;
-  return !theap->home->is_busy || size_class >= mi_class_of(MI_SHARED_SIZE_MIN);
+  return mi_crowd_is_here(mi_theap_subproc(theap)) && !theap->home->is_busy;
 }
 
 // True if old contents of the slices of a new page should be given back: the first page of a class
@@ -34,7 +31,7 @@ static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class
   const int64_t threads = mi_atomic_load_relaxed(&count->threads);
   const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
   return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
-         mi_theap_current(theap, size_class) == NULL && !mi_crowd_shares(theap, size_class) &&
+         mi_theap_current(theap, size_class) == NULL && !mi_crowd_shares(theap) &&
          mi_atomic_load_relaxed(&count->committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 

@@ -29,7 +29,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t length = mi_portion_length(c);
   if (length == 1) return false;
   mi_theap_t* const theap = mi_theap_find(mi_atomic_load_relaxed(&page->heap));
-  if (theap == NULL || !mi_crowd_shares(theap, c)) return false;
+  if (theap == NULL || !mi_crowd_shares(theap)) return false;
   if (mi_theap_current(theap, c) != NULL) return false;
   mi_block_t* const newest = theap->free[c];
   if (mi_unlikely(block == newest)) {

@@ -45,7 +45,7 @@ static bool mi_reclaim_is_parked_by(mi_page_t* page, const mi_theap_t* theap) {
 static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, mi_page_t* page) {
   const long reclaim = mi_option_value(page_reclaim_on_free);
   const size_t c = page->size_class;
-  if (theap == NULL || reclaim < 0 || mi_crowd_shares(theap, c)) return MI_RECLAIM_NONE;
+  if (theap == NULL || reclaim < 0 || mi_crowd_shares(theap)) return MI_RECLAIM_NONE;
   const bool is_parked_here = mi_reclaim_is_parked_by(page, theap);
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_crowd_is_here(heap->subproc);

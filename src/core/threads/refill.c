@@ -102,7 +102,7 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
 }
 
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
-  const bool is_shared = mi_crowd_shares(theap, c);
+  const bool is_shared = mi_crowd_shares(theap);
   const mi_page_plan_t plan = {
       .size_class = c,
       .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
@@ -228,7 +228,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
 
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
   if (theap->free[c] == NULL) {
-    const bool is_shared = mi_crowd_shares(theap, c);
+    const bool is_shared = mi_crowd_shares(theap);
     if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
   }
   return mi_theap_pop(theap, c);
