@@ -77,7 +77,7 @@ static void step_describe(fuzz_input_t* in) {
   }
   // A page with one block has a descriptor for its first slice only.
   *span = (span_t){.first = first, .count = count, .interior = fuzz_below(in, 2) == 0 ? 1 : count};
-  span->page = mi_life_describe(address_of(first), count, span->interior);
+  span->page = mi_life_describe(address_of(first), count, (mi_interior_t){1, span->interior});
   mi_atomic_store_relaxed(&span->page->owner, MI_OWNER_SHARED);
   for (size_t i = first; i < first + count; i++) owner_of[i] = (size_t)(span - spans) + 1;
 }
@@ -85,7 +85,7 @@ static void step_describe(fuzz_input_t* in) {
 static void step_undescribe(fuzz_input_t* in) {
   span_t* const span = &spans[fuzz_below(in, PAGE_COUNT)];
   if (span->page == NULL) return;
-  mi_life_undescribe(span->page, span->interior);
+  mi_life_undescribe(span->page, (mi_interior_t){1, span->interior});
   for (size_t i = span->first; i < span->first + span->count; i++) owner_of[i] = 0;
   span->page = NULL;
 }
