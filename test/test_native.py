@@ -14,7 +14,7 @@ import conftest
 
 BUILD = pathlib.Path(os.environ.get("MI_BUILD_DIR", conftest.ROOT / "build" / "test"))
 CROSS = conftest.ROOT / "build" / "aarch64"
-SLOW = ("failure",)  # thousands of runs with calls that are refused
+SLOW = ("failure", "refusals")  # thousands of runs with calls that are refused; limits of the system
 SKIPPED = 77  # status of a program without cmocka that cannot do its work here; its last line says why
 TIMEOUT_S = int(os.environ.get("MI_TEST_TIMEOUT", "240"))
 REGISTERED = re.compile(r"\bcmocka_unit_test\w*\s*\(\s*(\w+)")
