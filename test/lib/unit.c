@@ -119,8 +119,8 @@ static void unit_check_class_page(mi_page_t* page, unit_census_t* census) {
   check(mi_page_is_valid(page));
   const size_t described = mi_page_described(page->slice_count, page->reserved);
   for (size_t i = described; i < page->slice_count; i++) {
-    const mi_page_t* const rest = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
-    check(mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)rest)->owner) == MI_OWNER_NONE);
+    mi_page_t* const rest = mi_pagemap_slice(page->start + i * MI_SLICE_SIZE);
+    check(mi_atomic_load_relaxed(&rest->owner) == MI_OWNER_NONE);
   }
   if ((word & MI_REMOTE_OWNED) == 0) check(word <= MI_REMOTE_BITS); // REMOTE-1
   if ((word & MI_REMOTE_OWNED) != 0) census->owned++;

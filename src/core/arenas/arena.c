@@ -244,14 +244,18 @@ static mi_claim_t mi_arena_claim_existing(mi_heap_t* heap, int node, mi_claim_wh
 }
 
 // Make the indexes of the arenas of the heap anew, because none seems to have such a run, before
-// there are more arenas: threads may have overtaken each other (FIT-2).
-static void mi_arena_rebuild(mi_heap_t* heap, size_t count) {
-  if (mi_os_is_single_threaded()) return;
+// there are more arenas: threads may have overtaken each other (FIT-2). False if there is nothing
+// to make anew.
+static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
+  if (mi_os_is_single_threaded()) return false;
+  bool is_any = false;
   MI_FOR_EACH_ARENA(heap->subproc, arena) {
     const bool is_for = heap->arena != NULL ? heap->arena == arena : !arena->is_exclusive;
     if (!is_for || mi_atomic_load_relaxed(&arena->free_count) < (int64_t)count) continue;
     mi_fit_rebuild(arena);
+    is_any = true;
   }
+  return is_any;
 }
 
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
@@ -640,12 +644,13 @@ MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alig
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
   size_t seen = mi_atomic_load_relaxed(&heap->subproc->growth_count);
-  mi_arena_wish_t wish = {slice_count, alignment, MI_ARENA_TRIES};
-  if (alignment > MI_SLICE_SIZE) wish.tries = MI_ARENA_ALIGNED_TRIES;
+  const bool is_aligned = alignment > MI_SLICE_SIZE;
+  mi_arena_wish_t wish = {slice_count, alignment,
+                          is_aligned ? MI_ARENA_ALIGNED_TRIES : MI_ARENA_TRIES};
   mi_claim_t claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, &wish, run);
   wish.tries = MI_ARENA_TRIES;
-  if (claim == MI_CLAIM_NONE) {
-    mi_arena_rebuild(heap, slice_count);
+  // Search again only where that may find something else.
+  if (claim == MI_CLAIM_NONE && (mi_arena_rebuild(heap, slice_count) || is_aligned)) {
     claim = mi_arena_claim_existing(heap, node, MI_CLAIM_NEAR, &wish, run);
   }
   while (claim == MI_CLAIM_NONE && heap->arena == NULL &&

@@ -65,29 +65,22 @@ static inline size_t mi_fit_span(size_t depth) {
   return MI_WORD_BITS << depth * MI_FIT_FANOUT_SHIFT;
 }
 
-// Nodes of all depths.
-static size_t mi_fit_count(size_t word_count) {
+static size_t mi_fit_stale_words(size_t word_count) {
+  return mi_bits_divide_up(mi_fit_above(word_count), MI_WORD_BITS);
+}
+
+MI_INTERNAL size_t mi_fit_size(size_t word_count) {
   size_t count = 0;
   size_t n = word_count;
   do {
     n = mi_fit_above(n);
     count += n;
   } while (n > 1);
-  return count;
-}
-
-static size_t mi_fit_stale_words(size_t word_count) {
-  return mi_bits_divide_up(mi_fit_above(word_count), MI_WORD_BITS);
-}
-
-MI_INTERNAL size_t mi_fit_size(size_t word_count) {
-  return mi_fit_count(word_count) * sizeof(mi_fit_node_t) +
-         mi_fit_stale_words(word_count) * sizeof(mi_bitmap_word_t);
+  return count * sizeof(mi_fit_node_t) + mi_fit_stale_words(word_count) * sizeof(mi_bitmap_word_t);
 }
 
 MI_INTERNAL void mi_fit_init(mi_arena_t* arena, void* memory) {
   mi_fit_node_t* nodes = (mi_fit_node_t*)memory;
-  arena->fit_stale = (mi_bitmap_word_t*)(nodes + mi_fit_count(arena->word_count));
   size_t n = arena->word_count;
   arena->fit_depth = 0;
   do {
@@ -95,6 +88,7 @@ MI_INTERNAL void mi_fit_init(mi_arena_t* arena, void* memory) {
     arena->fit[arena->fit_depth++] = nodes;
     nodes += n;
   } while (n > 1);
+  arena->fit_stale = (mi_bitmap_word_t*)nodes;
 }
 
 // The children of a node are those from `*first` on, up to the result.

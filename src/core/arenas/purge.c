@@ -231,13 +231,11 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end,
 static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
-  size_t end = mi_purge_top(arena);
-  bool is_first = true;
+  size_t end = mi_purge_top_end(arena, mi_purge_top(arena));
+  mi_atomic_store_relaxed(&arena->purge_end, end);
   while (excess > 0) {
     const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
     const size_t start = mi_purge_top_run(arena, &end, longest);
-    if (is_first) mi_atomic_store_relaxed(&arena->purge_end, end);
-    is_first = false;
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);

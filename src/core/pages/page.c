@@ -58,13 +58,12 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   const size_t slice_count = plan->slice_count;
   const size_t block_size = mi_class_size(size_class);
   const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
-  const size_t described = mi_page_described(slice_count, block_count);
-  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, described};
+  const mi_interior_t interior = mi_page_interior(slice_count, block_count);
+  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, interior.end};
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   mi_page_clean_run(plan, &run);
-  mi_page_t* const page =
-      mi_life_describe(run.start, slice_count, mi_page_interior(slice_count, block_count));
+  mi_page_t* const page = mi_life_describe(run.start, slice_count, interior);
   page->count = (mi_page_count_t){0};
   page->refilled.used = 1;
   page->reserved = (uint32_t)block_count;

@@ -24,10 +24,10 @@
 //     of the count. As soon as these are MI_POOL_EMPTY_MIN and an eighth of what the last drain put
 //     back, the stacks of the heap that have such pages are drained: all pages are taken out, and
 //     those in use are pushed again. So a page that is released costs about 8 pushes, however many
-//     there are, and little more than an eighth of the slices are empty. A page may become empty,
-//     be counted and be searched in vain between the moment when its bit is set and the moment when
-//     it is pushed. It then stays until the next drain or pop of its class
-//     (test/models/src/pool.rs).
+//     there are. What was put back does not shrink with pops: an eighth of it may be empty when the
+//     stacks have become short. A page may become empty, be counted and be searched in vain between
+//     the moment when its bit is set and the moment when it is pushed. It then stays until the next
+//     drain or pop of its class (test/models/src/pool.rs).
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
