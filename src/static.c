@@ -31,6 +31,8 @@
 #include "core/arenas/numa.c"
 #include "core/arenas/arena.c"
 #include "core/arenas/move.c"
+#include "core/arenas/wait.c"
+#include "core/arenas/spare.c"
 #include "core/arenas/purge.c"
 #include "core/arenas/retain.c"
 #include "core/arenas/huge.c"

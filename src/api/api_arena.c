@@ -216,7 +216,9 @@ void mi_arenas_print(void) mi_attr_noexcept {
                   "arenas, one character for %zu KiB: P blocks of one size, L one block, "
                   "+ the rest of it, - free, . free and given back\n",
                   MI_SLICE_SIZE / MI_KIB);
-  MI_FOR_EACH_ARENA(mi_enter_current(), arena) {
+  mi_subproc_t* const subproc = mi_enter_current();
+  mi_spare_release(subproc); // so that each slice is in a page or free
+  MI_FOR_EACH_ARENA(subproc, arena) {
     mi_output_print(sink, "arena %p: %zu KiB%s%s%s, node %d\n", (void*)arena,
                     mi_arena_size(arena) / MI_KIB, arena->is_exclusive ? ", exclusive" : "",
                     arena->is_pinned ? ", pinned" : "", arena->is_foreign ? ", of the program" : "",

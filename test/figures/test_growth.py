@@ -15,6 +15,7 @@ pytestmark = [measure.x86_only, pytest.mark.slow]
 OPERATIONS = 200  # as growth.c has it
 SMALL, LARGE = 64, 4096  # MiB
 GROWTH = 1.3
+PAIR = 1000  # instructions of malloc and free of a large block, found without a search
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.0}
 # The heaps are of addresses: no memory is to be populated ahead of its use.
@@ -36,3 +37,10 @@ def test_cost_does_not_grow_with_the_heap(pattern, library, figure, tmp_path):
     measure.say(figure, f"instructions of an operation in a heap of 4 GiB and of 64 MiB, {pattern}",
                 f"{large:.0f} and {small:.0f}, {large / small:.2f}", bound)
     assert large <= bound * small
+
+
+def test_cost_does_not_grow_with_the_size(library, figure, tmp_path):
+    """If this fails, a buffer that is allocated and freed again and again costs what it holds."""
+    small, large = (cost(library, "same", mib, tmp_path) for mib in (1, SMALL))
+    measure.say(figure, "instructions of a pair of 64 MiB and of 1 MiB", f"{large:.0f} and {small:.0f}", PAIR)
+    assert max(small, large) <= PAIR

@@ -82,6 +82,7 @@ typedef struct unit_census_s {
   size_t owned; // pages of classes that somebody owns
   size_t pooled; // pages with the POOLED bit
   size_t lost; // slices that belong to nobody and are not free
+  size_t spare; // those of them that are kept: SPARE-1
 } unit_census_t;
 
 static bool unit_bit(mi_bitmap_word_t* map, size_t i) { return mi_bitmap_is_all_set(map, i, 1); }
@@ -274,6 +275,8 @@ static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
     check(arena->subproc == subproc && mi_arena_is_valid(arena));
     unit_check_arena(arena, census);
   }
+  check(mi_spare_is_valid(subproc));
+  census->spare += mi_spare_length(subproc);
   mi_page_t* page;
   for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
     check(page->backing == MI_BACKING_DIRECT);
@@ -318,7 +321,7 @@ void unit_check_valid(void) {
   check_equal(deleted, mi_atomic_load_relaxed(&mi_state.deleted_count));
   mi_lock_leave(&mi_state.thread_lock);
   unit_check_retired_arenas();
-  check_equal(census.lost, mi_atomic_load_relaxed(&mi_state.lost_count));
+  check_equal(census.lost, mi_atomic_load_relaxed(&mi_state.lost_count) + census.spare);
   check_equal(census.owned, owned); // else a page is owned by nobody who knows it
   check_equal(census.pooled, pooled);
 }
@@ -330,7 +333,7 @@ void unit_reserve(size_t size) {
 }
 
 size_t unit_free_slices(void) {
-  size_t count = 0;
+  size_t count = mi_spare_length(&mi_state.main);
   MI_FOR_EACH_ARENA(&mi_state.main, arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
   return count;
 }
@@ -409,6 +412,7 @@ void unit_check_empty(void) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     check(unit_pool_length(&mi_state.main.heap_main, c) == 0);
   }
+  mi_spare_release(&mi_state.main);
   size_t total = 0;
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     total += mi_arena_slices(arena);

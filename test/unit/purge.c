@@ -96,6 +96,7 @@ UNIT_TEST_PAGE_SIZES(purge_takes_marks_for_hints) {
   release(&idle);
   mi_bitmap_set(used.arena->purge_old, used.slice_index, 3);
   mi_bitmap_set(used.arena->purge_young, used.slice_index, 2);
+  mi_count_add(&mi_state.main.purge_waiting, 5 * MI_SLICE_SIZE);
   check_equal(mi_purge_everything(&mi_state.main), 2 * MI_SLICE_SIZE); // PURGE-1
   check_equal(resident(&used), 3 * MI_SLICE_SIZE);
   check_equal(used.start[3 * MI_SLICE_SIZE - 1], 1);

@@ -5,6 +5,7 @@
 //   fit.h              where so many slices are free
 //   arena.h numa.h     ranges of slices, which of them are free, growth; NUMA nodes
 //   move.h             memory that changes its addresses
+//   wait.h spare.h     free memory that has not gone back; the run that was freed last
 //   purge.h retain.h   how free memory goes back to the system; when, and how much
 //   huge.h             memory that is faulted in ahead
 //   slices.h           claim and release, with all of the above
@@ -22,6 +23,8 @@
 #include "numa.h"
 #include "arena.h"
 #include "move.h"
+#include "wait.h"
+#include "spare.h"
 #include "purge.h"
 #include "retain.h"
 #include "huge.h"

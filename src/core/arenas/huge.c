@@ -71,7 +71,7 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   if (taken > MI_HUGE_STALL_US) {
     mi_atomic_store_relaxed(&mi_state.huge_after_us, now + taken * MI_HUGE_BACK_OFF);
   }
-  mi_purge_remember(arena, chunk, MI_CHUNK_SLICES); // the claim clears the marks of its own slices
+  mi_wait_mark(arena, chunk, MI_CHUNK_SLICES); // the claim clears the marks of its own slices
 }
 
 MI_INTERNAL void mi_huge_touch(uint8_t* start, size_t size) {

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 // purge.c - how freed slices go back to the system. retain.c decides when, and how much.
 //
-//   purge_young  freed in this period    a period is over: what is in `purge_old` and still free is
-//   purge_old    freed before it         purged, and `purge_young` becomes `purge_old`
-//
-// Two generations of bits instead of a clock value per slice. A slice thus stays resident between
-// one and two periods after its last use, and a slice that was freed a moment ago is never purged
-// together with old ones.
-//
-// PURGE-1  a set bit in `purge_young` or `purge_old` is a hint; only slices that the purger has
-//     claimed are purged.
+// PURGE-1  only slices that the purger has claimed are purged: their marks are hints (WAIT-1).
 // PURGE-2  after a purge the slice is not dirty: it reads as zero.
 // PURGE-3  one thread purges at a time. Others skip it; only a fork and the end of a sub-process
 //     wait.
@@ -20,13 +12,7 @@
 
 #include "bitmap.h"
 #include "move.h"
-
-MI_INTERNAL long mi_purge_delay_ms(void) {
-  const long delay = mi_option_value(purge_delay);
-  const long factor = mi_option_value(arena_purge_mult);
-  if (delay < 0 || factor < 0) return -1;
-  return factor > 0 && delay > MI_PURGE_DELAY_MAX / factor ? MI_PURGE_DELAY_MAX : delay * factor;
-}
+#include "spare.h"
 
 // Return the number of slices below which a run of free slices is not purged (option
 // minimal_purge_size; with allow_thp 2 at least a chunk, so that no huge page is cut).
@@ -34,23 +20,6 @@ static size_t mi_purge_minimum(void) {
   const size_t size = (size_t)mi_option_value(minimal_purge_size) * MI_KIB;
   if (size == 0 && mi_option_value(allow_thp) >= 2) return MI_CHUNK_SLICES;
   return mi_bits_divide_up(size, MI_SLICE_SIZE);
-}
-
-MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  if (arena->is_pinned || mi_purge_delay_ms() < 0) return;
-  const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
-  if (slice_index + slice_count > mi_atomic_load_relaxed(&arena->purge_end)) {
-    mi_atomic_store_relaxed(&arena->purge_end, slice_index + slice_count);
-  }
-  mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
-}
-
-MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  const size_t count = mi_bitmap_clear(arena->purge_young, slice_index, slice_count) +
-                       mi_bitmap_clear(arena->purge_old, slice_index, slice_count);
-  const int64_t bytes = (int64_t)(count * MI_SLICE_SIZE);
-  if (count > 0) mi_count_add(&arena->subproc->purge_waiting, -bytes);
-  return count;
 }
 
 // Decommit slices; they are committed again when they are claimed.
@@ -101,7 +70,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
 }
 
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size) {
-  if (!mi_arena_is_mapped_by_us(arena) || mi_purge_delay_ms() < 0) return false;
+  if (!mi_arena_is_mapped_by_us(arena) || mi_wait_delay_ms() < 0) return false;
   if (mi_os_purge(start, size) != 0) return false;
   mi_count_add(&arena->subproc->count.purged, (int64_t)size);
   mi_count_add(&arena->subproc->count.purge_calls, 1);
@@ -111,7 +80,7 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 // Claim a run that waits, purge it and release it. False if it is not free any more.
 static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* bytes) {
   if (!mi_arena_hold(arena, index, count)) return false;
-  mi_purge_forget(arena, index, count);
+  mi_wait_forget(arena, index, count);
   *bytes += mi_purge_claimed(arena, index, count);
   mi_arena_let_go(arena, index, count); // publishes the cleared `dirty` bits
   return true;
@@ -130,7 +99,7 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
     size_t count = mi_bitmap_run_length(map, index, mi_bits_min(index + free_count, end));
     const bool is_short = count > 0 && count < minimum; // its marks stay: more may become free
     if (!is_short && (count == 0 || !mi_purge_try(arena, index, count, &bytes))) {
-      mi_purge_forget(arena, index, 1); // in use: its next release marks it again
+      mi_wait_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
     }
     index += count;
@@ -142,13 +111,10 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
+  mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
     bytes += mi_purge_map(arena, arena->purge_old, minimum);
-    for (size_t w = 0; w < arena->word_count; w++) {
-      if (mi_atomic_load_relaxed(&arena->purge_young[w]) == 0) continue;
-      const uint64_t young = mi_atomic_and_relaxed(&arena->purge_young[w], 0);
-      mi_atomic_or_relaxed(&arena->purge_old[w], young);
-    }
+    mi_wait_age(arena);
   }
   return bytes;
 }
@@ -159,6 +125,7 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
+  mi_spare_release(subproc);
   mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (arena->is_pinned) continue;
@@ -172,58 +139,8 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
 
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
   // Memory that options keep does not wait either.
-  const bool is_all = mi_purge_delay_ms() >= 0 && mi_option_value(purge_decommits) != 0;
+  const bool is_all = mi_wait_delay_ms() >= 0 && mi_option_value(purge_decommits) != 0;
   return mi_purge_now(subproc, is_all ? MI_FORCE : MI_GENTLE);
-}
-
-// Return the bits of a word whose slices are free and wait.
-static uint64_t mi_purge_waiting(mi_arena_t* arena, size_t w) {
-  const uint64_t marked =
-      mi_atomic_load_relaxed(&arena->purge_young[w]) | mi_atomic_load_relaxed(&arena->purge_old[w]);
-  return marked == 0 ? 0 : marked & mi_atomic_load_relaxed(&arena->free[w]);
-}
-
-// Return the end of the highest waiting run below `end`, 0 if there is none.
-static size_t mi_purge_top_end(mi_arena_t* arena, size_t end) {
-  while (end > 0) {
-    const size_t w = (end - 1) / MI_WORD_BITS;
-    const uint64_t x = mi_purge_waiting(arena, w) & mi_bits_mask(end - w * MI_WORD_BITS);
-    if (x != 0) return w * MI_WORD_BITS + mi_bits_log2(x) + 1;
-    end = w * MI_WORD_BITS;
-  }
-  return 0;
-}
-
-// Return the start of the waiting run that ends at `end`, at most `longest` slices below it.
-static size_t mi_purge_top_start(mi_arena_t* arena, size_t end, size_t longest) {
-  const size_t low = end - mi_bits_min(end, longest);
-  size_t start = end;
-  while (start > low) {
-    const size_t w = (start - 1) / MI_WORD_BITS;
-    const size_t bits = start - w * MI_WORD_BITS; // the bits of the word below `start`
-    const uint64_t other = ~mi_purge_waiting(arena, w) & mi_bits_mask(bits);
-    start = w * MI_WORD_BITS + (other == 0 ? 0 : mi_bits_log2(other) + 1);
-    if (other != 0) break;
-  }
-  return mi_bits_max(start, low);
-}
-
-// Return the start of the part of a run, up to `end`, that lies in one mapping.
-static size_t mi_purge_mapping_start(mi_arena_t* arena, size_t start, size_t end) {
-  const size_t count = end - start;
-  if (mi_bitmap_is_all_clear(arena->moved, start, count) &&
-      mi_bitmap_is_all_clear(arena->moved_first, start, count)) {
-    return start;
-  }
-  size_t from = end - 1;
-  while (from > start && !mi_move_is_cut(arena, from)) from--;
-  return from;
-}
-
-MI_INTERNAL mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size_t longest) {
-  *end = mi_purge_top_end(arena, *end);
-  if (*end == 0) return 0;
-  return mi_purge_mapping_start(arena, mi_purge_top_start(arena, *end, longest), *end);
 }
 
 // Purge `excess` bytes from the top of one arena. Returns what is left of `excess`. Under the purge
@@ -231,11 +148,10 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_top_run(mi_arena_t* arena, size_t* end,
 static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
-  size_t end = mi_purge_top_end(arena, mi_purge_top(arena));
-  mi_atomic_store_relaxed(&arena->purge_end, end);
+  size_t end = mi_wait_settle_top(arena);
   while (excess > 0) {
     const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
-    const size_t start = mi_purge_top_run(arena, &end, longest);
+    const size_t start = mi_wait_top_run(arena, &end, longest);
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
@@ -247,6 +163,7 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
 
 MI_INTERNAL mi_attr_cold void mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes) {
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
+  mi_spare_release(subproc);
   mi_arena_t* last = NULL;
   MI_FOR_EACH_ARENA(subproc, arena) { last = arena; }
   for (; last != NULL && bytes > 0; last = last->before) bytes = mi_purge_top_of(last, bytes);
@@ -255,9 +172,10 @@ MI_INTERNAL mi_attr_cold void mi_purge_from_top(mi_subproc_t* subproc, int64_t b
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
+  mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);
-    mi_purge_forget(arena, 0, mi_arena_slices(arena));
+    mi_wait_forget(arena, 0, mi_arena_slices(arena));
   }
   mi_lock_leave(&mi_state.purge_lock);
 }

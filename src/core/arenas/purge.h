@@ -3,19 +3,7 @@
 #ifndef MI_CORE_PURGE_H
 #define MI_CORE_PURGE_H
 
-#include <limits.h>
-
-#include "arena.h"
-
-// Return how long free memory waits, by the options: at most MI_PURGE_DELAY_MAX; negative means for
-// ever.
-#define MI_PURGE_DELAY_MAX (LONG_MAX / 2)
-MI_INTERNAL long mi_purge_delay_ms(void);
-
-// Mark slices that become free as waiting for purge. Cheap: bits and a counter.
-MI_INTERNAL void mi_purge_remember(mi_arena_t* arena, size_t slice_index, size_t slice_count);
-// Clear the marks of slices that are claimed again. Returns how many of them were marked.
-MI_INTERNAL size_t mi_purge_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+#include "wait.h"
 
 // Give the contents of claimed slices back. Returns the bytes that were dirty.
 MI_INTERNAL size_t mi_purge_claimed(mi_arena_t* arena, size_t slice_index, size_t slice_count);
@@ -24,15 +12,6 @@ MI_INTERNAL size_t mi_purge_claimed(mi_arena_t* arena, size_t slice_index, size_
 // nothing happened, because we may not drop this memory, or an option keeps it, or the system
 // refuses.
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
-
-// Find the highest run that waits for purge below `*end`: at most `longest` slices that lie in one
-// mapping. Returns its start and stores its end in `*end`, 0 if there is none.
-MI_INTERNAL size_t mi_purge_top_run(mi_arena_t* arena, size_t* end, size_t longest);
-
-// No slice at or above this waits; the first `*end` for the above.
-static inline size_t mi_purge_top(mi_arena_t* arena) {
-  return mi_bits_min(mi_atomic_load_relaxed(&arena->purge_end), mi_arena_slices(arena));
-}
 
 // Purge `bytes` of the waiting memory, from the highest addresses down, because the next claims
 // take the lowest ones. Nothing happens while another thread purges.

@@ -110,7 +110,7 @@ static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
 }
 
 MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
-  const long delay = mi_purge_delay_ms();
+  const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
   mi_retain_look(subproc, delay);
   mi_retain_early(subproc);
@@ -135,13 +135,13 @@ static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes) {
 }
 
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t count) {
-  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0 || mi_purge_delay_ms() <= 0) return;
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0 || mi_wait_delay_ms() <= 0) return;
   mi_retain_purge_excess(subproc, (int64_t)(count * MI_SLICE_SIZE));
 }
 
 MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc) {
   if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
-  const long delay = mi_purge_delay_ms();
+  const long delay = mi_wait_delay_ms();
   if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
   if (delay <= 0) return;
   mi_retain_purge_excess(subproc, 0);
@@ -153,7 +153,7 @@ MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc) {
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   mi_retain_bound(subproc);
   if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
-  const long delay = mi_purge_delay_ms();
+  const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
   mi_retain_look(subproc, delay);
   mi_retain_early(subproc);
@@ -181,7 +181,7 @@ static mi_move_t mi_retain_move(mi_arena_t* arena, size_t index, size_t count, s
     mi_bitmap_set(arena->dirty, to, count);
     mi_count_add(&arena->subproc->count.committed, (int64_t)(count * MI_SLICE_SIZE));
     // The old addresses read as zero now.
-    mi_purge_forget(arena, index, count);
+    mi_wait_forget(arena, index, count);
     mi_purge_claimed(arena, index, count);
   }
   mi_arena_let_go(arena, index, count); // publishes the cleared `dirty` bits
@@ -193,13 +193,13 @@ MI_INTERNAL mi_attr_cold mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t i
   const mi_slices_t none = {0, 0};
   if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return none;
   const size_t end = index + count;
-  size_t top = mi_purge_top(arena);
+  size_t top = mi_wait_top(arena);
   for (size_t i = 0; i < MI_RETAIN_MOVE_TRIES && mi_move_is_allowed(); i++) {
     index += mi_bitmap_run_length(arena->dirty, index, end);
     if (index == end) break;
     size_t room = 1;
     while (index + room < end && mi_bitmap_is_all_clear(arena->dirty, index + room, 1)) room++;
-    const size_t start = mi_purge_top_run(arena, &top, room);
+    const size_t start = mi_wait_top_run(arena, &top, room);
     if (top == 0) break;
     if (room < MI_RETAIN_MOVE_MIN) {
       index += room;

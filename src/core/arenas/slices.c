@@ -2,9 +2,11 @@
 // slices.c - prepares slices that an arena has claimed for use, and lets released slices wait for
 // their purge.
 //
-//   claim:   arena.c (a run of free slices) -> huge.c (faulted in ahead, in a large heap)
+//   claim:   spare.c (the run that was freed last), or
+//            arena.c (a run of free slices) -> huge.c (faulted in ahead, in a large heap)
 //            -> retain.c (memory that waits elsewhere is moved there; fresh memory makes way)
-//   release: purge.c (it waits from now on) -> arena.c (it is free)
+//   release: spare.c (it is kept), or
+//            wait.c (it waits from now on) -> arena.c (it is free)
 //
 // SLICES-1  slices in use are dirty and do not wait for purge: their bit in `dirty` is set, and
 //     those in `purge_young` and `purge_old` are clear.
@@ -16,8 +18,9 @@
 
 #include "bitmap.h"
 #include "huge.h"
-#include "purge.h"
 #include "retain.h"
+#include "spare.h"
+#include "wait.h"
 
 // Some slices of a claimed run are lost: release the others.
 static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices_t lost) {
@@ -45,7 +48,7 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
     }
   }
   const size_t fresh = mi_bitmap_set(arena->dirty, index, count);
-  const bool is_remembered = mi_purge_forget(arena, index, count) > 0;
+  const bool is_remembered = mi_wait_forget(arena, index, count) > 0;
   run->is_zero = run->is_zero && fresh == count;
   run->is_resident = is_remembered || fresh < count;
   mi_retain_before_touch(subproc, fresh);
@@ -58,13 +61,15 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
 
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run) {
-  return mi_arena_claim(heap, slice_count, alignment, run) &&
-         mi_slices_use(heap, touched_count, run);
+  return mi_spare_claim(heap, slice_count, alignment, run) ||
+         (mi_arena_claim(heap, slice_count, alignment, run) &&
+          mi_slices_use(heap, touched_count, run));
 }
 
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                     bool* is_zero) {
   mi_run_t run;
+  mi_spare_release(arena->subproc);
   if (!mi_arena_claim_at(arena, slice_index, slice_count, &run)) return false;
   const bool is_used = mi_slices_use(NULL, 0, &run);
   *is_zero = run.is_zero;
@@ -73,6 +78,7 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
 
 MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   mi_retain_before_wait(arena->subproc, slice_count);
-  mi_purge_remember(arena, slice_index, slice_count);
+  if (mi_spare_keep(arena, slice_index, slice_count)) return;
+  mi_wait_mark(arena, slice_index, slice_count);
   mi_arena_release(arena, slice_index, slice_count);
 }

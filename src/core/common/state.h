@@ -54,11 +54,18 @@ struct mi_subproc_s {
   // there, and by a thread before it searches (relaxed: a stale value costs a search).
   mi_atomic(size_t) growth_count;
   mi_book_t direct; // pages outside arenas, of all its heaps
-  // purge_waiting - bytes remembered for purge, written by a thread that sets or clears the bits;
+  // purge_waiting - bytes that wait for purge (WAIT-2), written by a thread that marks or claims;
   // purge_due_ms - when the next period ends (0: none is running), written by the purger. Read by
   // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
+  // spare - the run that was freed last, or 0: spare.c.
+  //   write  any  swap acq_rel  keep, release  mi_spare_swap  (publishes the run, sees the old one)
+  //   write  any  CAS acquire   claim          mi_spare_take  (sees the run)
+  //   write  any  store relaxed  with one thread  mi_spare_swap, mi_spare_take
+  //   read   any  relaxed       a hint: the exchange decides
+  //   ABA    the same word is the same run, which was kept again
+  mi_atomic(uint64_t) spare;
   // purge_seen_ms - the clock when a slow path last read it; purge_spent_ms - the time up to which
   // early purging used up its budget, 0 not known yet. Relaxed, by any thread: a budget.
   mi_atomic(int64_t) purge_seen_ms;

@@ -398,7 +398,7 @@ struct mi_arena_s {
   // also writes the bit of the slice behind a range.
   mi_bitmap_word_t* moved_first;
   // purge_young, purge_old - 1: freed in this / before the last purge period. Written by a thread
-  // that gives back or claims the slice, or purges; read by any thread. Relaxed hints, see purge.c.
+  // that gives back or claims the slice, or purges; read by any thread. Relaxed hints, see wait.c.
   mi_bitmap_word_t* purge_young;
   mi_bitmap_word_t* purge_old;
   // purge_end - no slice from here on is in these two, mostly. Written and read by a thread that

@@ -17,9 +17,10 @@
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
-// memory along (RETAIN-2). Larger blocks, and all blocks when no arena can be had, are mappings of
-// their own. Growth in place takes the slices that follow; otherwise the memory is moved to other
-// addresses without copying (move.c).
+// memory along (RETAIN-2), and one of the same length takes the last of them as it is (spare.c).
+// Larger blocks, and all blocks when no arena can be had, are mappings of their own. Growth in
+// place takes the slices that follow; otherwise the memory is moved to other addresses without
+// copying (move.c).
 #include "large.h"
 
 #include <errno.h>

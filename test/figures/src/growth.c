@@ -4,11 +4,13 @@
 //   growth PATTERN MIB
 //
 // The patterns, in a heap of so many MiB of addresses, hardly any of them touched:
-//   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it
-//   holes     blocks of 600 KB, every second was freed: allocate 5 MiB and free it
+//   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it; a little more
+//             each second time, so that the place of the last one does not serve
+//   holes     blocks of 600 KB, every second was freed: allocate 5 MiB and free it, so too
 //   random    blocks of 1 to 200 KB, each replaced once: replace one at random
-//   pair      the same heap: allocate 1 MiB and free it
+//   pair      the same heap: allocate 1 MiB and free it, so too
 //   aligned   blocks of 4 KiB at multiples of 256 KiB: replace one at random
+//   same      no heap: allocate so many MiB and free it
 //   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
 // `measured` is called twice with OPERATIONS: to warm up, and to be counted.
 #include <pthread.h>
@@ -26,6 +28,14 @@ static size_t any(size_t below) { return random_below(&state, below); }
 static size_t any_size(void) { return 1000 + any(200000); }
 
 static void pair(size_t size) {
+  static size_t turn;
+  if (turn++ % 2 == 0) size += 64 * FIGURES_KIB;
+  void* const p = malloc(size);
+  figures_keep(p);
+  free(p);
+}
+
+static void same(size_t size) {
   void* const p = malloc(size);
   figures_keep(p);
   free(p);
@@ -55,6 +65,9 @@ __attribute__((noinline, noipa)) void measured(char kind) {
         break;
       case 'a':
         replace(any(count), aligned_alloc(256 * FIGURES_KIB, 4096));
+        break;
+      case 's':
+        same(count);
         break;
       default:
         replace(any(count), malloc(7000));
@@ -102,6 +115,8 @@ int main(int argc, char** argv) {
     half(bytes, 600000);
   } else if (kind == 'a') {
     fill(bytes, 4096, 256 * FIGURES_KIB);
+  } else if (kind == 's') {
+    count = bytes;
   } else if (kind == 'l') {
     if (pthread_create(&thread, NULL, &leave, (void*)bytes) != 0) return 3;
     pthread_join(thread, NULL);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// wait.h - which free slices wait for their purge.
+#ifndef MI_CORE_WAIT_H
+#define MI_CORE_WAIT_H
+
+#include <limits.h>
+
+#include "arena.h"
+
+// Return how long free memory waits, by the options: at most MI_WAIT_DELAY_MAX; negative means for
+// ever.
+#define MI_WAIT_DELAY_MAX (LONG_MAX / 2)
+MI_INTERNAL long mi_wait_delay_ms(void);
+
+// Mark slices that become free as waiting for purge. Cheap: bits and a counter.
+MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// Clear the marks of slices that are claimed again. Returns how many of them were marked.
+MI_INTERNAL size_t mi_wait_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+
+// Return the bytes that are marked.
+MI_INTERNAL int64_t mi_wait_marked(mi_subproc_t* subproc);
+
+// A period is over: what was freed in it counts as freed before it.
+MI_INTERNAL void mi_wait_age(mi_arena_t* arena);
+
+// Find the highest run that waits for purge below `*end`: at most `longest` slices that lie in one
+// mapping. Returns its start and stores its end in `*end`, 0 if there is none.
+MI_INTERNAL size_t mi_wait_top_run(mi_arena_t* arena, size_t* end, size_t longest);
+
+// No slice at or above this waits; the first `*end` for the above.
+static inline size_t mi_wait_top(mi_arena_t* arena) {
+  return mi_bits_min(mi_atomic_load_relaxed(&arena->purge_end), mi_arena_slices(arena));
+}
+
+// The same, exactly, and remember it. Under the purge lock.
+MI_INTERNAL size_t mi_wait_settle_top(mi_arena_t* arena);
+
+#endif
