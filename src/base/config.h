@@ -81,6 +81,17 @@
 #else
 #define MI_IS_TRACK_VALGRIND 0
 #endif
+// 1 if the library itself is built with ThreadSanitizer.
+#if defined(__SANITIZE_THREAD__)
+#define MI_IS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MI_IS_TSAN 1
+#endif
+#endif
+#if !defined(MI_IS_TSAN)
+#define MI_IS_TSAN 0
+#endif
 #define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND)
 
 // Print errors by default; end the process when there is no memory.

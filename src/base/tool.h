@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tool.h - what we tell the tools that watch the memory of a program: AddressSanitizer, Valgrind.
+// tool.h - what we tell the tools that watch the memory of a program: AddressSanitizer, Valgrind,
+// ThreadSanitizer.
 //
 // Such a tool knows mappings, not blocks. A build with MI_TRACK_ASAN or MI_TRACK_VALGRIND tells it
 // what the program may touch; in any other build every function here is empty. core/pages/track.h
@@ -21,6 +22,8 @@ extern void __asan_unpoison_memory_region(const volatile void* p, size_t size) m
 extern void __asan_report_load1_noabort(void* p) mi_attr_weak;
 extern void __lsan_register_root_region(const void* p, size_t size) mi_attr_weak;
 extern void __lsan_unregister_root_region(const void* p, size_t size) mi_attr_weak;
+extern void __tsan_release(void* p) mi_attr_weak;
+extern void __tsan_acquire(void* p) mi_attr_weak;
 
 // A function of the library that touches memory which the program must not: links in free blocks,
 // notes on blocks. For Valgrind such code is between mi_tool_pause and mi_tool_resume.
@@ -113,6 +116,17 @@ static inline void mi_tool_add_root(const void* p, size_t size) {
 
 static inline void mi_tool_remove_root(const void* p, size_t size) {
   if (MI_IS_TRACK_ASAN && __lsan_unregister_root_region) __lsan_unregister_root_region(p, size);
+}
+
+// Around mappings, told to ThreadSanitizer: what a thread did with a range and its descriptors
+// comes before what the thread does that gets the same addresses from the system. The system orders
+// the two, and the tool does not see it. `order` is any address, the same for both.
+static inline void mi_tool_before_unmap(void* order) {
+  if (MI_IS_TSAN && __tsan_release) __tsan_release(order);
+}
+
+static inline void mi_tool_after_map(void* order) {
+  if (MI_IS_TSAN && __tsan_acquire) __tsan_acquire(order);
 }
 
 #endif

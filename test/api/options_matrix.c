@@ -122,6 +122,7 @@ static void options_matrix_holds(void** state) {
 
 static void options_matrix_holds_within_limits(void** state) {
   (void)state;
+  if (TEST_IS_SANITIZED) test_skip("a sanitizer's shadow needs more addresses than the limit");
   run_each("limited", 1);
 }
 

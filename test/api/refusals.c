@@ -197,9 +197,15 @@ static void run_little_address_space(void) {
   CHECK_SAY(used >= 1800 * TEST_KIB, "only %zu KiB can be used", used / TEST_KIB);
 }
 
+static void need_few_libraries(void) {
+  errno = 0;
+  if (test_is_sanitized()) cannot("a sanitizer's libraries are locked, too");
+}
+
 // What is not in use is not there to be locked.
 static void run_locked(void) {
   need_small_tables();
+  need_few_libraries();
   mi_free(mi_malloc(100));
   const size_t before = proc_resident();
   if (mlockall(MCL_CURRENT) != 0) cannot("mlockall");
@@ -210,6 +216,7 @@ static void run_locked(void) {
 // From now on all that is mapped is resident at once: not much more than what lives.
 static void run_locked_for_ever(void) {
   need_small_tables();
+  need_few_libraries();
   const size_t before = proc_resident();
   mi_free(mi_malloc(100));
   if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) cannot("mlockall");
@@ -226,6 +233,7 @@ static void run_locked_for_ever(void) {
 // A user may lock what a small program has.
 static void run_locked_without_privilege(void) {
   need_small_tables();
+  need_few_libraries();
   struct rlimit both;
   if (getrlimit(RLIMIT_MEMLOCK, &both) != 0) cannot("getrlimit");
   const size_t size = proc_mapped() + 2 * TEST_MIB;

@@ -78,10 +78,12 @@ static inline bool test_is_malloc_ours(void) {
 extern void __asan_init(void) __attribute__((weak));
 extern void __tsan_init(void) __attribute__((weak));
 extern void __ubsan_handle_out_of_bounds(void) __attribute__((weak));
+static inline bool test_is_sanitized(void) {
+  return __asan_init != NULL || __tsan_init != NULL || __ubsan_handle_out_of_bounds != NULL;
+}
+
 static inline void test_skip_if_sanitized(void) {
-  if (__asan_init != NULL || __tsan_init != NULL || __ubsan_handle_out_of_bounds != NULL) {
-    test_skip("the sanitizer brings a C++ library");
-  }
+  if (test_is_sanitized()) test_skip("the sanitizer brings a C++ library");
 }
 
 static inline bool test_is_filled(const void* p, size_t size, unsigned char byte) {

@@ -20,6 +20,7 @@ static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run
   mi_count_add(&subproc->count.mmap_calls, 1);
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
   if (p == NULL) return false;
+  mi_tool_after_map(&subproc->direct);
   mi_lock_enter(&mi_state.arena_lock);
   uint8_t* const last = p + (wish->described_count - 1) * MI_SLICE_SIZE;
   const bool is_covered =
@@ -60,6 +61,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   if (backing == MI_BACKING_DIRECT) {
     mi_tool_remove_root(start, size);
     mi_tool_open(start, size); // for the next mapping at this address
+    mi_tool_before_unmap(&subproc->direct);
     // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
     // the addresses are lost, but not the memory.
     if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);

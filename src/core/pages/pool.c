@@ -154,8 +154,9 @@ MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
   while (index != 0) {
     mi_page_t* const page = mi_pool_page(index);
     index = mi_atomic_load_relaxed(&page->pool_next);
+    if (!mi_remote_claim_popped(page)) continue; // POOL-3
     const int32_t slice_count = (int32_t)page->slice_count;
-    if (mi_remote_claim_popped(page) && !mi_pool_let_go(page)) kept += slice_count;
+    if (!mi_pool_let_go(page)) kept += slice_count;
   }
   return kept;
 }
