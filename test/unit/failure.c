@@ -22,7 +22,7 @@
 #include "core/threads/thread.h"
 #include "core/arenas/retain.h"
 
-enum { KEPT_MAX = 4000 };
+enum { KEPT_MAX = 4000, KEPT_FILLED = 64 };
 
 // OS pages that a run with failures may have at the end beside those of a run without: descriptors
 // and structures of more arenas.
@@ -62,7 +62,7 @@ static void keep(void* p, size_t size) {
   if (p == NULL) return;
   check(mi_usable_size(p) >= size && kept_count < KEPT_MAX);
   kept[kept_count] = (kept_t){(uint8_t*)p, size};
-  unit_fill(p, mi_bits_min(size, 300), kept_count);
+  unit_fill(p, mi_bits_min(size, KEPT_FILLED), kept_count);
   kept_count++;
 }
 
@@ -70,14 +70,14 @@ static void keep(void* p, size_t size) {
 // page, because each is a fault of 3 us in thousands of runs; what a lost one has left is still
 // more than the slack of check_nothing_lost.
 static void write_to(void* p, size_t size) {
-  const size_t part = mi_bits_min(size, MI_CLASS_MAX / 2);
+  const size_t part = mi_bits_min(size, MI_CLASS_MAX / 16);
   memset(p, 0x77, part);
   for (size_t i = part; i < size; i += 4 * os_fake.page_size) ((uint8_t*)p)[i] = 0x77;
 }
 
 static void check_kept(void) {
   for (size_t i = 0; i < kept_count; i++) {
-    check(unit_is_filled(kept[i].p, mi_bits_min(kept[i].size, 300), i));
+    check(unit_is_filled(kept[i].p, mi_bits_min(kept[i].size, KEPT_FILLED), i));
   }
 }
 
@@ -93,7 +93,7 @@ static void small_blocks(void) {
   for (size_t i = 0; i < kept_count; i += 2) {
     kept[i].p = (uint8_t*)mi_malloc(kept[i].size);
     if (kept[i].p == NULL) kept[i].size = 0;
-    unit_fill(kept[i].p, mi_bits_min(kept[i].size, 300), i);
+    unit_fill(kept[i].p, mi_bits_min(kept[i].size, KEPT_FILLED), i);
   }
 }
 
