@@ -187,6 +187,8 @@ static void need_small_tables(void) {
 // The first allocation comes when there are 2 MiB left: nearly all of that can be used.
 static void run_little_address_space(void) {
   need_small_tables();
+  errno = 0;
+  if (test_is_tracked()) cannot("blocks have margins");
   set_limit(RLIMIT_AS, proc_mapped() + 2 * TEST_MIB);
   size_t used = 0;
   while (mi_malloc(1000) != NULL) {
