@@ -366,6 +366,55 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   check_equal(mi_state.main.purge_waiting, 256 * MI_SLICE_SIZE);
 }
 
+// A phase of a program: it needs so much memory, and frees all of it.
+#define PHASE_SLICES ((size_t)3072)
+
+static void phase(size_t pause_ms) {
+  static mi_run_t runs[PHASE_SLICES];
+  os_fake_advance_ms(pause_ms);
+  for (size_t i = 0; i < PHASE_SLICES; i++) runs[i] = claim_dirty(1);
+  for (size_t i = 0; i < PHASE_SLICES; i++) release(&runs[i]);
+}
+
+// If this fails, a program whose phases follow each other pays page faults for all of its memory in
+// each, or keeps that memory when it has become idle.
+UNIT_TEST(purge_learns_what_is_needed_again) {
+  mi_process_setup();
+  unit_option(purge_delay, 1000);
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  for (size_t i = 0; i < 4; i++) {
+    phase(10);
+    check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE); // not yet
+  }
+  for (size_t i = 0; i < 4; i++) phase(10);
+  const int64_t purges = mi_atomic_load_relaxed(&mi_state.main.count.purge_calls);
+  for (size_t i = 0; i < 10; i++) {
+    phase(10);
+    check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= PHASE_SLICES * MI_SLICE_SIZE);
+  }
+  check(mi_atomic_load_relaxed(&mi_state.main.count.purge_calls) <= purges + 10);
+  check(mi_atomic_load_relaxed(&mi_state.main.retain_more) > 0);
+  for (size_t i = 0; i < 4; i++) {
+    mi_retain_poll(&mi_state.main);
+    os_fake_advance_ms(500);
+  }
+  check(os_fake_resident_all() <= 64 * MI_SLICE_SIZE);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.retain_more), 0);
+  phase(10); // it is forgotten
+  check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE);
+}
+
+// If this fails, a program that needs much memory now and then keeps it all the time.
+UNIT_TEST(purge_learns_nothing_from_what_is_rare) {
+  mi_process_setup();
+  unit_option(purge_delay, 1000);
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  for (size_t i = 0; i < 20; i++) {
+    phase(300);
+    check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE);
+  }
+}
+
 static mi_run_t claimed_meanwhile;
 
 static void claim_meanwhile(void) {
@@ -585,6 +634,8 @@ int main(void) {
       cmocka_unit_test(purge_is_not_for_a_free),
       cmocka_unit_test(purge_claims_what_it_purges),
       cmocka_unit_test(purge_bounds_what_waits),
+      cmocka_unit_test(purge_learns_what_is_needed_again),
+      cmocka_unit_test(purge_learns_nothing_from_what_is_rare),
       cmocka_unit_test(purge_waits_half_to_whole_delay),
       cmocka_unit_test(purge_spares_what_is_in_use),
       cmocka_unit_test(purge_takes_marks_for_hints),

@@ -161,13 +161,15 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
   return excess;
 }
 
-MI_INTERNAL mi_attr_cold void mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes) {
-  if (!mi_lock_try_enter(&mi_state.purge_lock)) return;
+MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes) {
+  if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
   mi_spare_release(subproc);
+  int64_t left = bytes;
   mi_arena_t* last = NULL;
   MI_FOR_EACH_ARENA(subproc, arena) { last = arena; }
-  for (; last != NULL && bytes > 0; last = last->before) bytes = mi_purge_top_of(last, bytes);
+  for (; last != NULL && left > 0; last = last->before) left = mi_purge_top_of(last, left);
   mi_lock_leave(&mi_state.purge_lock);
+  return bytes - left;
 }
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {

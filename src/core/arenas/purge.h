@@ -14,8 +14,9 @@ MI_INTERNAL size_t mi_purge_claimed(mi_arena_t* arena, size_t slice_index, size_
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
 
 // Purge `bytes` of the waiting memory, from the highest addresses down, because the next claims
-// take the lowest ones. Nothing happens while another thread purges.
-MI_INTERNAL void mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
+// take the lowest ones. Returns how many went, maybe a run more than that. Nothing happens while
+// another thread purges.
+MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
 
 // End a period: old slices are purged, young ones become old. Under the purge lock.
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc);

@@ -70,6 +70,13 @@ struct mi_subproc_s {
   // early purging used up its budget, 0 not known yet. Relaxed, by any thread: a budget.
   mi_atomic(int64_t) purge_seen_ms;
   mi_atomic(int64_t) purge_spent_ms;
+  // retain_more - bytes that may wait beyond RETAIN-1; retain_missed - bytes that went back
+  // and have not been replaced; retain_cost - bytes of these that were replaced at once;
+  // retain_seen_ms - when the last of that happened. Relaxed, by any thread: RETAIN-6, a guess.
+  mi_atomic(int64_t) retain_more;
+  mi_atomic(int64_t) retain_missed;
+  mi_atomic(int64_t) retain_cost;
+  mi_atomic(int64_t) retain_seen_ms;
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock
