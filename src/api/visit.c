@@ -92,7 +92,7 @@ static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   if (page->place == MI_PLACE_CURRENT) {
     mi_visit_mark_list(page, page->theap->free[page->size_class], free);
   }
-  if (mi_portion_length(page->size_class) > 1) mi_visit_mark_portions(page, free);
+  if (mi_portion_most(page->size_class) > 1) mi_visit_mark_portions(page, free);
 }
 
 // Visit a block, at the address that the program knows.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// portion.c - tests of threads/portion.c: what threads in a crowd hold ready, and that all of it
-// comes back.
+// portion.c - tests of threads/portion.c: what threads in a crowd or with a large heap hold ready,
+// and that all of it comes back.
 #include "unit.h"
 
 #include "core/pages/page.h"
@@ -289,6 +289,141 @@ UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
   }
 }
 
+// -- in a large heap --
+
+#define OWN_SIZE (MI_SLICE_SIZE / 128)
+#define OWN_CLASS mi_class_of(OWN_SIZE)
+#define OWN_PER unit_page_blocks(OWN_CLASS)
+#define OWN_LENGTH mi_portion_own_length(OWN_CLASS)
+#define OWN_PAGES ((size_t)(MI_IS_TINY ? 80 : 700))
+#define OWN_MAX ((size_t)700 * 128)
+
+static void* own[OWN_MAX];
+static size_t own_count;
+
+// A heap of full pages, of which each has one free block then: own[0], own[OWN_PER], ...
+static void spread(void) {
+  own_count = OWN_PAGES * OWN_PER;
+  check(own_count <= OWN_MAX);
+  for (size_t i = 0; i < own_count; i++) own[i] = mi_malloc(OWN_SIZE);
+  for (size_t i = 0; i < own_count; i += OWN_PER) mi_free(own[i]);
+}
+
+// Allocates until there is a portion; returns a block of a page that is parked.
+static void* begin_portion(void) {
+  void* p;
+  size_t count = 0;
+  do {
+    check(++count < 2 * OWN_PER);
+    p = mi_malloc(OWN_SIZE);
+  } while (mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
+  check((mi_atomic_load_relaxed(&unit_page_of(p)->owner) & MI_OWNER_PARKED) != 0);
+  unit_check_valid();
+  return p;
+}
+
+static size_t own_length(void) {
+  size_t count = 0;
+  const mi_block_t* b = mi_portion_of(unit_theap(), OWN_CLASS);
+  for (; b != NULL; b = b->next) count++;
+  return count;
+}
+
+// If this fails, a program with a large heap pays several cache misses for each block it replaces.
+UNIT_TEST(portion_of_a_large_heap_serves_what_was_freed_last) {
+  spread();
+  void* const p = begin_portion();
+  for (size_t i = 0; i < 10 * OWN_LENGTH; i++) {
+    if (mi_portion_of(unit_theap(), OWN_CLASS) == NULL && unit_theap()->room[OWN_CLASS] == 0) break;
+    mi_free(p);
+    check((mi_atomic_load_relaxed(&unit_page_of(p)->owner) & MI_OWNER_PARKED) != 0);
+    check(mi_malloc(OWN_SIZE) == p);
+    unit_fill(p, OWN_SIZE, i);
+  }
+  unit_check_valid();
+}
+
+// If this fails, small heaps, whose pages are in the cache, are slower.
+UNIT_TEST(portion_is_not_for_a_small_heap) {
+  own_count = 8 * OWN_PER;
+  for (size_t i = 0; i < own_count; i++) own[i] = mi_malloc(OWN_SIZE);
+  for (size_t i = 0; i < own_count; i += OWN_PER) mi_free(own[i]);
+  for (size_t i = 0; i < 16; i++) {
+    check(mi_malloc(OWN_SIZE) != NULL);
+    check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
+  }
+}
+
+// If this fails, each page of a program that frees everything is kept by one block.
+UNIT_TEST(portion_that_is_full_goes_back) {
+  spread();
+  begin_portion();
+  for (size_t i = 0; i < 10; i++) check(mi_malloc(OWN_SIZE) != NULL); // parks more pages
+  const size_t used = unit_used_slices();
+  bool is_over = false;
+  for (size_t i = 0; i < own_count; i++) {
+    const size_t before = own_length();
+    if (i % OWN_PER != 0) mi_free(own[i]);
+    check(own_length() <= OWN_LENGTH);
+    is_over = is_over || (before > 1 && own_length() == 0);
+    check(!is_over || own_length() == 0); // only a refill begins another one
+  }
+  check(is_over);
+  check(unit_used_slices() < used / 4);
+  unit_check_valid();
+}
+
+// If this fails, a program that replaces blocks never looks at the clock, and never gives back.
+UNIT_TEST(portion_leads_to_the_slow_path) {
+  spread();
+  void* p = begin_portion();
+  void* const more = mi_malloc(OWN_SIZE);
+  mi_free(more); // stays in the portion
+  check_equal(own_length(), 1);
+  const uint64_t heartbeat = unit_theap()->heartbeat;
+  for (size_t i = 0; i < MI_QUICK_REFILLS * OWN_LENGTH * 2; i++) {
+    mi_free(p);
+    p = mi_malloc(OWN_SIZE);
+  }
+  check(unit_theap()->heartbeat > heartbeat);
+}
+
+// If this fails, blocks that another thread freed are lost, or a page is parked while it has some.
+UNIT_TEST(portion_leaves_pages_that_others_free_into) {
+  unit_theap();
+  puppet_t other;
+  puppet_start(&other);
+  spread();
+  for (size_t i = 0; i < own_count; i += OWN_PER) puppet_free(&other, own[i + 1]);
+  puppet_end(&other);
+  for (size_t i = 0; i < OWN_PER; i++) {
+    check(mi_malloc(OWN_SIZE) != NULL);
+    check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
+  }
+  unit_check_valid();
+}
+
+// If this fails, the end of a thread, or a collection, loses blocks.
+UNIT_TEST(portion_of_a_large_heap_goes_back) {
+  spread();
+  mi_free(begin_portion());
+  check(own_length() > 0);
+  mi_collect_all(MI_FORCE);
+  check_equal(own_length(), 0);
+  unit_check_valid();
+}
+
+// If this fails, a block that is freed twice in a large heap is handed out twice.
+UNIT_TEST(portion_of_a_large_heap_reports_a_double_free) {
+  spread();
+  void* const p = begin_portion();
+  mi_free(p);
+  const size_t length = own_length();
+  mi_free(p);
+  check_equal(own_length(), length);
+  check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(portion_threads_share_pages_of_small_blocks),
@@ -304,6 +439,13 @@ int main(void) {
       cmocka_unit_test(portion_replaces_pages_from_before),
       cmocka_unit_test(portion_is_for_threads_that_wait),
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
+      cmocka_unit_test(portion_of_a_large_heap_serves_what_was_freed_last),
+      cmocka_unit_test(portion_is_not_for_a_small_heap),
+      cmocka_unit_test(portion_that_is_full_goes_back),
+      cmocka_unit_test(portion_leads_to_the_slow_path),
+      cmocka_unit_test(portion_leaves_pages_that_others_free_into),
+      cmocka_unit_test(portion_of_a_large_heap_goes_back),
+      cmocka_unit_test(portion_of_a_large_heap_reports_a_double_free),
   };
   return cmocka_run_group_tests_name("portion", tests, NULL, NULL);
 }

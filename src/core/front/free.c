@@ -9,7 +9,7 @@
 //   none                     NULL, or not ours                              nothing, or a report
 //   interior                 a later slice of a page                        its first slice, again
 //   single                   a large block                                  large.c
-//   this thread and flags    parked: full before; slow: interior pointers   parcel.c, or here
+//   this thread and flags    parked: full before; slow: interior pointers   portion.c, or here
 //   another thread, shared   remote free                                    parcel.c
 //
 // This file takes no lock, never waits and makes no thread state. errno is preserved: every system
@@ -64,7 +64,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   if (block == NULL) return;
   if ((owner & ~MI_OWNER_SLOW) == self) {
     mi_free_local(page, block);
-  } else {
+  } else if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
     mi_parcel_free(page, block);
   }
 }

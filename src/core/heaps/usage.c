@@ -54,7 +54,7 @@ static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
 
 static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_length(c));
+    size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_most(c));
     mi_page_t* const current = mi_theap_current(theap, c);
     if (current != NULL) {
       count = mi_list_length(current, theap->free[c]) +

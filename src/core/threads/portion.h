@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: MIT
-// portion.h - the few small blocks that a thread in a crowd holds ready.
+// portion.h - blocks of several pages that a thread holds ready.
 #ifndef MI_CORE_PORTION_H
 #define MI_CORE_PORTION_H
 
 #include "theap.h"
 
-// A portion has at most this many bytes, but at least one block.
+// A portion has at most this many bytes, but at least one block: in a crowd, and elsewhere.
 #define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
+#define MI_PORTION_OWN_BYTES MI_SLICE_SIZE
+#define MI_PORTION_OWN_MAX ((size_t)128)
+#define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
 
 static inline size_t mi_portion_length(size_t size_class) {
   const size_t count = MI_PORTION_BYTES / mi_class_size(size_class);
   return mi_bits_max(count, 1);
+}
+
+static inline size_t mi_portion_own_length(size_t size_class) {
+  const size_t count = MI_PORTION_OWN_BYTES / mi_class_size(size_class);
+  return count < MI_PORTION_OWN_MIN ? 1 : mi_bits_min(count, MI_PORTION_OWN_MAX);
+}
+
+// The most blocks of any portion.
+static inline size_t mi_portion_most(size_t size_class) {
+  return mi_bits_max(mi_portion_length(size_class), mi_portion_own_length(size_class));
 }
 
 // Return the first block of the portion of a class; NULL if it is empty, or if `free[size_class]`
@@ -29,9 +42,13 @@ static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
   return count;
 }
 
-// Put a block that this thread frees into its portion of the class. False if it has none, or if
-// that is full.
+// Put a block that this thread frees into its portion of the class, in a crowd. False if it has
+// none, or if that is full.
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
+
+// The same for a block of a page that was full when this thread last used it, without a crowd. A
+// portion that is full goes back as a whole.
+MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block);
 
 // True if PORTION-1 and PORTION-2 hold: the list, which the program may have damaged, has blocks of
 // pages of the class, and not too many.

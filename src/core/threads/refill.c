@@ -4,7 +4,8 @@
 //   1. the cadence: deferred frees, due purges             here
 //   2. behind a cut of the list: the block is a sample     sample.c
 //   3. the current page: what this thread freed since, then what others freed
-//   4. the oldest page in the queue of the class
+//   4. the oldest page in the queue of the class; its blocks as a portion, if the heap is large and
+//      they are few
 //   5. blocks of the current page that were never used     page.c (carve)
 //   6. a guest page of the class; then the pool            theap.c, pool.c
 //   7. a fresh page                                        page.c
@@ -32,6 +33,9 @@
 #include "thread.h"
 
 #define MI_CADENCE_CALLS 1024
+// Pages of a theap that have free blocks, from which on its heap is larger than the caches.
+#define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
+#define MI_REFILL_FEW_PART 2 // a page with at most this part of its blocks free has few
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page.
@@ -74,6 +78,7 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   if (MI_DEBUG >= 3) mi_page_check(page);
   mi_assert_page_full(page, mi_page_is_valid(page));
   mi_life_make_current(theap, page);
+  theap->room[page->size_class] = 0; // PORTION-4
 }
 
 static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
@@ -81,6 +86,34 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   if (page == NULL) return false;
   mi_block_t* const list = mi_page_carve(page);
   return list != NULL && mi_refill_set(theap, c, list);
+}
+
+// True if the blocks of the thread are spread over so much memory that the descriptor of a page and
+// a block that was freed long ago are cache misses.
+static bool mi_refill_is_spread(const mi_theap_t* theap) {
+  return theap->page_count >= MI_REFILL_SPREAD_PAGES && theap->sample_interval == 0;
+}
+
+// Step 4 for a page that has few free blocks, and none that was never used: the blocks become a
+// portion, and the page is parked again. So the blocks that the thread frees in its full pages are
+// the next ones that it allocates (PORTION-4). False if the page is to be made current.
+static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  const uint32_t count = page->reserved - page->count.used;
+  const size_t length = mi_portion_own_length(c);
+  if (mi_page_capacity(page) < page->reserved || !mi_refill_is_spread(theap)) return false;
+  if (length == 1 || count > length || count > page->reserved / MI_REFILL_FEW_PART) return false;
+  mi_block_t* const list = page->local_free;
+  if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
+  page->local_free = NULL;
+  mi_life_recount(page, 0);
+  if (!mi_life_park(page, theap->thread_id)) { // others have freed into it
+    page->local_free = list;
+    mi_life_recount(page, count);
+    return false;
+  }
+  theap->free[c] = list;
+  theap->room[c] = (uint8_t)(length - count);
+  return true;
 }
 
 // Steps 3 to 5, in a loop over the pages that the theap has.
@@ -94,6 +127,7 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   while ((page = theap->queue[c].first) != NULL && page != untouched) {
     mi_life_dequeue(theap, page);
     mi_refill_leave_current(theap, c);
+    if (mi_refill_from_few(theap, c, page)) return true;
     mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
     if (untouched == NULL) untouched = page;

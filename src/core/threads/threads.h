@@ -4,7 +4,7 @@
 //   theap.h            lists, queues and guests
 //   crowd.h            if so many threads run that they share pages
 //   sample.h           samples by cutting lists
-//   reclaim.h portion.h parcel.h   frees into pages of other threads
+//   reclaim.h portion.h parcel.h   frees into pages of other threads, or into full ones
 //   flush.h            giving pages up
 //   thread.h           start, end, what a thread leaves behind
 //   refill.h           filling the list of a class
