@@ -432,6 +432,35 @@ static void race(void* arg) {
   }
 }
 
+// If this fails, memory that was mapped at the end of an arena is lost, or used without descriptors,
+// because there is no memory for these.
+UNIT_TEST_ON(arena_grows_only_with_descriptors, 16 * MI_WINDOW_SIZE) {
+  mi_process_setup();
+  unit_option(arena_reserve, (long)(4 * MI_WINDOW_SIZE / MI_KIB)); // the arena crosses windows
+  const size_t count = MI_WINDOW_SLICES / 8;
+  static mi_run_t runs[48];
+  size_t refused = 0;
+  for (size_t i = 0; i < 48; i++) {
+    // The first claim makes an arena. From then on there are no tables for more windows: what is
+    // mapped in place is another kind of call.
+    os_fake.fail_at[OS_FAKE_MAP] = i > 0 ? 1 : 0;
+    os_fake.is_failing_on = i > 0;
+    if (!mi_arena_claim(UNIT_HEAP, count, MI_SLICE_SIZE, &runs[i])) refused++;
+    os_fake.is_failing_on = false;
+    os_fake.fail_at[OS_FAKE_MAP] = 0;
+    MI_FOR_EACH_ARENA(&mi_state.main, arena) {
+      uint8_t* const last = arena->start + mi_arena_size(arena) - MI_SLICE_SIZE;
+      check(mi_pagemap_find(last) == NULL && mi_arena_is_valid(arena));
+    }
+  }
+  check(refused > 0 && refused < 47);
+  mi_arena_t* const last = mi_state.main.arena_last;
+  check_equal(os_fake_state(last->start + mi_arena_size(last)), OS_FAKE_UNMAPPED);
+  for (size_t i = 0; i < 48; i++) {
+    if (runs[i].arena != NULL) mi_arena_release(runs[i].arena, runs[i].slice_index, count);
+  }
+}
+
 // If this fails, two threads get the same memory, or memory is lost.
 UNIT_TEST(arena_serves_many_threads) {
   small_arenas();
@@ -501,6 +530,7 @@ int main(void) {
       cmocka_unit_test(arena_survives_failed_commits),
       cmocka_unit_test(arena_eager_commit_is_an_option),
       cmocka_unit_test(arena_stays_inside_the_reservation),
+      cmocka_unit_test(arena_grows_only_with_descriptors),
       cmocka_unit_test(arena_serves_many_threads),
       cmocka_unit_test(arena_holds_a_huge_heap),
   };

@@ -54,6 +54,22 @@ UNIT_TEST_PAGE_SIZES(book_has_what_was_added) {
   check_book();
 }
 
+// If this fails, the debug build does not see that a book is damaged.
+UNIT_TEST(book_that_is_wrong_is_not_valid) {
+  mi_process_setup();
+  for (size_t i = 0; i < 20; i++) add(i);
+  for (size_t i = 0; i < 20; i += 3) take_out(i);
+  check(mi_book_is_valid(&book));
+  pages[1].book_index = 2; // BOOK-3
+  check(!mi_book_is_valid(&book));
+  pages[1].book_index = 1;
+  const uint32_t vacant = mi_atomic_load_relaxed(&book.vacant);
+  mi_atomic_store_relaxed(&book.vacant, 2); // BOOK-2: this entry has a page
+  check(!mi_book_is_valid(&book));
+  mi_atomic_store_relaxed(&book.vacant, vacant);
+  check(mi_book_is_valid(&book));
+}
+
 // If this fails, the book of a heap whose pages come and go grows without bound.
 UNIT_TEST_PAGE_SIZES(book_uses_vacant_entries_first) {
   mi_process_setup();
@@ -186,6 +202,7 @@ int main(void) {
       cmocka_unit_test(book_has_what_was_added),
       cmocka_unit_test(book_uses_vacant_entries_first),
       cmocka_unit_test(book_is_empty_when_cleared),
+      cmocka_unit_test(book_that_is_wrong_is_not_valid),
       cmocka_unit_test(book_without_memory_refuses),
       cmocka_unit_test(book_removes_while_one_adds),
   };
