@@ -6,9 +6,12 @@
 // Asks of an allocator: that a cost stays flat. A search that goes through all arenas, all free
 // ranges or all threads is not seen in a small heap and dominates in a large one.
 //
-//   --pattern half     blocks of 64 KiB, every second one freed: pairs of malloc and free of 1 MiB
+//   --pattern half     blocks of 64 KiB, every second one freed: pairs of malloc and free of 1 MiB,
+//                      and of any size from 1 to 2 MiB
 //   --pattern random   blocks of 1 to 200 KB, each replaced once in the mean: replace one at
-//                      random; pairs of 1 MiB
+//                      random; the same pairs
+//   --pattern bursts   no heap; blocks of 32 KiB to 1 MiB, each OS page of which is written, are
+//                      all allocated and all freed, again and again: a block
 //   --pattern aligned  blocks of 4 KiB at multiples of 64 KiB, 256 KiB and 1 MiB, a third of the
 //                      heap's addresses each: replace one at random
 //   --pattern aligned-4m  the same at multiples of 4 MiB
@@ -145,15 +148,25 @@ static double growth_replace(growth_t* work, growth_set_t* set, size_t count) {
   return seconds;
 }
 
-static double growth_pairs(growth_t* work, size_t size) {
+static double growth_pairs_between(growth_t* work, size_t low, size_t high) {
   void* volatile seen; // so that no compiler drops the pair
   const double start = growth_cpu_seconds();
   for (size_t i = 0; i < work->count; i++) {
-    seen = bench_malloc(size);
+    seen = bench_malloc(low == high ? low : bench_between(&work->random, low, high));
     free(seen);
   }
   work->ops += work->count;
   return growth_cpu_seconds() - start;
+}
+
+static double growth_pairs(growth_t* work, size_t size) {
+  return growth_pairs_between(work, size, size);
+}
+
+static void growth_print_large_pairs(growth_t* work, size_t mib) {
+  growth_print(work, "pair_1m", mib, "MiB", growth_pairs(work, GROWTH_MIB));
+  growth_print(work, "pair_any", mib, "MiB",
+               growth_pairs_between(work, GROWTH_MIB, 2 * GROWTH_MIB));
 }
 
 static void growth_drop_all(growth_t* work, growth_set_t* set) {
@@ -175,7 +188,7 @@ static void growth_half(growth_t* work) {
       free(set.blocks[i]);
       set.blocks[i] = NULL;
     }
-    growth_print(work, "pair_1m", mib, "MiB", growth_pairs(work, GROWTH_MIB));
+    growth_print_large_pairs(work, mib);
   }
   growth_drop_all(work, &set);
 }
@@ -192,7 +205,7 @@ static void growth_heap(growth_t* work, growth_set_t* sets, size_t set_count, bo
       growth_print(work, sets[i].operation, mib, "MiB",
                    growth_replace(work, &sets[i], work->count));
     }
-    if (is_paired) growth_print(work, "pair_1m", mib, "MiB", growth_pairs(work, GROWTH_MIB));
+    if (is_paired) growth_print_large_pairs(work, mib);
   }
   for (size_t i = 0; i < set_count; i++) growth_drop_all(work, &sets[i]);
 }
@@ -244,6 +257,33 @@ static void growth_sizes(growth_t* work) {
     growth_print(work, "pair", size, "B", growth_pairs(work, size));
   }
   growth_drop_all(work, &set);
+}
+
+// Page faults are what a burst costs, so that the clock runs while the blocks are written.
+static void growth_bursts(growth_t* work) {
+  growth_set_t set = {.low = 32768, .high = GROWTH_MIB, .spread = (GROWTH_MIB + 32768) / 2};
+  growth_init(work, &set);
+  const size_t rounds = bench_pick(work->args, 2, 10, 30);
+  for (size_t mib = GROWTH_FIRST_MIB; mib <= work->largest_mib; mib *= 4) {
+    set.count = mib * GROWTH_MIB / set.spread;
+    const double start = growth_cpu_seconds();
+    for (size_t round = 0; round < rounds; round++) {
+      for (size_t i = 0; i < set.count; i++) {
+        const size_t size = bench_between(&work->random, set.low, set.high);
+        set.blocks[i] = bench_malloc(size);
+        for (size_t at = 4096; at < size; at += 4096) ((volatile char*)set.blocks[i])[at] = 1;
+        growth_mark(&set, i);
+      }
+      for (size_t i = 0; i < set.count; i++) {
+        growth_verify(work, &set, i);
+        free(set.blocks[i]);
+      }
+    }
+    work->count = rounds * set.count;
+    work->ops += work->count;
+    growth_print(work, "block", mib, "MiB", growth_cpu_seconds() - start);
+  }
+  free(set.blocks);
 }
 
 static sem_t growth_is_asleep;
@@ -312,13 +352,16 @@ int main(int argc, char** argv) {
   } else if (strcmp(pattern, "small") == 0) {
     work.largest_mib = bench_pick(args, GROWTH_FIRST_MIB, 256, 4096); // all of it is touched
     growth_small(&work);
+  } else if (strcmp(pattern, "bursts") == 0) {
+    work.largest_mib = bench_pick(args, GROWTH_FIRST_MIB, 256, 1024); // all of it is touched
+    growth_bursts(&work);
   } else if (strcmp(pattern, "threads") == 0) {
     growth_threads(&work);
   } else if (strcmp(pattern, "sizes") == 0) {
     work.largest_mib = 64;
     growth_sizes(&work);
   } else {
-    bench_fail("wanted: --pattern half|random|aligned|aligned-4m|small|threads|sizes");
+    bench_fail("wanted: --pattern half|random|aligned|aligned-4m|small|bursts|threads|sizes");
   }
   printf("seconds %.6f\n", work.seconds);
   bench_report(work.check, work.ops);

@@ -432,8 +432,8 @@ static void race(void* arg) {
   }
 }
 
-// If this fails, memory that was mapped at the end of an arena is lost, or used without descriptors,
-// because there is no memory for these.
+// If this fails, memory that was mapped at the end of an arena is lost, or used without
+// descriptors, because there is no memory for these.
 UNIT_TEST_ON(arena_grows_only_with_descriptors, 16 * MI_WINDOW_SIZE) {
   mi_process_setup();
   unit_option(arena_reserve, (long)(4 * MI_WINDOW_SIZE / MI_KIB)); // the arena crosses windows
