@@ -82,10 +82,10 @@ UNIT_TEST_PAGE_SIZES(portion_serves_pairs_alone) {
   mi_page_t* const page = unit_page_of(theap->free[CLASS]);
   const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   const uint32_t used = page->count.used;
-  for (size_t i = 0; i < 1000; i++) {
+  for (size_t i = 0; i < 200; i++) {
     void* p[3];
-    for (size_t k = 0; k < 3 && k < LENGTH; k++) p[k] = mi_malloc(SIZE);
-    for (size_t k = 0; k < 3 && k < LENGTH; k++) mi_free(p[k]);
+    for (size_t k = 0; k < 3 && k < LENGTH / 2; k++) p[k] = mi_malloc(SIZE);
+    for (size_t k = 0; k < 3 && k < LENGTH / 2; k++) mi_free(p[k]);
     check_equal(mi_atomic_load_relaxed(&page->thread_free), word);
     check_equal(page->count.used, used);
   }

@@ -19,9 +19,9 @@
 //
 // PORTION-1  `free[c]` is a portion as long as `current[c]` is none. Its blocks may be of several
 //     pages, and count as used there.
-// PORTION-2  a portion has at most mi_portion_length(c) blocks after a block is added, or as many
-//     as the refill found; without a crowd mi_portion_own_length(c). Where that is one, there is no
-//     portion between calls.
+// PORTION-2  a portion has at most mi_portion_length(c) blocks, of which a refill takes half;
+//     without a crowd mi_portion_own_length(c). Where that is one, there is no portion between
+//     calls.
 // PORTION-3  a thread that ends or gives up everything returns its portions first: no other code
 //     looks for blocks in the lists of a theap without pages.
 // PORTION-4  without a crowd only a refill begins a portion, by giving it room, and one that is
@@ -84,7 +84,7 @@ MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_portion_return_class(theap, c);
 }
 
-// Push a block. False if there is no room.
+// Push a block. The list has room for it.
 static bool mi_portion_push(mi_theap_t* theap, mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_block_t* const newest = theap->free[c];
@@ -92,7 +92,6 @@ static bool mi_portion_push(mi_theap_t* theap, mi_page_t* page, mi_block_t* bloc
     mi_report_block(MI_ERROR_DOUBLE_FREE, page, block, NULL);
     return true;
   }
-  if (theap->room[c] == 0) return false;
   theap->room[c]--;
   mi_block_set_next(block, newest);
   theap->free[c] = block;
@@ -107,30 +106,27 @@ static mi_theap_t* mi_portion_theap(mi_page_t* page) {
   return theap;
 }
 
+// The room is used up: count what there is. True if there is more room.
+static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c, size_t length) {
+  if (theap->quick_left <= 1) { // PORTION-5
+    mi_portion_return_class(theap, c);
+    return false;
+  }
+  theap->quick_left--;
+  theap->room[c] = (uint8_t)(length - mi_portion_count(theap->free[c], length));
+  return theap->room[c] > 0;
+}
+
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   const size_t length = mi_portion_length(c);
   if (length == 1) return false;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || !mi_crowd_shares(theap)) return false;
-  if (theap->room[c] == 0) {
-    theap->room[c] = (uint8_t)(length - mi_portion_count(theap->free[c], length));
-  }
-  return mi_portion_push(theap, page, block);
-}
-
-// The room is used up. True if there is more.
-static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c) {
-  const size_t length = mi_portion_own_length(c);
-  const size_t count = mi_portion_count(theap->free[c], length);
-  // PORTION-4, PORTION-5
-  if (count == length || theap->quick_left <= 1) {
-    mi_portion_return_class(theap, c);
+  if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_recount(theap, c, length)) {
     return false;
   }
-  theap->quick_left--;
-  theap->room[c] = (uint8_t)(length - count);
-  return true;
+  return mi_portion_push(theap, page, block);
 }
 
 MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
@@ -139,7 +135,11 @@ MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   if (theap == NULL || theap->sample_interval != 0) return false;
   const mi_block_t* const newest = theap->free[c];
   if (theap->room[c] == 0 && block != newest) {
-    if (newest == NULL || !mi_portion_recount(theap, c)) return false;
+    if (newest == NULL) return false;
+    if (!mi_portion_recount(theap, c, mi_portion_own_length(c))) {
+      mi_portion_return_class(theap, c); // PORTION-4
+      return false;
+    }
   }
   return mi_portion_push(theap, page, block);
 }

@@ -247,7 +247,8 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_block_t* last = first;
   mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
-  for (; count < mi_portion_length(c) && rest != NULL; count++) {
+  // Half of what may be in it: the next frees find room, and the list is not counted each time.
+  for (; count < mi_portion_length(c) / 2 && rest != NULL; count++) {
     last = rest;
     rest = mi_block_next(last);
   }
@@ -255,7 +256,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   page->count.used += (uint32_t)count;
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
-  theap->room[c] = 0;
+  theap->room[c] = (uint8_t)(mi_portion_length(c) - count);
   mi_pool_give_up(page);
   return true;
 }
