@@ -239,6 +239,20 @@ static void refill_often(uint64_t wait_us) {
   }
 }
 
+// If this fails, a thread that works in a crowd, and needs no more than its portion, pays for the
+// crowd for ever.
+UNIT_TEST_PAGE_SIZES(portion_ends_for_a_thread_that_works) {
+  gather();
+  mi_theap_t* const theap = unit_theap();
+  mi_free(mi_malloc(SIZE));
+  check(!theap->is_busy && mi_portion_of(theap, CLASS) != NULL);
+  for (size_t i = 0; i < 2 * MI_QUICK_REFILLS * LENGTH && !theap->is_busy; i++) {
+    mi_free(mi_malloc(SIZE));
+  }
+  check(theap->is_busy);
+  dismiss();
+}
+
 // If this fails, a thread that works all the time goes a long way for most blocks because there are
 // many threads; or one that waits keeps what it had when it worked.
 UNIT_TEST_PAGE_SIZES(portion_is_for_threads_that_wait) {
@@ -437,6 +451,7 @@ int main(void) {
       cmocka_unit_test(portion_from_a_page_with_a_wrong_link),
       cmocka_unit_test(portion_is_not_in_use),
       cmocka_unit_test(portion_replaces_pages_from_before),
+      cmocka_unit_test(portion_ends_for_a_thread_that_works),
       cmocka_unit_test(portion_is_for_threads_that_wait),
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
       cmocka_unit_test(portion_of_a_large_heap_serves_what_was_freed_last),
