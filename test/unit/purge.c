@@ -6,6 +6,7 @@
 #include "core/arenas/bitmap.h"
 #include "core/arenas/purge.h"
 #include "core/arenas/retain.h"
+#include "core/arenas/run.h"
 #include "core/arenas/slices.h"
 #include "mimalloc.h"
 
@@ -366,6 +367,23 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   check_equal(mi_state.main.purge_waiting, 256 * MI_SLICE_SIZE);
 }
 
+// If this fails, the peak of a program whose phases need different memory is the sum of them, where
+// some of it is outside the arenas.
+UNIT_TEST(purge_makes_way_for_mappings) {
+  mi_process_setup();
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  static mi_run_t runs[900];
+  for (size_t i = 0; i < 900; i++) runs[i] = claim_dirty(1);
+  for (size_t i = 0; i < 900; i++) release(&runs[i]);
+  check_equal(mi_state.main.purge_waiting, 900 * MI_SLICE_SIZE);
+  unit_option(disallow_arena_alloc, 1);
+  const mi_run_wish_t wish = {500, MI_SLICE_SIZE, 500, 1};
+  mi_run_t run;
+  check(mi_run_claim(UNIT_HEAP, &wish, &run) && run.arena == NULL);
+  check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);
+  mi_run_release(UNIT_HEAP, MI_BACKING_DIRECT, run.start, 500);
+}
+
 // A phase of a program: it needs so much memory, and frees all of it.
 #define PHASE_SLICES ((size_t)3072)
 
@@ -634,6 +652,7 @@ int main(void) {
       cmocka_unit_test(purge_is_not_for_a_free),
       cmocka_unit_test(purge_claims_what_it_purges),
       cmocka_unit_test(purge_bounds_what_waits),
+      cmocka_unit_test(purge_makes_way_for_mappings),
       cmocka_unit_test(purge_learns_what_is_needed_again),
       cmocka_unit_test(purge_learns_nothing_from_what_is_rare),
       cmocka_unit_test(purge_waits_half_to_whole_delay),

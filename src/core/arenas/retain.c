@@ -30,10 +30,11 @@
 //     released, where periods are checked, and, while that much waits, after MI_QUICK_WAITING
 //     refills of a thread: otherwise a program that does only small things after a large one would
 //     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
-// RETAIN-5  if fresh memory would make a new peak of committed memory while more than that bound
-//     waits, as much of the waiting memory goes back first. The peak of a program whose phases need
-//     different memory is that of the largest phase and this bound, not their sum (four threads
-//     that go through sizes: 77 MiB, 93 without), and the cost is bounded by the peak.
+// RETAIN-5  if fresh memory, in an arena or not, would make a new peak of committed memory while
+//     more than that bound waits, as much of the waiting memory goes back first. The peak of a
+//     program whose phases need different memory is that of the largest phase and this bound, not
+//     their sum (four threads that go through sizes: 77 MiB, 93 without), and the cost is bounded
+//     by the peak.
 // RETAIN-6  what went back by RETAIN-1 or RETAIN-4, and is replaced within MI_RETAIN_SOON_MS of the
 //     last such event, went back too early. After MI_RETAIN_COST of that (0.1 to 0.5 s of page
 //     faults) the bound of RETAIN-1 grows by all that goes back too early. It shrinks by what goes
@@ -156,23 +157,26 @@ static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
   mi_atomic_store_relaxed(&subproc->purge_seen_ms, now);
 }
 
-MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
-  const long delay = mi_wait_delay_ms();
-  if (delay <= 0) return;
-  mi_retain_look(subproc, delay);
-  mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
-  mi_retain_early(subproc);
-  // RETAIN-5
+MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count) {
   const int64_t fresh = (int64_t)(fresh_count * MI_SLICE_SIZE);
   if (mi_atomic_load_relaxed(&subproc->count.committed) + fresh <=
       mi_atomic_load_relaxed(&subproc->count.committed_peak)) {
     return;
   }
   const int64_t excess = mi_retain_soft_excess(subproc);
-  if (excess <= 0) return;
+  if (excess <= 0 || mi_wait_delay_ms() <= 0) return;
   const int64_t least = MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
   const int64_t bytes = fresh > least ? fresh : least;
   mi_purge_from_top(subproc, bytes < excess ? bytes : excess);
+}
+
+MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
+  const long delay = mi_wait_delay_ms();
+  if (delay <= 0) return;
+  mi_retain_look(subproc, delay);
+  mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
+  mi_retain_early(subproc);
+  mi_retain_before_peak(subproc, fresh_count);
 }
 
 // Purge what is beyond the bound of RETAIN-1, when `bytes` more wait that are in use now.

@@ -21,6 +21,9 @@ MI_INTERNAL mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t slice_index, s
 // a program that never frees a page does not run this code.
 MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count);
 
+// Purge what RETAIN-5 asks for, before memory of so many slices is mapped outside the arenas.
+MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count);
+
 static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
   if (mi_unlikely(mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
                   mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0)) {
