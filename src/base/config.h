@@ -81,6 +81,8 @@
 #else
 #define MI_IS_TRACK_VALGRIND 0
 #endif
+#define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND)
+
 // 1 if the library itself is built with ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 #define MI_IS_TSAN 1
@@ -92,7 +94,6 @@
 #if !defined(MI_IS_TSAN)
 #define MI_IS_TSAN 0
 #endif
-#define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND)
 
 // Print errors by default; end the process when there is no memory.
 #if !defined(MI_SHOW_ERRORS)

@@ -387,6 +387,12 @@ UNIT_TEST(purge_makes_way_for_mappings) {
 // A phase of a program: it needs so much memory, and frees all of it.
 #define PHASE_SLICES ((size_t)3072)
 
+static void start_phases(void) {
+  mi_process_setup();
+  unit_option(purge_delay, 1000);
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+}
+
 static void phase(size_t pause_ms) {
   static mi_run_t runs[PHASE_SLICES];
   os_fake_advance_ms(pause_ms);
@@ -397,9 +403,7 @@ static void phase(size_t pause_ms) {
 // If this fails, a program whose phases follow each other pays page faults for all of its memory in
 // each, or keeps that memory when it has become idle.
 UNIT_TEST(purge_learns_what_is_needed_again) {
-  mi_process_setup();
-  unit_option(purge_delay, 1000);
-  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  start_phases();
   for (size_t i = 0; i < 4; i++) {
     phase(10);
     check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE); // not yet
@@ -424,9 +428,7 @@ UNIT_TEST(purge_learns_what_is_needed_again) {
 
 // If this fails, a program that needs much memory now and then keeps it all the time.
 UNIT_TEST(purge_learns_nothing_from_what_is_rare) {
-  mi_process_setup();
-  unit_option(purge_delay, 1000);
-  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+  start_phases();
   for (size_t i = 0; i < 20; i++) {
     phase(300);
     check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE);

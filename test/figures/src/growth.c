@@ -27,18 +27,15 @@ static size_t any(size_t below) { return random_below(&state, below); }
 
 static size_t any_size(void) { return 1000 + any(200000); }
 
-static void pair(size_t size) {
-  static size_t turn;
-  if (turn++ % 2 == 0) size += 64 * FIGURES_KIB;
+static void same(size_t size) {
   void* const p = malloc(size);
   figures_keep(p);
   free(p);
 }
 
-static void same(size_t size) {
-  void* const p = malloc(size);
-  figures_keep(p);
-  free(p);
+static void pair(size_t size) {
+  static size_t turn;
+  same(turn++ % 2 == 0 ? size + 64 * FIGURES_KIB : size);
 }
 
 static void replace(size_t i, void* p) {
