@@ -10,7 +10,8 @@
 #include "core/threads/refill.h"
 
 #define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
-#define HEAP_MIN_CHUNKS 64 // as huge.c says
+#define HEAP_MIN_CHUNKS 16 // as huge.c says
+#define THREAD_MIN_CHUNKS 4
 #define BACK_OFF 32
 
 static mi_run_t held[HEAP_MIN_CHUNKS * MI_CHUNK_SLICES + 256];
@@ -58,6 +59,18 @@ UNIT_TEST_PAGE_SIZES(huge_waits_for_a_large_heap) {
   check_equal(huge_calls(), 0);
   claim(1);
   check_equal(huge_calls(), 1);
+  release_all();
+}
+
+// If this fails, a program of many threads holds megabytes that none of them uses.
+UNIT_TEST_PAGE_SIZES(huge_waits_longer_with_threads) {
+  make_large_heap();
+  mi_count_add(&mi_state.main.count.threads, 3); // none is registered yet
+  for (size_t i = 0; i < 2 * THREAD_MIN_CHUNKS * MI_CHUNK_SLICES; i++) claim(1);
+  check_equal(huge_calls(), 0);
+  claim(1);
+  check_equal(huge_calls(), 1);
+  mi_count_add(&mi_state.main.count.threads, -3);
   release_all();
 }
 
@@ -235,6 +248,7 @@ UNIT_TEST(huge_does_not_touch_what_is_there) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(huge_waits_for_a_large_heap),
+      cmocka_unit_test(huge_waits_longer_with_threads),
       cmocka_unit_test(huge_takes_each_chunk_once),
       cmocka_unit_test(huge_takes_the_chunk_a_run_ends_in),
       cmocka_unit_test(huge_leaves_large_blocks_alone),

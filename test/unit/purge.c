@@ -371,6 +371,7 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
 // some of it is outside the arenas.
 UNIT_TEST(purge_makes_way_for_mappings) {
   mi_process_setup();
+  unit_option(allow_thp, 0); // or the rest of a chunk waits as well
   unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
   static mi_run_t runs[900];
   for (size_t i = 0; i < 900; i++) runs[i] = claim_dirty(1);
@@ -617,6 +618,7 @@ UNIT_TEST_PAGE_SIZES(purge_early_saves_no_more_time_than_the_delay) {
 // killed where it would fit.
 UNIT_TEST_PAGE_SIZES(purge_makes_way_for_fresh_memory) {
   start_slow();
+  unit_option(allow_thp, 0); // or the rest of a chunk is resident as well
   claim_many();
   const size_t before = resident_slices();
   const mi_run_t wall = claim_dirty(1);

@@ -87,6 +87,34 @@ UNIT_TEST_PAGE_SIZES(remote_own_free_wakes_a_parked_page) {
   }
 }
 
+// If this fails, a busy thread beside threads that sleep pays several times as much for each block
+// of a large heap, or hundreds of busy threads with small heaps keep pages for each class.
+UNIT_TEST_PAGE_SIZES(remote_own_free_in_a_crowd_depends_on_the_heap) {
+  mi_counters_t* const count = &mi_state.main.count;
+  mi_theap_t* const theap = unit_theap();
+  for (size_t round = 0; round < 2; round++) {
+    const bool is_large = round == 1;
+    const size_t block_count = park_page();
+    mi_page_t* const page = unit_page_of(blocks[0]);
+    const int64_t threads = MI_CROWD_THREADS + 1;
+    // A slice for each class and thread; one of the threads is here already.
+    const int64_t little = (int64_t)(MI_CLASS_COUNT * MI_SLICE_SIZE) * (threads + 1);
+    const int64_t more = little - count->committed + (is_large ? (int64_t)MI_SLICE_SIZE : 0);
+    mi_count_add(&count->threads, threads - 1);
+    mi_count_add(&count->committed, more);
+    theap->is_busy = true;
+    mi_free(blocks[3]);
+    mi_count_add(&count->threads, 1 - threads);
+    mi_count_add(&count->committed, -more);
+    theap->is_busy = false;
+    check_equal(owner(page), mi_tls_thread_id());
+    check_equal(page->place, is_large ? MI_PLACE_QUEUE : MI_PLACE_GUEST);
+    blocks[3] = blocks[block_count];
+    free_all(block_count);
+    unit_check_empty();
+  }
+}
+
 // If this fails, full pages whose blocks another thread frees are lost.
 UNIT_TEST_PAGE_SIZES(remote_other_free_makes_a_guest) {
   puppet_start(&other);
@@ -508,6 +536,7 @@ int main(void) {
       cmocka_unit_test(remote_parcel_empties_a_page),
       cmocka_unit_test(remote_free_pushes_onto_an_owned_page),
       cmocka_unit_test(remote_own_free_wakes_a_parked_page),
+      cmocka_unit_test(remote_own_free_in_a_crowd_depends_on_the_heap),
       cmocka_unit_test(remote_other_free_makes_a_guest),
       cmocka_unit_test(remote_free_without_a_theap),
       cmocka_unit_test(remote_last_free_releases_the_page),

@@ -556,9 +556,10 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
   if (minimum > room) return false;
   const size_t step = mi_arena_step(arena->subproc);
-  // Grow by whole chunks, for huge pages, as soon as a step is a chunk or more.
-  const size_t ends_at = step >= MI_CHUNK_SIZE ? MI_CHUNK_SIZE : unit;
-  const size_t wanted = mi_bits_align_down(size_now + step, ends_at) - size_now;
+  // Grow by whole chunks, for huge pages (huge.c), as soon as the heap is not small.
+  const size_t ends_at = step > MI_ARENA_STEP_MIN ? MI_CHUNK_SIZE : unit;
+  const size_t wanted =
+      mi_bits_align_down(size_now + mi_bits_max(step, ends_at), ends_at) - size_now;
   size_t size = mi_bits_min(mi_bits_max(wanted, minimum), room);
   while (!mi_arena_extend(arena, size)) {
     if (size == minimum) return false;

@@ -7,10 +7,11 @@
 // read in 512 MiB: 10 ns instead of 16). The price of huge pages is memory: all 2 MiB of a chunk
 // become resident when its first block is used. So:
 //
-// HUGE-1  there are no huge pages while less than MI_HUGE_HEAP_MIN is committed for each thread:
-//     with more, the loss is a few percent, because runs are taken at the lowest address that fits,
-//     so that one chunk after the other fills up, and because a thread has one page that is not
-//     full for each class.
+// HUGE-1  there are no huge pages while less than MI_HUGE_HEAP_MIN is committed, and
+//     MI_HUGE_THREAD_MIN for each thread besides the first. Runs are taken at the lowest address
+//     that fits, so that one chunk after the other fills up: what is lost is the rest of the last
+//     chunk, and of the one page of each class that a thread has not filled (with half as much for
+//     a thread, programs whose threads build and drop small structures hold 1.4 of the memory).
 //     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
 //     page each that is hardly used.
 // HUGE-2  they are only for runs of pages: a program that asks for a large block may never touch
@@ -20,9 +21,12 @@
 //     purged meanwhile.
 // HUGE-4  slices of the chunk that no thread has claimed are marked for purge: those not used
 //     within the purge delay go back. A mark on a clean slice thus means that it is resident.
-// HUGE-5  when the host has to find the memory first, a huge page takes ten times as long: after a
-//     call that took longer than MI_HUGE_STALL_US there are no more for MI_HUGE_BACK_OFF times as
-//     long.
+// HUGE-5  a call that takes longer than MI_HUGE_STALL_US found no memory that the host has ready
+//     (7,000 us; 250 otherwise). Small pages may still be ready, because the system splits what was
+//     used of late for these first: there are no huge pages for MI_HUGE_BACK_OFF times as long.
+// HUGE-6  where the system has no huge pages the same call faults the chunk in by small ones, which
+//     takes two thirds of the time of the faults, and loses as much as HUGE-1 says. No file is read
+//     to find out: a sandbox may not permit that (INIT-4).
 //
 // Deliberately absent: huge pages for metadata, stacks of direct mappings, promises about them. Any
 // call here may fail without effect.
@@ -32,7 +36,8 @@
 #include "book.h"
 #include "purge.h"
 
-#define MI_HUGE_HEAP_MIN ((int64_t)(64 * MI_CHUNK_SIZE))
+#define MI_HUGE_HEAP_MIN ((int64_t)(16 * MI_CHUNK_SIZE))
+#define MI_HUGE_THREAD_MIN ((int64_t)(4 * MI_CHUNK_SIZE))
 #define MI_HUGE_RUN_MAX ((size_t)8) // slices; the longest page of a class
 #define MI_HUGE_STALL_US ((uint64_t)1500)
 #define MI_HUGE_BACK_OFF ((uint64_t)32)
@@ -43,7 +48,7 @@ static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
     return false;
   }
   const int64_t threads = mi_atomic_load_relaxed(&arena->subproc->count.threads);
-  const int64_t heap_min = MI_HUGE_HEAP_MIN * (threads > 1 ? threads : 1);
+  const int64_t heap_min = MI_HUGE_HEAP_MIN + (threads > 1 ? threads - 1 : 0) * MI_HUGE_THREAD_MIN;
   return mi_atomic_load_relaxed(&arena->subproc->count.committed) >= heap_min &&
          mi_option_value(allow_thp) == 1 && mi_arena_is_ours(arena) &&
          mi_state.os.huge_page_size == MI_CHUNK_SIZE;

@@ -23,16 +23,20 @@ static inline bool mi_crowd_shares(const mi_theap_t* theap) {
   return mi_crowd_is_here(mi_theap_subproc(theap)) && !theap->home->is_busy;
 }
 
-// True if old contents of the slices of a new page should be given back: the first page of a class
-// of small blocks may never use much of its slices, unless it is shared, and while the heap has
-// less than a slice for each class and thread, such contents count.
-static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class) {
-  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
-  const int64_t threads = mi_atomic_load_relaxed(&count->threads);
+// True if the heap has less than a slice for each class and thread: a page that one thread keeps,
+// or that is hardly used, counts then.
+static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
+  const int64_t threads = mi_atomic_load_relaxed(&subproc->count.threads);
   const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
+  return mi_atomic_load_relaxed(&subproc->count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
+}
+
+// True if old contents of the slices of a new page should be given back: the first page of a class
+// of small blocks may never use much of its slices, unless it is shared.
+static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class) {
   return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
          mi_theap_current(theap, size_class) == NULL && !mi_crowd_shares(theap) &&
-         mi_atomic_load_relaxed(&count->committed) <= slices * (int64_t)MI_SLICE_SIZE;
+         mi_crowd_has_little(mi_theap_subproc(theap));
 }
 
 // Called when the thread refills: note if it waited for something since its last refill.

@@ -4,10 +4,11 @@
 //
 //   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
 //                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
-//   2. own           the thread has parked it, or that option wants it, and there is no crowd: it
-//                    waits in the queue of its class again. Being last it ages, and more of it is
-//                    free when it serves. It is given up instead if the queue is as long as the
-//                    options allow, or if it is empty (unless it was parked here, within a budget)
+//   2. own           the thread has parked it, and there is no crowd that has little memory; or
+//                    that option wants it, and there is no crowd: it waits in the queue of its
+//                    class again. Being last it ages, and more of it is free when it serves. It is
+//                    given up instead if the queue is as long as the options allow, or if it is
+//                    empty (unless it was parked here, within a budget)
 //   3. guest         of the home, if the theap is the home and the page is not empty: the next
 //                    frees into it are plain stores
 //   4. given up      all others
@@ -50,7 +51,10 @@ static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, 
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_crowd_is_here(heap->subproc);
   const bool is_empty = page->count.used == 0;
-  if ((is_parked_here || reclaim > 0) && !is_crowd) {
+  // 1,000,000 blocks replaced beside 40 threads that sleep: 140 ns each, 450 as guests. With little
+  // memory queues would be most of it (64 threads of larson: 285 MiB, 420 with queues).
+  const bool is_queued = is_parked_here && !(is_crowd && mi_crowd_has_little(heap->subproc));
+  if (is_queued || (reclaim > 0 && !is_crowd)) {
     const bool is_of_pool = theap->home->is_in_threadpool;
     const long limit = is_parked_here && !is_of_pool
                            ? mi_option_value(page_max_reclaim)
