@@ -22,7 +22,7 @@ static mi_run_t claim(size_t count, size_t alignment) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
 }
 
 static bool reserve(size_t size) {
@@ -150,8 +150,8 @@ UNIT_TEST_PAGE_SIZES(arena_claims_at_a_place) {
   check_equal(mi_state.main.arena_count, 1);
   check(!mi_slices_claim_at(run.arena, max - 1, 2, &is_zero));
   check(!mi_slices_claim_at(run.arena, max, 1, &is_zero));
-  mi_slices_release(run.arena, 2, 3);
-  mi_slices_release(run.arena, end - 1, max - end + 1);
+  mi_slices_release(run.arena, 2, 3, MI_SLICE_SIZE);
+  mi_slices_release(run.arena, end - 1, max - end + 1, MI_SLICE_SIZE);
   release(&run);
   unit_check_empty();
 }
@@ -427,7 +427,7 @@ static void race(void* arg) {
       if (start[i * MI_SLICE_SIZE] != self) mi_atomic_store_relaxed(&is_broken, true);
       if (first + i < 4096) mi_atomic_swap_acq_rel(&used_by[first + i], 0);
     }
-    mi_slices_release(run.arena, run.slice_index, run.slice_count);
+    mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
     if (round % 32 == 0) mi_purge_everything(&mi_state.main);
   }
 }

@@ -622,7 +622,7 @@ UNIT_TEST_PAGE_SIZES(heap_find_page_of_any_address) {
       const size_t next = mi_arena_slice_of(arena, p) + page->slice_count;
       check(mi_slices_claim_at(arena, next, 2, &is_zero));
       check(mi_walk_find(arena->start + next * MI_SLICE_SIZE + 1) == NULL);
-      mi_slices_release(arena, next, 2);
+      mi_slices_release(arena, next, 2, MI_SLICE_SIZE);
     }
     mi_free(p);
     check(mi_walk_find(p) == NULL && mi_walk_find(p + LARGE) == NULL);

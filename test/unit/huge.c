@@ -27,7 +27,7 @@ static mi_run_t claim(size_t count) {
 
 static void release_last(void) {
   const mi_run_t run = held[--held_count];
-  mi_slices_release(run.arena, run.slice_index, run.slice_count);
+  mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
 }
 
 static void release_all(void) {

@@ -192,7 +192,7 @@ static mi_run_t claim(size_t count) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
 }
 
 // If this fails, ranges go back that the user wants to stay, or memory never goes back.

@@ -26,7 +26,7 @@ static mi_run_t claim_dirty(size_t count) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
 }
 
 static size_t resident(const mi_run_t* run) {
@@ -382,7 +382,7 @@ UNIT_TEST(purge_makes_way_for_mappings) {
   mi_run_t run;
   check(mi_run_claim(UNIT_HEAP, &wish, &run) && run.arena == NULL);
   check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);
-  mi_run_release(UNIT_HEAP, MI_BACKING_DIRECT, run.start, 500);
+  mi_run_release(UNIT_HEAP, MI_BACKING_DIRECT, run.start, 500, MI_SLICE_SIZE);
 }
 
 // A phase of a program: it needs so much memory, and frees all of it.

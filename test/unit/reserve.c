@@ -25,7 +25,7 @@ static mi_run_t claim(mi_heap_t* heap, size_t count) {
 }
 
 static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
 }
 
 static void fill(const mi_run_t* run) { memset(run->start, 1, run->slice_count * MI_SLICE_SIZE); }

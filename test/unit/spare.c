@@ -22,7 +22,7 @@ static mi_run_t claim_in(mi_heap_t* heap, size_t count) {
 static mi_run_t claim(size_t count) { return claim_in(UNIT_HEAP, count); }
 
 static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count);
+  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
 }
 
 static bool is_free(const mi_run_t* run) {
@@ -49,6 +49,30 @@ UNIT_TEST(spare_serves_the_next_claim) {
     check_equal(waiting(), 0);
   }
   release(&run);
+}
+
+// If this fails, an aligned block that is freed and allocated again is searched each time, or a
+// page takes its place.
+UNIT_TEST(spare_is_short_if_aligned) {
+  mi_process_setup();
+  const mi_run_t first = claim(1);
+  mi_run_t run = {0};
+  check(mi_slices_claim(UNIT_HEAP, 1, 4 * MI_SLICE_SIZE, 0, &run));
+  for (size_t i = 0; i < 3; i++) {
+    mi_slices_release(run.arena, run.slice_index, 1, 4 * MI_SLICE_SIZE);
+    check_equal(mi_spare_length(MAIN), 1);
+    check(!is_free(&run));
+    check(mi_spare_is_valid(MAIN));
+    mi_run_t again = {0};
+    check(mi_slices_claim(UNIT_HEAP, 1, (size_t)(i == 2 ? 2 : 4) * MI_SLICE_SIZE, 0, &again));
+    check(again.start == run.start && mi_spare_length(MAIN) == 0);
+  }
+  mi_slices_release(run.arena, run.slice_index, 1, 4 * MI_SLICE_SIZE);
+  const mi_run_t page = claim(1); // it has no alignment: the run is released first
+  check_equal(mi_spare_length(MAIN), 0);
+  check(page.start == first.start + MI_SLICE_SIZE && is_free(&run));
+  release(&page);
+  release(&first);
 }
 
 // If this fails, pages of small blocks lie where a run was freed last, not at low addresses.
@@ -183,7 +207,7 @@ UNIT_TEST(spare_makes_way_for_growth_in_place) {
   bool is_zero;
   check(mi_slices_claim_at(behind.arena, behind.slice_index, 1, &is_zero));
   check(!is_zero);
-  mi_slices_release(behind.arena, behind.slice_index, 1);
+  mi_slices_release(behind.arena, behind.slice_index, 1, MI_SLICE_SIZE);
   release(&block);
 }
 
@@ -212,6 +236,7 @@ UNIT_TEST(spare_has_one_owner) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(spare_serves_the_next_claim),
+      cmocka_unit_test(spare_is_short_if_aligned),
       cmocka_unit_test(spare_is_no_short_run),
       cmocka_unit_test(spare_makes_way_for_other_lengths),
       cmocka_unit_test(spare_is_one_run),

@@ -505,7 +505,7 @@ UNIT_TEST(subproc_adopts_an_arena_that_is_large_enough) {
                         &run));
   check_equal(run.arena->slice_count, 4 * MI_RESERVE_UNIT / MI_SLICE_SIZE);
   check_equal(arenas_free(), 1);
-  mi_slices_release(run.arena, run.slice_index, run.slice_count);
+  mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
 }
 
 int main(void) {

@@ -57,7 +57,7 @@ MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run
 }
 
 MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
-                                size_t slice_count) {
+                                size_t slice_count, size_t alignment) {
   mi_subproc_t* const subproc = heap->subproc;
   const size_t size = slice_count * MI_SLICE_SIZE;
   if (backing == MI_BACKING_DIRECT) {
@@ -73,7 +73,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
   mi_tool_close(start, size);
   mi_arena_t* const arena = mi_arena_of(subproc, start);
   mi_assert(arena != NULL);
-  mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count);
+  mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count, alignment);
 }
 
 // Return the book that a page belongs into (RUN-1), or NULL if that is none.

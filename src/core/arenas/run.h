@@ -17,10 +17,10 @@ typedef struct mi_run_wish_s {
 // Claim slices for a page of `heap`. False if there is no memory.
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run);
 
-// Give slices back, all those of a page or the last ones. The caller is inside the heap (inside.h),
-// and has cleared their descriptors.
+// Give slices back, all those of a page, which was claimed with `alignment`, or the last ones. The
+// caller is inside the heap (inside.h), and has cleared their descriptors.
 MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
-                                size_t slice_count);
+                                size_t slice_count, size_t alignment);
 
 // Enter a page whose descriptor is complete into the books of its heap. False if there is no
 // memory; the caller then gives the run back.

@@ -27,9 +27,9 @@ static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices
   const size_t end = run->slice_index + run->slice_count;
   const size_t behind = lost.index + lost.count;
   if (lost.index > run->slice_index) {
-    mi_slices_release(run->arena, run->slice_index, lost.index - run->slice_index);
+    mi_slices_release(run->arena, run->slice_index, lost.index - run->slice_index, MI_SLICE_SIZE);
   }
-  if (behind < end) mi_slices_release(run->arena, behind, end - behind);
+  if (behind < end) mi_slices_release(run->arena, behind, end - behind, MI_SLICE_SIZE);
 }
 
 // Put a run that was claimed for `heap` (NULL: to grow a block in place) into use. False if part of
@@ -76,9 +76,10 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
   return is_used;
 }
 
-MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                   size_t alignment) {
   mi_retain_before_wait(arena->subproc, slice_count);
-  if (mi_spare_keep(arena, slice_index, slice_count)) return;
+  if (mi_spare_keep(arena, slice_index, slice_count, alignment)) return;
   mi_wait_mark(arena, slice_index, slice_count);
   mi_arena_release(arena, slice_index, slice_count);
 }

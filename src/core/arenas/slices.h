@@ -16,8 +16,9 @@ MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t ali
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                     bool* is_zero);
 
-// Give slices back: they wait for purge, and may be claimed at once. The caller has cleared their
-// descriptors (PAGEMAP-3).
-MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// Give slices back, which were claimed with `alignment`: they wait for purge, and may be claimed at
+// once. The caller has cleared their descriptors (PAGEMAP-3).
+MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                                   size_t alignment);
 
 #endif

@@ -5,7 +5,7 @@
 //
 // A program that takes a buffer of 1 MiB and frees it, again and again, would else search a place
 // for it, and change bits of five maps for each of its slices, twice (a pair of 1 MiB, of 64 MiB:
-// 125, 550 ns; 45 ns so).
+// 125, 550 ns; 45 ns so). A short run is kept, too, if it is aligned: its place is harder to find.
 //
 // SPARE-1  the slices of the spare run are neither free nor described; they are dirty, and count as
 //     waiting (WAIT-2): all bounds of retain.c hold for them.
@@ -23,8 +23,8 @@
 #include "numa.h"
 #include "wait.h"
 
-// Runs that are kept, in slices: at least more than any page of a class has. Pages are many, and
-// should lie at low addresses.
+// Runs that are kept, in slices, unless they are aligned: at least more than any page of a class
+// has. Pages are many, and should lie at low addresses.
 #define MI_SPARE_MIN ((size_t)9)
 #define MI_SPARE_COUNT_BITS 24
 #define MI_SPARE_MAX (((size_t)1 << MI_SPARE_COUNT_BITS) - 1)
@@ -68,8 +68,14 @@ static void mi_spare_end(mi_subproc_t* subproc, uint64_t word) {
   mi_arena_release(arena, index, mi_spare_count(word));
 }
 
-MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  if (slice_count < MI_SPARE_MIN || slice_count > MI_SPARE_MAX) return false;
+// True if a run belongs to a large block.
+static bool mi_spare_is_large(size_t slice_count, size_t alignment) {
+  return slice_count >= MI_SPARE_MIN || alignment > MI_SLICE_SIZE;
+}
+
+MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                               size_t alignment) {
+  if (!mi_spare_is_large(slice_count, alignment) || slice_count > MI_SPARE_MAX) return false;
   if (arena->is_exclusive || arena->is_pinned || mi_wait_delay_ms() == 0) return false;
   const uint64_t word = mi_spare_word(arena->start + slice_index * MI_SLICE_SIZE, slice_count);
   mi_spare_count_waiting(arena->subproc, word, 1);
@@ -118,8 +124,9 @@ static bool mi_spare_take(mi_subproc_t* subproc, uint64_t word) {
 // True if a heap may have a run, and it is what the heap looks for.
 static bool mi_spare_fits(const mi_heap_t* heap, uint64_t word, size_t slice_count,
                           size_t alignment) {
-  return mi_spare_count(word) == slice_count && heap->arena == NULL &&
-         ((uintptr_t)mi_spare_start(word) & (alignment - 1)) == 0 && mi_numa_node_for(heap) < 0;
+  return mi_spare_count(word) == slice_count && mi_spare_is_large(slice_count, alignment) &&
+         heap->arena == NULL && ((uintptr_t)mi_spare_start(word) & (alignment - 1)) == 0 &&
+         mi_numa_node_for(heap) < 0;
 }
 
 MI_INTERNAL bool mi_spare_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,

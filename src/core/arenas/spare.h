@@ -5,9 +5,10 @@
 
 #include "arena.h"
 
-// Keep a run that its owner gives back, and release the one that was kept before. False if the run
-// is not one that is kept: the caller releases it.
-MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// Keep a run that its owner gives back, which was claimed with `alignment`, and release the one
+// that was kept before. False if the run is not one that is kept: the caller releases it.
+MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count,
+                               size_t alignment);
 
 // Claim the run that is kept, if `heap` may have it and it is as long and as aligned as it should
 // be. False if there is none; if there was another one, it is released.

@@ -73,7 +73,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
     mi_life_undescribe(page, mi_large_interior(page->reserved));
-    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count, alignment);
     return NULL;
   }
   mi_life_be_single(page);
@@ -136,6 +136,12 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   return page->start;
 }
 
+// Return an alignment that the page has, at least that of the claim.
+static size_t mi_large_alignment(const mi_page_t* page) {
+  const uintptr_t start = (uintptr_t)page->start;
+  return start & (0 - start);
+}
+
 // End the block, and release its slices except the first `lost_count`.
 static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
@@ -145,7 +151,7 @@ static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_large_count(heap, -(int64_t)page->block_size);
   if (left > 0) {
     mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
-                   left);
+                   left, mi_large_alignment(page));
   }
   mi_retain_bound(heap->subproc);
   if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
@@ -185,7 +191,8 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
     // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
     mi_run_release(heap, (mi_page_backing_t)page->backing,
-                   page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count);
+                   page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count,
+                   MI_SLICE_SIZE);
   }
   const size_t new_size = mi_large_round(size);
   mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);

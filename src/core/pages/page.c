@@ -78,7 +78,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);
-    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count);
+    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_count(heap, 1);
@@ -94,7 +94,8 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_page_clear(page);
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
-  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count);
+  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count,
+                 MI_SLICE_SIZE);
   mi_retain_bound(heap->subproc);
   if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
 }

@@ -9,7 +9,8 @@
 //   holes     blocks of 600 KB, every second was freed: allocate 5 MiB and free it, so too
 //   random    blocks of 1 to 200 KB, each replaced once: replace one at random
 //   pair      the same heap: allocate 1 MiB and free it, so too
-//   aligned   blocks of 4 KiB at multiples of 256 KiB: replace one at random
+//   aligned   blocks of 4 KiB at multiples of 256 KiB: replace one at random, each second time at a
+//             multiple of 512 KiB, so that the place of the last one does not serve
 //   same      no heap: allocate so many MiB and free it
 //   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
 // `measured` is called twice with OPERATIONS: to warm up, and to be counted.
@@ -61,7 +62,7 @@ __attribute__((noinline, noipa)) void measured(char kind) {
         pair(FIGURES_MIB);
         break;
       case 'a':
-        replace(any(count), aligned_alloc(256 * FIGURES_KIB, 4096));
+        replace(any(count), aligned_alloc((i % 2 + 1) * 256 * FIGURES_KIB, 4096));
         break;
       case 's':
         same(count);
