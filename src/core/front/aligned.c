@@ -50,7 +50,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
       uint8_t* const block = (uint8_t*)mi_slow_class(theap, size_class, fill);
       if (block == NULL || shift == 0) return block;
       if (mi_aligned_mark(block)) return block + shift;
-      mi_free(block);
+      mi_free(mi_track_give(block, 0, alignment, MI_UNINITIALIZED)); // tools know it from now on
     }
     const size_t large_alignment = mi_bits_max(alignment, MI_SLICE_SIZE);
     theap = mi_slow_theap(theap);

@@ -100,7 +100,6 @@ static bool mi_refill_is_spread(const mi_theap_t* theap) {
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
-  if (MI_IS_TRACKED) return false; // a block that cannot be shifted goes back unseen: aligned.c
   if (mi_page_capacity(page) < page->reserved || !mi_refill_is_spread(theap)) return false;
   if (length == 1 || count > length || count > page->reserved / MI_REFILL_FEW_PART) return false;
   mi_block_t* const list = page->local_free;
