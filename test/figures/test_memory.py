@@ -1,5 +1,6 @@
 """How much memory we take beyond what a program asks for. If one of these fails, programs of users need more
 memory than they should: small ones most of all, since there are many of them on a machine."""
+import functools
 import statistics
 
 import pytest
@@ -27,6 +28,7 @@ METADATA_RATIO = 0.003
 DESCRIPTOR = 128  # bytes
 AHEAD_KIB, AHEAD_RATIO = 2048, 0.005  # one huge page, and what lies behind blocks
 AHEAD_LARGE_RATIO = 4 / 64  # a claim prefers runs inside words of 64 slices: pages of 5 leave 4 at the end of each
+HEAPS = (65, 0), (65, 64), (65, 1000), (65, 300000), (256, 0), (1024, 0)  # MiB, bytes of a block, 0: mixed
 AREAS = 1000
 
 
@@ -115,13 +117,14 @@ def test_request_wastes_little(library, figure):
         assert wasted <= allowed, f"{size} bytes: {wasted:.0f} wasted, {allowed:.0f} allowed"
 
 
+@functools.cache  # two tests look at each
 def heap_of(which, *arguments):
     """What is resident of a heap, in KiB."""
     words = run(measure.program("metadata", which), *arguments).split()
     return dict(zip(words[::2], map(int, words[1::2])))
 
 
-@pytest.mark.parametrize("mib, size", [(65, 0), (65, 64), (65, 1000), (65, 300000), (256, 0), (1024, 0)])
+@pytest.mark.parametrize("mib, size", HEAPS)
 def test_metadata_is_small(mib, size, library, figure):
     """Memory for bookkeeping grows with the heap: on a large server one percent is gigabytes."""
     others = heap_of(None, 0, 1)["metadata"]  # what the loader and libc have in mappings without a name
@@ -134,11 +137,13 @@ def test_metadata_is_small(mib, size, library, figure):
     assert 0 < ratio <= METADATA_RATIO
 
 
-@pytest.mark.parametrize("mib, size", [(33, 64), (42, 64), (65, 0), (65, 300000), (1024, 0)])
+@pytest.mark.parametrize("mib, size", [(33, 64), (42, 64), *HEAPS])
 def test_huge_pages_lose_little(mib, size, library, figure):
     """Memory that is faulted in ahead and never used is what makes huge pages expensive."""
     found = heap_of(library, mib, size)
-    bound = AHEAD_KIB + (AHEAD_LARGE_RATIO if size > 65536 else AHEAD_RATIO) * found["heap"]
+    # With all sizes as much again: of each class there is a page that is not full.
+    rest = AHEAD_KIB if size else 2 * AHEAD_KIB
+    bound = rest + (AHEAD_LARGE_RATIO if size > 65536 else AHEAD_RATIO) * found["heap"]
     what = f"blocks of {size} B" if size else "mixed sizes"
     measure.say(figure, f"faulted in ahead of its use in a heap of {mib} MiB, {what}", f"{found['ahead']} KiB",
                 f"{bound:.0f} KiB")

@@ -17,10 +17,11 @@
 // ARENA-5  memory of the program is never mapped or unmapped by us, and never made inaccessible: it
 //     may be a file, or shared.
 // ARENA-6  explicit huge OS pages stay: arenas of them are pinned.
-// ARENA-7  addresses are mapped only as they are needed: a step is an eighth of what is mapped. The
-//     rest of what an arena may grow to is not reserved; another mapping there ends the growth of
-//     the arena (and is never replaced). So the memory that is locked (mlockall), or charged to a
-//     limit (ulimit -v), is little more than what the program uses.
+// ARENA-7  addresses are mapped only as they are needed: a step is an eighth of what is mapped, and
+//     ends with a chunk as soon as it is more than the smallest. The rest of what an arena may grow
+//     to is not reserved; another mapping there ends the growth of the arena (and is never
+//     replaced). So the memory that is locked (mlockall), or charged to a limit (ulimit -v), is
+//     little more than what the program uses.
 //
 // Claim and release take no lock (bitmap.h); growth takes the arena lock, and a thread that waited
 // for it searches again before growing. Bits of slices that are not mapped are clear in all

@@ -11,9 +11,9 @@
 //     MI_HUGE_THREAD_MIN for each thread besides the first. Runs are taken at the lowest address
 //     that fits, so that one chunk after the other fills up: what is lost is the rest of the last
 //     chunk, and of the one page of each class that a thread has not filled, and, until it goes
-//     back, what pages of 5 to 8 slices leave at the end of each 64 (4 slices at most). (With half
-//     as much for a thread, programs whose threads build and drop small structures hold 1.4 of the
-//     memory.)
+//     back, what pages of 3 to 7 slices leave at the end of each 64 (4 slices at most). (With a
+//     quarter of that for a thread, programs whose threads build and drop small structures hold 1.4
+//     of the memory.)
 //     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
 //     page each that is hardly used.
 // HUGE-2  they are only for runs of pages: a program that asks for a large block may never touch
