@@ -34,6 +34,10 @@ CLASS_MAX = 512 * 1024
 PAIR_BOUND_SMALL = 36
 PAIR_BOUND = 48
 ROUNDS = 50  # of 100 pairs
+# A random block of a heap full of blocks of one size is freed, and another allocated: 500 to 800 if the page of each is
+# parked and taken back in turn.
+REPLACE_BOUND = 256
+REPLACE_MAX = 32768  # larger blocks have no portion
 ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
 
 
@@ -218,7 +222,20 @@ def test_pair_is_cheap(library, figure, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["held", "batch", "stack", "replace"])
+def test_replacement_is_cheap(library, figure, tmp_path):
+    """A program that keeps many blocks of one size, and replaces now one and now another, spends its time here."""
+    costs = pair_costs(library, "replace", class_sizes(), tmp_path)
+    value, size = highest(costs, 8, REPLACE_MAX)
+    measure.say(figure, f"instructions of a replacement in a full heap, up to 32 KiB, highest at {size} B",
+                f"{value:.1f}", REPLACE_BOUND)
+    value_above, size_above = highest(costs, REPLACE_MAX + 1, CLASS_MAX)
+    measure.say(figure, f"instructions of a replacement in a full heap, up to 512 KiB, highest at {size_above} B",
+                f"{value_above:.1f}", "none")
+    assert value <= REPLACE_BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["held", "batch", "stack"])
 def test_pair_in_other_patterns(pattern, library, figure, tmp_path):
     """Not promised, but a user meets these patterns too: the figures show where we stand."""
     costs = pair_costs(library, pattern, class_sizes(), tmp_path)

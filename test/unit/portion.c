@@ -357,15 +357,53 @@ UNIT_TEST(portion_of_a_large_heap_serves_what_was_freed_last) {
   unit_check_valid();
 }
 
-// If this fails, small heaps, whose pages are in the cache, are slower.
-UNIT_TEST(portion_is_not_for_a_small_heap) {
+// Eight full pages, in each of which every `distance`-th block was freed then.
+static void fill_eight_pages(size_t distance) {
   own_count = 8 * OWN_PER;
   for (size_t i = 0; i < own_count; i++) own[i] = mi_malloc(OWN_SIZE);
-  for (size_t i = 0; i < own_count; i += OWN_PER) mi_free(own[i]);
-  for (size_t i = 0; i < 16; i++) {
+  for (size_t i = 0; i < own_count; i += distance) mi_free(own[i]);
+}
+
+// If this fails, small heaps, whose pages are in the cache, are slower.
+UNIT_TEST(portion_is_not_for_a_small_heap) {
+  fill_eight_pages(8);
+  for (size_t i = 0; i < own_count / 16; i++) {
     check(mi_malloc(OWN_SIZE) != NULL);
     check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
   }
+}
+
+// If this fails, a page is parked and taken back for each block that is replaced in a heap of one
+// size.
+UNIT_TEST(portion_serves_a_full_heap) {
+  fill_eight_pages(OWN_PER);
+  begin_portion();
+  while (unit_theap()->queue[OWN_CLASS].first != NULL) check(mi_malloc(OWN_SIZE) != NULL);
+  for (size_t i = 0; i < OWN_LENGTH / 2; i++) {
+    void* const other = own[OWN_PER * (i % 8) + 1 + i / 8];
+    mi_free(other);
+    check(mi_malloc(OWN_SIZE) == other);
+  }
+  unit_check_valid();
+}
+
+// If this fails, blocks of 4 to 32 KiB that are replaced cost the page of each, or larger ones lie
+// idle in portions.
+UNIT_TEST(portion_is_for_blocks_up_to_half_a_slice) {
+  const size_t last = mi_class_of(MI_SLICE_SIZE / 2);
+  check_equal(mi_portion_own_length(0), 128);
+  check_equal(mi_portion_own_length(last), 16);
+  check_equal(mi_portion_own_length(last + 1), 1);
+  static void* block[64];
+  const size_t size = mi_class_size(last);
+  for (size_t i = 0; i < 64; i++) block[i] = mi_malloc(size);
+  for (size_t i = 0; i < 64; i += 8) mi_free(block[i]);
+  size_t count = 0;
+  do {
+    check(++count < 64);
+    check(mi_malloc(size) != NULL);
+  } while (mi_theap_current(unit_theap(), last) != NULL);
+  unit_check_valid();
 }
 
 // If this fails, each page of a program that frees everything is kept by one block.
@@ -456,6 +494,8 @@ int main(void) {
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
       cmocka_unit_test(portion_of_a_large_heap_serves_what_was_freed_last),
       cmocka_unit_test(portion_is_not_for_a_small_heap),
+      cmocka_unit_test(portion_serves_a_full_heap),
+      cmocka_unit_test(portion_is_for_blocks_up_to_half_a_slice),
       cmocka_unit_test(portion_that_is_full_goes_back),
       cmocka_unit_test(portion_leads_to_the_slow_path),
       cmocka_unit_test(portion_leaves_pages_that_others_free_into),

@@ -5,11 +5,13 @@
 
 #include "theap.h"
 
-// A portion has at most this many bytes, but at least one block: in a crowd, and elsewhere.
+// In a crowd a portion has at most this many bytes, but at least one block.
 #define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
+// Elsewhere it has this many bytes, within these numbers of blocks. Larger blocks have none.
 #define MI_PORTION_OWN_BYTES MI_SLICE_SIZE
 #define MI_PORTION_OWN_MAX ((size_t)128)
 #define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
+#define MI_PORTION_OWN_SIZE_MAX (MI_SLICE_SIZE / 2) // 16 such blocks of each class may lie idle
 
 static inline size_t mi_portion_length(size_t size_class) {
   const size_t count = MI_PORTION_BYTES / mi_class_size(size_class);
@@ -17,8 +19,10 @@ static inline size_t mi_portion_length(size_t size_class) {
 }
 
 static inline size_t mi_portion_own_length(size_t size_class) {
-  const size_t count = MI_PORTION_OWN_BYTES / mi_class_size(size_class);
-  return count < MI_PORTION_OWN_MIN ? 1 : mi_bits_min(count, MI_PORTION_OWN_MAX);
+  const size_t size = mi_class_size(size_class);
+  if (size > MI_PORTION_OWN_SIZE_MAX) return 1;
+  return mi_bits_max(mi_bits_min(MI_PORTION_OWN_BYTES / size, MI_PORTION_OWN_MAX),
+                     MI_PORTION_OWN_MIN);
 }
 
 // The most blocks of any portion.

@@ -4,8 +4,7 @@
 //   1. the cadence: deferred frees, due purges             here
 //   2. behind a cut of the list: the block is a sample     sample.c
 //   3. the current page: what this thread freed since, then what others freed
-//   4. the oldest page in the queue of the class; its blocks as a portion, if the heap is large and
-//      they are few
+//   4. the oldest page in the queue of the class; its blocks as a portion, if they are few
 //   5. blocks of the current page that were never used     page.c (carve)
 //   6. a guest page of the class; then the pool            theap.c, pool.c
 //   7. a fresh page                                        page.c
@@ -35,7 +34,9 @@
 #define MI_CADENCE_CALLS 1024
 // Pages of a theap that have free blocks, from which on its heap is larger than the caches.
 #define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
-#define MI_REFILL_FEW_PART 2 // a page with at most this part of its blocks free has few
+// A page with at most this part of its blocks free has few: in such a heap, and in any other.
+#define MI_REFILL_FEW_PART_SPREAD 2
+#define MI_REFILL_FEW_PART 64
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page.
@@ -88,10 +89,14 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   return list != NULL && mi_refill_set(theap, c, list);
 }
 
-// True if the blocks of the thread are spread over so much memory that the descriptor of a page and
-// a block that was freed long ago are cache misses.
-static bool mi_refill_is_spread(const mi_theap_t* theap) {
-  return theap->page_count >= MI_REFILL_SPREAD_PAGES && theap->sample_interval == 0;
+// Return the number of free blocks of a page that are few. If the blocks of the thread are spread
+// over much memory, the descriptor of a page and a block that was freed long ago are cache misses.
+// In a smaller heap that is full (one size, and what is freed is replaced) each page gives a block
+// or two, and is parked and taken back for these.
+static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
+  const bool is_spread = theap->page_count >= MI_REFILL_SPREAD_PAGES;
+  const size_t part = is_spread ? MI_REFILL_FEW_PART_SPREAD : MI_REFILL_FEW_PART;
+  return mi_bits_max(page->reserved / part, 1);
 }
 
 // Step 4 for a page that has few free blocks, and none that was never used: the blocks become a
@@ -100,8 +105,8 @@ static bool mi_refill_is_spread(const mi_theap_t* theap) {
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
-  if (mi_page_capacity(page) < page->reserved || !mi_refill_is_spread(theap)) return false;
-  if (length == 1 || count > length || count > page->reserved / MI_REFILL_FEW_PART) return false;
+  if (theap->sample_interval != 0 || mi_page_capacity(page) < page->reserved) return false;
+  if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
   page->local_free = NULL;
