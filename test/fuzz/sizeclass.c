@@ -17,7 +17,8 @@ static void check_class(fuzz_input_t* in) {
   CHECK(size <= 128 || (mi_class_size(c) - size) * 8 <= mi_class_size(c)); // SIZECLASS-1
   CHECK(mi_class_good_size(size) == mi_class_size(c));
   const size_t alignment = (size_t)1 << fuzz_below(in, MI_SLICE_SHIFT + 3);
-  const size_t aligned = mi_class_of_aligned(size, alignment);
+  const size_t request = mi_class_request(size, alignment);
+  const size_t aligned = request > MI_CLASS_MAX ? MI_CLASS_COUNT : mi_class_of(request);
   size_t wanted = MI_CLASS_COUNT;
   for (size_t i = MI_CLASS_COUNT; i-- > 0 && alignment <= MI_SLICE_SIZE;) {
     const size_t block_size = mi_class_size(i);

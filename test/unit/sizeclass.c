@@ -61,17 +61,18 @@ UNIT_TEST(sizeclass_aligned_is_the_smallest_multiple) {
     size_t step = 1;
     for (size_t size = 0; size <= MI_CLASS_MAX; size += step) {
       step = size < 4096 ? 1 : 61;
-      const size_t c = mi_class_of_aligned(size, alignment);
-      check(c < MI_CLASS_COUNT);
+      const size_t request = mi_class_request(size, alignment);
+      check(request >= size && request <= MI_CLASS_MAX);
+      const size_t c = mi_class_of(request);
       check(mi_class_size(c) >= size && mi_class_size(c) % alignment == 0);
       for (size_t smaller = c; smaller-- > 0 && mi_class_size(smaller) >= size;) {
         check(mi_class_size(smaller) % alignment != 0);
       }
     }
   }
-  check_equal(mi_class_of_aligned(1, MI_SLICE_SIZE * 2), MI_CLASS_COUNT);
-  check_equal(mi_class_of_aligned(MI_CLASS_MAX + 1, 8), MI_CLASS_COUNT);
-  check_equal(mi_class_of_aligned(SIZE_MAX, 8), MI_CLASS_COUNT);
+  check_equal(mi_class_request(1, MI_SLICE_SIZE * 2), SIZE_MAX);
+  check_equal(mi_class_request(MI_CLASS_MAX + 1, 8), SIZE_MAX);
+  check_equal(mi_class_request(SIZE_MAX, 8), SIZE_MAX);
 }
 
 // If this fails, free of an interior pointer frees a neighbour.

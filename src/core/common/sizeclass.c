@@ -104,15 +104,6 @@ MI_INTERNAL size_t mi_class_slices_shared(size_t size_class) {
   return count;
 }
 
-MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment) {
-  mi_assert(mi_bits_is_power_of_two(alignment));
-  if (alignment > MI_SLICE_SIZE || size > MI_CLASS_MAX) return MI_CLASS_COUNT;
-  size_t c = mi_class_of(mi_bits_max(size, alignment));
-  // At most seven steps: each doubling has a power of two.
-  while (c < MI_CLASS_COUNT && mi_class_size(c) % alignment != 0) c++;
-  return c;
-}
-
 MI_INTERNAL size_t mi_class_good_size(size_t size) {
   if (size <= MI_CLASS_MAX) return mi_class_size(mi_class_of(size));
   if (size > MI_REQUEST_MAX) return size;

@@ -10,6 +10,8 @@
 //     on.
 // SIZECLASS-2  a block size is a multiple of 16 from 16 bytes on.
 // SIZECLASS-3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
+// SIZECLASS-4  a request that is a multiple of a power of two gets a class whose block size is such
+//     a multiple: either all classes of that doubling are, or the request is a class itself.
 #ifndef MI_CORE_SIZECLASS_H
 #define MI_CORE_SIZECLASS_H
 
@@ -61,10 +63,14 @@ static inline bool mi_class_has_slices(size_t size_class, size_t count) {
   return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
 }
 
-// Return the smallest class whose block size is at least `size` and a multiple of `alignment`, or
-// MI_CLASS_COUNT if there is none. All blocks of such a class are aligned, because pages start at a
-// slice.
-MI_INTERNAL size_t mi_class_of_aligned(size_t size, size_t alignment);
+// Return the request whose class is the smallest with blocks of at least `size` bytes, all of them at
+// multiples of `alignment`, a power of two; SIZE_MAX if no class is. (Pages start at a slice, hence
+// SIZECLASS-4.)
+static mi_attr_inline size_t mi_class_request(size_t size, size_t alignment) {
+  mi_assert(mi_bits_is_power_of_two(alignment));
+  if (alignment > MI_SLICE_SIZE || size > MI_CLASS_MAX) return SIZE_MAX;
+  return mi_bits_align_up(mi_bits_max(size, 1), alignment);
+}
 
 // Return the block size that a request of `size` bytes gets.
 MI_INTERNAL size_t mi_class_good_size(size_t size);

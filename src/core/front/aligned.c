@@ -2,8 +2,8 @@
 // aligned.c - allocation with an alignment, and with an aligned offset.
 //
 // ALIGNED-1  up to a slice, alignment costs no interior pointer: pages start at a slice, so all
-//     blocks of a class whose size is a multiple of the alignment are aligned, and there is such a
-//     class within the next doubling.
+//     blocks of a class whose size is a multiple of the alignment are aligned. That is the class of
+//     the size, rounded up to the alignment (SIZECLASS-4).
 // ALIGNED-2  for a larger alignment, the block has a page of its own at an aligned address.
 // ALIGNED-3  only an offset that is no multiple of the alignment makes an interior pointer: the
 //     page is marked, and frees into it compute the start of the block. Only the owner marks a
@@ -45,9 +45,9 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
   // The result is `shift` bytes behind an aligned address.
   const size_t shift = (0 - offset) & (alignment - 1);
   if (size <= MI_REQUEST_MAX - shift) {
-    const size_t size_class = mi_class_of_aligned(size + shift, alignment);
-    if (size_class < MI_CLASS_COUNT) {
-      uint8_t* const block = (uint8_t*)mi_slow_class(theap, size_class, fill);
+    const size_t request = mi_class_request(size + shift, alignment);
+    if (request <= MI_CLASS_MAX) {
+      uint8_t* const block = (uint8_t*)mi_alloc_of_class(theap, request, fill);
       if (block == NULL || shift == 0) return block;
       if (mi_aligned_mark(block)) return block + shift;
       mi_free(mi_track_give(block, 0, alignment, MI_UNINITIALIZED)); // tools know it from now on

@@ -79,6 +79,10 @@ static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) 
   return mi_slow_zero(theap, c, block);
 }
 
+MI_INTERNAL void* mi_alloc_of_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  return fill == MI_ZERO ? mi_alloc_zero_block(theap, size) : mi_alloc_block(theap, size);
+}
+
 static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
   void* const p = mi_alloc_zero_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
   return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_ZERO);

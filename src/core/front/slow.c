@@ -51,7 +51,7 @@ static void* mi_slow_fail(size_t size) {
   return NULL;
 }
 
-MI_INTERNAL void* mi_slow_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
+static void* mi_slow_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
   mi_lock_check_none("allocates");
   theap = mi_slow_theap(theap);
   // Mistakes with other blocks are reported once this block is taken, and zero, because the error
