@@ -193,15 +193,16 @@ MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t count) {
   mi_retain_purge_excess(subproc, (int64_t)(count * MI_SLICE_SIZE));
 }
 
-MI_INTERNAL void mi_retain_bound(mi_subproc_t* subproc) {
-  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
+MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
+  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return false;
   const long delay = mi_wait_delay_ms();
   if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
-  if (delay <= 0) return;
+  // Less than the bound of RETAIN-4 is less than that of RETAIN-1.
+  if (delay <= 0 || mi_likely(!mi_retain_is_much(subproc))) return false;
   mi_retain_purge_excess(subproc, 0);
-  if (mi_likely(!mi_retain_is_much(subproc))) return;
   mi_retain_look(subproc, delay);
   mi_retain_early(subproc);
+  return mi_retain_is_much(subproc);
 }
 
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {

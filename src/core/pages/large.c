@@ -153,8 +153,7 @@ static void mi_large_end(mi_page_t* page, size_t lost_count) {
     mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
                    left, mi_large_alignment(page));
   }
-  mi_retain_bound(heap->subproc);
-  if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
+  if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   mi_inside_leave(heap);
 }
 

@@ -96,8 +96,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_page_count(heap, -1);
   mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count,
                  MI_SLICE_SIZE);
-  mi_retain_bound(heap->subproc);
-  if (mi_retain_is_much(heap->subproc)) mi_self_hurry();
+  if (mi_retain_bound(heap->subproc)) mi_self_hurry();
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
