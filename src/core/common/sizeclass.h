@@ -63,9 +63,9 @@ static inline bool mi_class_has_slices(size_t size_class, size_t count) {
   return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
 }
 
-// Return the request whose class is the smallest with blocks of at least `size` bytes, all of them at
-// multiples of `alignment`, a power of two; SIZE_MAX if no class is. (Pages start at a slice, hence
-// SIZECLASS-4.)
+// Return the request whose class is the smallest with blocks of at least `size` bytes, all of them
+// at multiples of `alignment`, a power of two; SIZE_MAX if there is no such class. (Pages start at
+// a slice, hence SIZECLASS-4.)
 static mi_attr_inline size_t mi_class_request(size_t size, size_t alignment) {
   mi_assert(mi_bits_is_power_of_two(alignment));
   if (alignment > MI_SLICE_SIZE || size > MI_CLASS_MAX) return SIZE_MAX;

@@ -11,8 +11,8 @@
 MI_SLOW void* mi_slow_malloc(size_t size, mi_theap_t* theap);
 MI_SLOW void* mi_slow_zalloc(size_t size, mi_theap_t* theap);
 
-// Allocate a block of at most MI_CLASS_MAX bytes from its class, zeroed if `fill` says so, as malloc
-// does (alloc.c); for aligned allocation, which tells tools itself.
+// Allocate a block of at most MI_CLASS_MAX bytes from its class, zeroed if `fill` says so, as
+// malloc does (alloc.c); for aligned allocation, which tells tools itself.
 MI_INTERNAL void* mi_alloc_of_class(mi_theap_t* theap, size_t size, mi_fill_t fill);
 
 // Allocate a block with a page of its own: calls mi_large_alloc_shifted, if necessary once more
