@@ -11,6 +11,7 @@ option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
 option(MI_XMALLOC "End the process when memory cannot be had" OFF)
 option(MI_TRACK_ASAN "Tell AddressSanitizer about blocks; malloc stays the sanitizer's" OFF)
 option(MI_TRACK_VALGRIND "Tell Valgrind about blocks" OFF)
+set(MI_PADDING "" CACHE STRING "Find writes outside of blocks and into freed ones: ON, OFF; empty: in Debug builds")
 option(MI_SKIP_COLLECT_ON_EXIT "Builds with checks do not collect at the end" OFF)
 option(MI_NO_THP "Ask for no huge pages unless told otherwise" OFF)
 set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
@@ -49,7 +50,7 @@ elseif(CMAKE_BINARY_DIR MATCHES "secure$" AND NOT DEFINED MI_SECURE)
 endif()
 if(mi_secure_asked_by)
   message(FATAL_ERROR "${mi_secure_asked_by} asks for a secure build, and this version has none. ${mi_secure_remedy}. "
-                      "To find mistakes with memory, build with MI_DEBUG=3, MI_TRACK_ASAN or MI_TRACK_VALGRIND.")
+                      "To find mistakes with memory, build with MI_PADDING, MI_TRACK_ASAN or MI_TRACK_VALGRIND.")
 endif()
 
 # Options of the library this one is compatible with: some are another way to say what we have; all others
@@ -60,14 +61,14 @@ if(MI_DEBUG_FULL OR MI_CHECK_FULL)
 elseif(MI_DEBUG_INTERNAL)
   set(MI_DEBUG 2)
 endif()
-foreach(name GUARDED PADDING TRACK_ETW DEBUG_TSAN DEBUG_UBSAN)
+foreach(name GUARDED TRACK_ETW DEBUG_TSAN DEBUG_UBSAN)
   if(MI_${name})
     message(WARNING "MI_${name} has no effect on the code yet")
   endif()
 endforeach()
 foreach(
   word
-  "FREE_IS_CHECKED: it always is" "LIBC_MUSL: musl is recognised" "NO_PADDING: there is none"
+  "FREE_IS_CHECKED: it always is" "LIBC_MUSL: musl is recognised"
   "USE_CXX: the library is C, and throws as C++ does" "NO_USE_CXX: the library is C"
   "OPT_ARCH: use CMAKE_C_FLAGS" "NO_OPT_ARCH: nothing is done" "OPT_SIMD: use CMAKE_C_FLAGS"
   "SEE_ASM: use CMAKE_C_FLAGS, -save-temps" "USE_LIBATOMIC: it is not needed"
@@ -101,6 +102,20 @@ elseif(MI_TRACK_VALGRIND)
   set(MI_TRACK_DEFINITIONS MI_TRACK_VALGRIND=1)
 endif()
 
+# Whether the library itself watches what is around blocks (src/core/pages/track.h).
+set(mi_padding ${MI_PADDING})
+if(MI_NO_PADDING)
+  set(mi_padding OFF)
+elseif("${mi_padding}" STREQUAL "")
+  set(mi_padding OFF)
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug" AND MI_TRACK_DEFINITIONS STREQUAL "")
+    set(mi_padding ON)
+  endif()
+endif()
+if(mi_padding AND NOT MI_TRACK_DEFINITIONS STREQUAL "")
+  message(FATAL_ERROR "MI_PADDING and a tool (MI_TRACK_ASAN, MI_TRACK_VALGRIND) are both ON: one watches the blocks")
+endif()
+
 # The level: named by number or as ON/OFF, else what the build type implies.
 string(TOUPPER "${MI_DEBUG}" mi_level)
 if(MI_NO_DEBUG OR mi_level MATCHES "^(OFF|FALSE|NO)$")
@@ -118,6 +133,9 @@ endif()
 set(MI_LEVEL_DEFINITIONS MI_DEBUG=${mi_level})
 if(MI_TINY)
   list(APPEND MI_LEVEL_DEFINITIONS MI_TINY=1)
+endif()
+if(mi_padding)
+  list(APPEND MI_LEVEL_DEFINITIONS MI_PADDING=1)
 endif()
 foreach(name SHOW_ERRORS XMALLOC SKIP_COLLECT_ON_EXIT NO_THP)
   if(MI_${name})

@@ -103,12 +103,15 @@ foreach(source IN LISTS mi_unit_tests)
   endforeach()
 endforeach()
 
-# -- API and stress tests: against the library as shipped, one with every check, and one with
-#    every check and tiny constants.
+# -- API and stress tests: against the library as shipped, one with every check, one with every check
+#    and tiny constants, and one with every check that watches what is around blocks.
 
 set(mi_flavours release)
 if(NOT CMAKE_CROSSCOMPILING)
   list(APPEND mi_flavours debug tiny)
+  if(MI_TRACK_DEFINITIONS STREQUAL "")
+    list(APPEND mi_flavours padded)
+  endif()
 endif()
 file(GLOB mi_api_tests CONFIGURE_DEPENDS ${MI_TEST_DIR}/api/*.c ${MI_TEST_DIR}/api/*.cpp)
 file(GLOB mi_stress_tests CONFIGURE_DEPENDS ${MI_TEST_DIR}/stress/*.c ${MI_TEST_DIR}/stress/*.cpp)
@@ -131,6 +134,8 @@ foreach(flavour IN LISTS mi_flavours)
   set(definitions MI_DEBUG=3 MI_SHOW_ERRORS=0) # the tests say when they want to see them
   if(flavour STREQUAL "tiny")
     list(APPEND definitions MI_TINY=1)
+  elseif(flavour STREQUAL "padded")
+    list(APPEND definitions MI_PADDING=1)
   endif()
   mi_library(mi-flavour-${flavour} SHARED ${definitions})
   set_target_properties(

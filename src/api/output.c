@@ -219,13 +219,16 @@ static const struct {
     [MI_ERROR_DOUBLE_FREE] = {EAGAIN, "double free"},
     [MI_ERROR_CORRUPT_LIST] = {EFAULT, "corrupted free list"},
     [MI_ERROR_CORRUPT_PAGE] = {EFAULT, "corrupted page"},
+    [MI_ERROR_OVERFLOW] = {EFAULT, "buffer overflow"},
+    [MI_ERROR_UNDERFLOW] = {EFAULT, "buffer underflow"},
+    [MI_ERROR_LATE_WRITE] = {EFAULT, "use after free"},
     [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large"},
     [MI_ERROR_ALIGNMENT] = {EOVERFLOW, "invalid alignment"},
     [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
 };
 
-// Calls the user's function. Without one, debug builds stop if memory is corrupt, and builds with
-// MI_XMALLOC if there is none.
+// Calls the user's function. Without one, debug and padded builds stop if memory is corrupt, and
+// builds with MI_XMALLOC if there is none.
 static void mi_output_call_error(int code) {
   if (mi_self.is_in_error) return;
   mi_self.is_in_error = true;
@@ -234,12 +237,47 @@ static void mi_output_call_error(int code) {
   mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
   if (fun != NULL) {
     fun(code, arg);
-  } else if ((MI_DEBUG >= 1 && code == EFAULT) ||
+  } else if (((MI_DEBUG >= 1 || MI_IS_PADDED) && code == EFAULT) ||
              (MI_XMALLOC && (code == ENOMEM || code == EOVERFLOW))) {
     mi_os_abort("");
   }
   errno = saved_errno;
   mi_self.is_in_error = false;
+}
+
+// The bytes that a program wrote where it must not, as numbers and as text.
+static void mi_output_bytes(const mi_report_t* report, char* text, size_t capacity) {
+  size_t used = 0;
+  text[0] = 0;
+  for (size_t i = 0; i < report->byte_count; i++) {
+    const unsigned byte = report->bytes[i];
+    used += mi_text_format(text + used, capacity - used, " %x%x", byte / 16, byte % 16);
+  }
+  used += mi_text_format(text + used, capacity - used, " \"");
+  for (size_t i = 0; i < report->byte_count; i++) {
+    const char c = (char)report->bytes[i];
+    used += mi_text_format(text + used, capacity - used, "%c", c >= ' ' && c <= '~' ? c : '.');
+  }
+  mi_text_format(text + used, capacity - used, "\"");
+}
+
+// A write outside of blocks in use; it happened before the call that found it.
+static void mi_output_say_write(const mi_report_t* report, const char* prefix, const char* about) {
+  const char* const p = (const char*)report->p;
+  const char* const found = (const char*)report->found;
+  char at[80];
+  if (report->kind == MI_ERROR_OVERFLOW) {
+    mi_text_format(at, sizeof(at), "write after %zu bytes", (size_t)(found - p));
+  } else if (report->kind == MI_ERROR_UNDERFLOW) {
+    mi_text_format(at, sizeof(at), "write %zu bytes before it", (size_t)(p - found));
+  } else {
+    mi_text_format(at, sizeof(at), "write %zu bytes into it", (size_t)(found - p));
+  }
+  char bytes[MI_REPORT_BYTES * 4 + 8];
+  mi_output_bytes(report, bytes, sizeof(bytes));
+  mi_output_message(prefix, "%s in heap block %p of size %zu: %s, found in %s; there is now%s: %s",
+                    mi_output_kinds[report->kind].label, report->p, report->size, at, report->where,
+                    bytes, about);
 }
 
 static void mi_output_say(const mi_report_t* report) {
@@ -264,6 +302,11 @@ static void mi_output_say(const mi_report_t* report) {
     case MI_ERROR_CORRUPT_PAGE:
       mi_output_message(prefix, "corrupted page with blocks of size %zu at %p in %s: %s", size,
                         report->p, where, about);
+      break;
+    case MI_ERROR_OVERFLOW:
+    case MI_ERROR_UNDERFLOW:
+    case MI_ERROR_LATE_WRITE:
+      mi_output_say_write(report, prefix, about);
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.

@@ -6,6 +6,7 @@
 //   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
+//   MI_PADDING  the library itself watches what is around each block, and in freed blocks (track.h).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -37,9 +38,6 @@
 #if defined(MI_GUARDED) && MI_GUARDED > 0
 #error "MI_GUARDED: this version has no guard pages; build with MI_GUARDED=0 or without it"
 #endif
-#if defined(MI_PADDING) && MI_PADDING > 0
-#error "MI_PADDING: this version has no padding; build with MI_PADDING=0 or without it"
-#endif
 #if defined(MI_TRACK_ETW) && MI_TRACK_ETW > 0
 #error "MI_TRACK_ETW is for Windows; build with MI_TRACK_ETW=0 or without it"
 #endif
@@ -51,11 +49,6 @@
 #error "MI_TLS_MODEL_...: build with -ftls-model=initial-exec, or =local-dynamic, instead"
 #endif
 
-#if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
-#define MI_IS_COLLECTED_ON_EXIT 0
-#else
-#define MI_IS_COLLECTED_ON_EXIT (MI_DEBUG >= 1)
-#endif
 
 #if defined(MI_TINY) && MI_TINY
 #define MI_IS_TINY 1
@@ -81,7 +74,20 @@
 #else
 #define MI_IS_TRACK_VALGRIND 0
 #endif
-#define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND)
+// 1 if the library itself looks for writes outside of blocks.
+#if defined(MI_PADDING) && MI_PADDING
+#define MI_IS_PADDED 1
+#else
+#define MI_IS_PADDED 0
+#endif
+// 1 if there are notes on blocks.
+#define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND || MI_IS_PADDED)
+
+#if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
+#define MI_IS_COLLECTED_ON_EXIT 0
+#else
+#define MI_IS_COLLECTED_ON_EXIT (MI_DEBUG >= 1 || MI_IS_PADDED)
+#endif
 
 // 1 if the library itself is built with ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
@@ -160,7 +166,7 @@
 // Requests above this fail before any other work (in larger objects a ptrdiff_t would overflow).
 #define MI_REQUEST_MAX ((size_t)PTRDIFF_MAX - MI_WINDOW_SIZE)
 
-mi_static_assert(!(MI_IS_TRACK_ASAN && MI_IS_TRACK_VALGRIND), "one tool at a time");
+mi_static_assert(MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND + MI_IS_PADDED <= 1, "one at a time");
 mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
 

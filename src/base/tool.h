@@ -33,7 +33,11 @@ extern void __tsan_acquire(void* p) mi_attr_weak;
 #define mi_attr_unwatched mi_attr_inline
 #endif
 
-#define MI_TOOL_NAME (MI_IS_TRACK_ASAN ? "asan" : MI_IS_TRACK_VALGRIND ? "valgrind" : "none")
+#define MI_TOOL_NAME                                                                               \
+  (MI_IS_TRACK_ASAN       ? "asan"                                                                 \
+   : MI_IS_TRACK_VALGRIND ? "valgrind"                                                             \
+   : MI_IS_PADDED         ? "padding"                                                              \
+                          : "none")
 
 static inline void mi_tool_pause(void) {
 #if MI_IS_TRACK_VALGRIND

@@ -1,5 +1,5 @@
-"""Programs under AddressSanitizer, Valgrind and ThreadSanitizer: builds that track blocks make the tools find what
-a program does wrong with our memory, and nothing in a program that is right."""
+"""Programs under AddressSanitizer, Valgrind and ThreadSanitizer, and with a padded build: builds that track blocks find, or
+make the tools find, what a program does wrong with our memory, and nothing in a program that is right."""
 import pathlib
 import re
 import xml.etree.ElementTree
@@ -29,6 +29,8 @@ UNSEEN_BY_ASAN = {"uninitialised": "UninitCondition", "uninitialised_again": "Un
 VALGRIND = {**dict.fromkeys(OVERFLOWS + LATE, "InvalidWrite"), **dict.fromkeys(READS, "InvalidRead"),
             **dict.fromkeys(FREES, "InvalidFree"), **UNSEEN_BY_ASAN}
 RIGHT = ["clean", "holder"]
+# Without a tool a write is seen by its trace, if the block or its page is still there when it is looked for.
+UNSEEN_BY_PADDING = ["use_after_free_large", "use_after_destroy", "use_after_destroy_large", "use_after_collect"]
 
 
 def build(folder, name, *arguments, compiler="cc"):
@@ -121,6 +123,115 @@ def test_valgrind_with_malloc_replaced(folder, valgrind_program):
     assert "mi_track_give" in output and "mi_track_take" in output, output
 
 
+# -- A padded build --
+
+@pytest.fixture(scope="module")
+def padded_program(folder):
+    return build(folder, "misuse-padded", "-DMI_PADDING=1", MISUSE, LIBRARY, "-lpthread")
+
+
+def padded(mistake):
+    """What a padded build calls the mistake; None: nothing."""
+    if mistake in READS + UNSEEN_BY_PADDING + list(UNSEEN_BY_ASAN):
+        return None
+    if mistake in FREES:
+        return r"(double free detected of block|invalid pointer:) \w+ "
+    kind = "use after free" if mistake in LATE else mistake.split("_")[0]
+    return rf"(buffer )?{kind} in heap block \w+ of size \d+: write .* bytes.*, found in mi_collect; there is now 01 "
+
+
+@pytest.mark.parametrize("mistake", VALGRIND)
+def test_padded_finds(mistake, padded_program):
+    status, output, _ = attempt(padded_program, mistake)
+    wanted = padded(mistake)
+    if wanted is None:
+        assert status == 0 and "error" not in output, "docs/guide.md says that this is not found"
+    else:
+        assert re.match(f"mimalloc: error: {wanted}", output), output
+        assert (status == 0) == (mistake in FREES), status  # what is damaged ends the process
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_padded_is_silent(name, padded_program):
+    assert run(padded_program, name) == ""
+
+
+@pytest.mark.parametrize("mistake, at", [
+    ("overflow", "size 24: write after 24 bytes"), ("overflow_odd", "size 13: write after 13 bytes"),
+    ("overflow_nothing", "size 0: write after 0 bytes"), ("overflow_large", "size 3145728: write after 3145728 bytes"),
+    ("overflow_shrunk", "size 60: write after 60 bytes"), ("overflow_grown", "size 1049576: write after 1049576 bytes"),
+    ("underflow", "size 40: write 1 bytes before it"), ("use_after_free", "size 100: write 50 bytes into it")])
+def test_padded_is_exact(mistake, at, padded_program):
+    assert f" of {at}, found in " in attempt(padded_program, mistake).output
+
+
+PADDED = """
+#include <mimalloc.h>
+#include <stdio.h>
+#include <string.h>
+static volatile size_t one = 1;
+int main(int argc, char** argv) {
+  char* const p = mi_malloc(40 * one);
+  char* const before = mi_malloc(40 * one);
+  if (strcmp(argv[1], "contents") == 0) {
+    printf("%x ", p[39] & 255);
+    mi_free(p);
+    printf("%x %x\\n", p[0] & 255, p[39] & 255);
+    memset(mi_zalloc(40), 1, 40);
+  } else if (strcmp(argv[1], "free") == 0) {
+    memcpy(p + 40, "behind!", 8);
+    mi_free(p);
+  } else if (strcmp(argv[1], "realloc") == 0) {
+    p[41 * one] = 1;
+    p[-2 * one] = 1;
+    mi_free(mi_realloc(p, 30));
+  } else if (strcmp(argv[1], "reuse") == 0) {
+    mi_free(p);
+    p[3 * one] = 7;
+    for (size_t i = 0; i < 3000 * one; i++) mi_malloc(40);
+    puts("not reached");
+  } else if (strcmp(argv[1], "notes") == 0) { // both notes of a block
+    memset(p - 16, 1, 16);
+    memset(p + 40, 2, 8 + 16);
+    mi_free(p);
+    puts("not freed");
+  }
+  return before == NULL || argc < 2;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def padded_by_hand(folder):
+    (folder / "padded.c").write_text(PADDED)
+    return build(folder, "padded", "-w", "-DMI_PADDING=1", folder / "padded.c", LIBRARY, "-lpthread")
+
+
+def test_padded_contents_are_known(padded_by_hand):
+    assert run(padded_by_hand, "contents") == "d0 df df\n"
+
+
+@pytest.mark.parametrize("case, wanted", [
+    ("free", r'buffer overflow .* of size 40: write after 40 bytes, found in free; there is now 62 65 68 69 6e 64 21 00 .*"behind!\.'),
+    ("realloc", r"buffer overflow .* of size 40: write after 41 bytes, found in realloc; "),
+    ("reuse", r"use after free .* of size 40: write 3 bytes into it, found in malloc; there is now 07 df "),
+    ("notes", r"invalid pointer: ")])
+def test_padded_finds_at_the_next_call(case, wanted, padded_by_hand):
+    status, output, _ = attempt(padded_by_hand, case)
+    assert re.match(f"mimalloc: error: {wanted}", output), output
+    assert "not reached" not in output and (status != 0) == (case != "notes"), output
+
+
+def test_padded_goes_on_if_an_error_function_says_so(folder):
+    source = folder / "goes_on.c"
+    source.write_text("#include <errno.h>\n#include <mimalloc.h>\n#include <stdio.h>\n"
+                      "static void say(int code, void* arg) { printf(\"%d \", code == EFAULT); (void)arg; }\n"
+                      "int main(void) { mi_register_error(&say, NULL);\n"
+                      "  volatile char* p = mi_malloc(10); p[10] = 1; p[-1] = 1; mi_free((void*)p); puts(\"on\"); return 0; }\n")
+    program = build(folder, "goes_on", "-w", "-DMI_PADDING=1", source, LIBRARY, "-lpthread")
+    assert re.search(r"underflow.* 1 1 on$", " ".join(run(program).split())), run(program)
+
+
 # -- ThreadSanitizer, without suppressions --
 
 @pytest.fixture(scope="module")
@@ -184,7 +295,17 @@ def test_sanitizer_still_finds(sanitized):
 
 @pytest.mark.parametrize("flags, problem", [
     (["-DMI_TRACK_VALGRIND=ON", "-DMI_HAS_MEMCHECK_H=OFF"], "MI_TRACK_VALGRIND needs the header valgrind/memcheck.h"),
-    (["-DMI_TRACK_VALGRIND=ON", "-DMI_TRACK_ASAN=ON"], "MI_TRACK_ASAN and MI_TRACK_VALGRIND are both ON")])
+    (["-DMI_TRACK_VALGRIND=ON", "-DMI_TRACK_ASAN=ON"], "MI_TRACK_ASAN and MI_TRACK_VALGRIND are both ON"),
+    (["-DMI_TRACK_ASAN=ON", "-DMI_PADDING=ON"], "MI_PADDING and a tool (MI_TRACK_ASAN, MI_TRACK_VALGRIND) are both ON")])
 def test_cmake_refuses(flags, problem, tmp_path):
     status, output, _ = attempt("cmake", "-S", conftest.ROOT, "-B", tmp_path, "-G", "Ninja", *flags)
     assert status == 1 and problem in output, output
+
+
+@pytest.mark.parametrize("flags, is_padded", [
+    ([], False), (["-DCMAKE_BUILD_TYPE=Debug"], True), (["-DCMAKE_BUILD_TYPE=Debug", "-DMI_NO_PADDING=ON"], False),
+    (["-DCMAKE_BUILD_TYPE=Debug", "-DMI_PADDING=OFF"], False), (["-DMI_PADDING=ON"], True),
+    (["-DCMAKE_BUILD_TYPE=Debug", "-DMI_TRACK_ASAN=ON"], False)])
+def test_cmake_pads(flags, is_padded, tmp_path):
+    run("cmake", "-S", conftest.ROOT, "-B", tmp_path, "-G", "Ninja", *flags)
+    assert ("-DMI_PADDING=1" in (tmp_path / "build.ninja").read_text()) == is_padded

@@ -17,17 +17,25 @@ typedef enum mi_error_kind_e {
   MI_ERROR_DOUBLE_FREE, // EAGAIN: the block is free already
   MI_ERROR_CORRUPT_LIST, // EFAULT: a link of a free list points outside
   MI_ERROR_CORRUPT_PAGE, // EFAULT: a page contradicts itself
+  MI_ERROR_OVERFLOW, // EFAULT: a write behind a block
+  MI_ERROR_UNDERFLOW, // EFAULT: a write before a block
+  MI_ERROR_LATE_WRITE, // EFAULT: a write into a freed block
   MI_ERROR_TOO_LARGE, // EOVERFLOW: the request cannot be represented
   MI_ERROR_ALIGNMENT, // EINVAL: not a power of two (public code EOVERFLOW, see api)
   MI_ERROR_OUT_OF_MEMORY, // ENOMEM: the system has no more
   MI_ERROR_COUNT,
 } mi_error_kind_t;
 
+// Bytes that a report shows of what was written where it must not.
+#define MI_REPORT_BYTES ((size_t)16)
+
 typedef struct mi_report_s {
   const char* where; // the name of the user's call, such as "free"
   const void* p; // the address it concerns, or NULL
-  const void* found; // where a corrupt link leads to, or NULL
+  const void* found; // where a corrupt link leads to, or what was overwritten, or NULL
   size_t size; // bytes asked for, or of the block
+  uint8_t bytes[MI_REPORT_BYTES]; // at `found`, if it was overwritten
+  uint8_t byte_count; // how many of these there are
   size_t missed; // > 0: not a report, but the number of reports lost; `kind` is the last one's
   mi_error_kind_t kind;
   mi_about_t about; // what is at `p`

@@ -21,6 +21,8 @@
 //     report never waits: an error function may free memory.
 #include "report.h"
 
+#include <string.h>
+
 #include "../../base/text.h"
 #include "state.h"
 
@@ -46,6 +48,11 @@ static const char* const mi_report_places[MI_REPORT_PLACES] = {
     [MI_REPORT_IN_COLLECT] = "mi_collect", [MI_REPORT_IN_HEAP_DELETE] = "mi_heap_delete",
     [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",
 };
+
+// Return the name of the user's call that the thread is in.
+static const char* mi_report_where(void) {
+  return mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
+}
 
 static bool mi_report_may_call(void) { return mi_self.quiet == 0 && mi_locks_held == 0; }
 
@@ -128,11 +135,24 @@ MI_INTERNAL mi_attr_cold void mi_report(mi_error_kind_t kind, const char* where,
 MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* page,
                                               const void* block, const void* found) {
   mi_report_t report = {.kind = kind, .p = block, .found = found};
-  report.where = mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
+  report.where = mi_report_where();
   mi_describe_page(page, block, &report.about);
   report.size = page->block_size;
   mi_report_make(&report);
 }
+
+#if MI_IS_PADDED
+MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* where,
+                                              const void* block, size_t size, const void* found,
+                                              size_t left) {
+  mi_report_t report = {.kind = kind, .p = block, .size = size, .found = found};
+  report.where = where != NULL ? where : mi_report_where();
+  report.byte_count = (uint8_t)mi_bits_min(left, MI_REPORT_BYTES);
+  memcpy(report.bytes, found, report.byte_count);
+  mi_describe_address(block, &report.about);
+  mi_report_make(&report);
+}
+#endif
 
 #if MI_DEBUG >= 1
 MI_INTERNAL void mi_report_assertion(const mi_page_t* page, const char* text, const char* file,

@@ -2,11 +2,13 @@
 // collect.c - gives back all unused memory: for mi_collect, and as the last try before malloc
 // fails.
 //
-// The order is fixed, because each step feeds the next: frees that the thread holds back, its
+// The order is fixed, because each step feeds the next (in a padded build a check of all blocks comes
+// before them): frees that the thread holds back, its
 // pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices.
 #include "collect.h"
 
 #include "heap.h"
+#include "walk.h"
 
 // Give back all memory of a sub-process that is not in use.
 static size_t mi_collect_subproc(mi_subproc_t* subproc) {
@@ -17,6 +19,18 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_meta_purge();
   mi_lock_leave(&mi_state.arena_lock);
   return mi_purge_everything(subproc);
+}
+
+static bool mi_collect_check_page(mi_page_t* page, void* arg) {
+  (void)arg;
+  mi_track_check(page);
+  return true;
+}
+
+// Look for mistakes of the program in a padded build, unless other threads change pages meanwhile.
+static void mi_collect_check(mi_subproc_t* subproc) {
+  if (!MI_IS_PADDED || mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
+  mi_walk_pages(subproc, NULL, &mi_collect_check_page, NULL);
 }
 
 MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
@@ -34,6 +48,7 @@ MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   mi_theap_t* const theap = mi_self_theap();
   if (theap->thread_id != 0) {
+    if (effort == MI_FORCE) mi_collect_check(mi_theap_subproc(theap));
     if (effort == MI_FORCE) mi_thread_flush_all(theap->home);
     return mi_collect_theap(theap, effort);
   }

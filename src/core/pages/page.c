@@ -91,6 +91,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
     return; // its slices are leaked: the descriptor does not tell which they are
   }
+  mi_track_drop(page);
   mi_page_clear(page);
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
@@ -100,7 +101,6 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
-  mi_track_drop(page);
   mi_life_displace(page);
   page->count = (mi_page_count_t){0};
   mi_life_open(page);

@@ -1,22 +1,64 @@
 // SPDX-License-Identifier: MIT
-// track.c - notes on blocks, in builds for tools that watch the memory of a program: track.h has
-// the picture and the rules.
+// track.c - notes on blocks, in builds for tools that watch the memory of a program, and in padded
+// builds: track.h has the picture and the rules.
 //
-// Besides the mistakes that the tool finds, a note shows those that are no access: a block that is
-// freed twice, an address inside a block, or one that was never handed out. Deliberately absent: a
-// quarantine. Freed blocks go to the list that malloc uses last, which mostly delays their reuse by
-// a page's worth of calls.
+// Besides the mistakes that a tool or a pattern shows, a note shows those that are no access: a
+// block that is freed twice, an address inside a block, or one that was never handed out.
+// Deliberately absent: a quarantine. Freed blocks go to the list that malloc uses last, which
+// mostly delays their reuse by a page's worth of calls.
 #include "track.h"
 
+#include "pad.h"
 #include "page.h"
 
 #if MI_IS_TRACKED
 
-// TRACK-2
+// TRACK-6: a word is coded as (word + key) * factor, modulo 2^64. A change of any byte but the
+// highest changes most of the bits above it in what is read; one of the highest is outside of all
+// addresses and sizes.
+#define MI_TRACK_FACTOR ((uintptr_t)0x9E3779B97F4A7C15u)
+#define MI_TRACK_INVERSE ((uintptr_t)0xF1DE83E19937733Du)
+#define MI_TRACK_KEY ((uintptr_t)0x5DEECE66D6A09E66u)
+#define MI_TRACK_KEY_TWIN ((uintptr_t)0x3C6EF372FE94F82Bu)
+// In both words of the note of a block that is not in use.
+#define MI_TRACK_FREED ((uintptr_t)1 << 63)
+
+mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
+
+// TRACK-2, coded; all zero before the slot was ever handed out, and while the patterns around its
+// block change: in the child of a fork that other threads were overtaken by, half of a change is not
+// taken for a mistake. Also the twin.
 typedef struct mi_track_note_s {
-  void* block; // as it was handed out; NULL: not in use
-  size_t size; // as it was asked for
+  // block - as it was handed out. Who changes it from "in use" to 0 takes the block back; all else
+  // is written by the one thread that has the slot, as plain memory, and read by any (mi_track_load,
+  // mi_track_store).
+  //   write  any, free  CAS acquire  mi_track_claim  (of two frees of a block one succeeds)
+  mi_atomic(uintptr_t) block;
+  uintptr_t size; // as it was asked for
 } mi_track_note_t;
+
+mi_static_assert(sizeof(mi_track_note_t) == MI_TRACK_ALIGNMENT, "the twin fits into the margin");
+
+typedef struct mi_track_slot_s {
+  uint8_t* start; // NULL: nothing was carved there
+  size_t size;
+} mi_track_slot_t;
+
+// What a note says.
+typedef struct mi_track_state_s {
+  uint8_t* block; // NULL: none yet
+  size_t size;
+  bool is_used;
+  bool is_sound; // else nothing is known
+} mi_track_state_t;
+
+static uintptr_t mi_track_code(uintptr_t word, uintptr_t key) {
+  return (word + key) * MI_TRACK_FACTOR;
+}
+
+static uintptr_t mi_track_decode(uintptr_t code, uintptr_t key) {
+  return code * MI_TRACK_INVERSE - key;
+}
 
 // Return the margin for an alignment. There is none for a slice or more: the block must start in
 // the slice of its descriptor.
@@ -29,109 +71,340 @@ MI_INTERNAL size_t mi_track_room(size_t size, size_t alignment) {
   return mi_track_margin(alignment) + size + sizeof(mi_track_note_t);
 }
 
-static mi_attr_unwatched mi_track_note_t mi_track_read(const mi_track_note_t* at) {
+// -- Slots and their notes --
+
+// Return the slot that `p` lies in.
+static mi_track_slot_t mi_track_slot(const mi_page_t* page, const void* p) {
+  mi_track_slot_t slot = {NULL, 0};
+  if (page == NULL) return slot;
+  const size_t index = mi_page_is_single(page) ? 0 : mi_page_index_of(page, p);
+  if (index >= mi_page_capacity(page) && !mi_page_is_single(page)) return slot;
+  slot.start = page->start + index * page->block_size;
+  slot.size = page->block_size;
+  return slot;
+}
+
+static mi_track_note_t* mi_track_note(const mi_track_slot_t* slot) {
+  return (mi_track_note_t*)(slot->start + slot->size) - 1;
+}
+
+// True if the margin of the block has room for the twin: TRACK-5.
+static bool mi_track_has_twin(const mi_track_slot_t* slot, const uint8_t* block) {
+  return MI_IS_PADDED && (size_t)(block - slot->start) >= sizeof(mi_track_note_t);
+}
+
+// Copy the two words of a note at any address.
+static mi_attr_unwatched void mi_track_load(const void* at, uintptr_t words[2]) {
   mi_tool_pause();
-  const mi_track_note_t note = {at->block, at->size};
+  memcpy(words, at, sizeof(mi_track_note_t));
   mi_tool_resume();
-  return note;
 }
 
-static mi_attr_unwatched void mi_track_write(mi_track_note_t* at, void* block, size_t size) {
+static mi_attr_unwatched void mi_track_store(void* at, const uintptr_t words[2]) {
   mi_tool_pause();
-  at->block = block;
-  at->size = size;
+  memcpy(at, words, sizeof(mi_track_note_t));
   mi_tool_resume();
 }
 
-static mi_track_note_t* mi_track_note_in(void* slot, size_t slot_size) {
-  return (mi_track_note_t*)((uint8_t*)slot + slot_size) - 1;
+static mi_track_state_t mi_track_state(const mi_track_slot_t* slot, const uintptr_t words[2],
+                                       uintptr_t key) {
+  const mi_track_state_t damaged = {NULL, 0, false, false};
+  const mi_track_state_t fresh = {NULL, 0, false, true};
+  if ((words[0] | words[1]) == 0) return fresh;
+  const uintptr_t word = mi_track_decode(words[0], key);
+  const uintptr_t size_word = mi_track_decode(words[1], key);
+  if (((word ^ size_word) & MI_TRACK_FREED) != 0) return damaged;
+  const uintptr_t block = word & ~MI_TRACK_FREED;
+  const size_t size = size_word & ~MI_TRACK_FREED;
+  const uintptr_t end = (uintptr_t)mi_track_note(slot);
+  if (block < (uintptr_t)slot->start || block > end || size > end - block) return damaged;
+  return (mi_track_state_t){(uint8_t*)block, size, (word & MI_TRACK_FREED) == 0, true};
 }
 
-// Return the slot that `p` lies in, or NULL if nothing was carved there.
-static uint8_t* mi_track_slot(const mi_page_t* page, const void* p) {
-  if (page == NULL) return NULL;
-  if (mi_page_is_single(page)) return page->start;
-  const size_t index = mi_page_index_of(page, p);
-  return index < mi_page_capacity(page) ? page->start + index * page->block_size : NULL;
+static mi_track_state_t mi_track_read(const mi_track_slot_t* slot) {
+  uintptr_t words[2];
+  mi_track_load(mi_track_note(slot), words);
+  return mi_track_state(slot, words, MI_TRACK_KEY);
 }
+
+// The same from the twin, if there is one in front of `p`, and `p` is the block that it is about.
+static mi_track_state_t mi_track_read_twin(const mi_track_slot_t* slot, uint8_t* p) {
+  const mi_track_state_t damaged = {NULL, 0, false, false};
+  if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return damaged;
+  uintptr_t words[2];
+  mi_track_load(p - sizeof(mi_track_note_t), words);
+  const mi_track_state_t state = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
+  return state.block == p ? state : damaged;
+}
+
+static void mi_track_words(uintptr_t words[2], const uint8_t* block, size_t size, uintptr_t flag,
+                           uintptr_t key) {
+  words[0] = mi_track_code((uintptr_t)block | flag, key);
+  words[1] = mi_track_code(size | flag, key);
+}
+
+static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t size,
+                           uintptr_t flag) {
+  uintptr_t words[2];
+  mi_track_words(words, block, size, flag, MI_TRACK_KEY);
+  mi_atomic_signal_fence(); // behind the patterns
+  mi_track_store(mi_track_note(slot), words);
+}
+
+// Make the slot one of which nothing is known.
+static void mi_track_forget(const mi_track_slot_t* slot) {
+  static const uintptr_t none[2] = {0, 0};
+  mi_track_store(mi_track_note(slot), none);
+  mi_atomic_signal_fence(); // before the patterns
+}
+
+// Forget the block in use of the slot. False if another thread did meanwhile.
+static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot) {
+  mi_track_note_t* const note = mi_track_note(slot);
+  mi_tool_pause();
+  uintptr_t seen = mi_atomic_load_relaxed(&note->block);
+  // Pairs with nothing: the program orders the use of a block before its free.
+  const bool is_claimed = seen != 0 && mi_atomic_cas_strong_acquire(&note->block, &seen, 0);
+  if (is_claimed) note->size = 0;
+  mi_tool_resume();
+  return is_claimed;
+}
+
+// -- What the program overwrote: TRACK-5, TRACK-7 --
+
+#if MI_IS_PADDED
+
+// Return where the pattern before a block begins.
+static uint8_t* mi_track_margin_start(const mi_track_slot_t* slot, uint8_t* block) {
+  const size_t margin = mi_bits_min((size_t)(block - slot->start), MI_PAD_MARGIN_MAX);
+  return block - margin;
+}
+
+// Fill what is around the block.
+static void mi_track_pad(const mi_track_slot_t* slot, uint8_t* block, size_t size) {
+  uint8_t* margin_end = block;
+  if (mi_track_has_twin(slot, block)) {
+    uintptr_t words[2];
+    margin_end = block - sizeof(mi_track_note_t);
+    mi_track_words(words, block, size, 0, MI_TRACK_KEY_TWIN);
+    mi_track_store(margin_end, words);
+  }
+  mi_pad_fill(mi_track_margin_start(slot, block), margin_end, MI_PAD_AROUND);
+  mi_pad_fill(block + size, (uint8_t*)mi_track_note(slot), MI_PAD_AROUND);
+}
+
+static void mi_track_pad_contents(uint8_t* block, size_t size, uint8_t value) {
+  if (size <= MI_PAD_CONTENTS_MAX) mi_pad_fill(block, block + size, value);
+}
+
+// Return the first byte at `at` that differs from what a note should be, from the end if `is_last`.
+static const uint8_t* mi_track_differing(const uint8_t* at, const uintptr_t wanted[2],
+                                         bool is_last) {
+  const uint8_t* const bytes = (const uint8_t*)wanted;
+  const uint8_t* found = NULL;
+  for (size_t i = 0; i < sizeof(mi_track_note_t) && (is_last || found == NULL); i++) {
+    if (at[i] != bytes[i]) found = at + i;
+  }
+  return found;
+}
+
+static const uint8_t* mi_track_find_behind(const mi_track_slot_t* slot,
+                                           const mi_track_state_t* state) {
+  const uint8_t* const note = (const uint8_t*)mi_track_note(slot);
+  const uint8_t* const found = mi_pad_first(state->block + state->size, note, MI_PAD_AROUND);
+  if (found != NULL) return found;
+  uintptr_t words[2];
+  mi_track_words(words, state->block, state->size, 0, MI_TRACK_KEY);
+  return mi_track_differing(note, words, false);
+}
+
+static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot,
+                                           const mi_track_state_t* state) {
+  const uint8_t* margin_end = state->block;
+  if (mi_track_has_twin(slot, state->block)) {
+    uintptr_t words[2];
+    margin_end -= sizeof(mi_track_note_t);
+    mi_track_words(words, state->block, state->size, 0, MI_TRACK_KEY_TWIN);
+    const uint8_t* const found = mi_track_differing(margin_end, words, true);
+    if (found != NULL) return found;
+  }
+  return mi_pad_last(mi_track_margin_start(slot, state->block), margin_end, MI_PAD_AROUND);
+}
+
+// Report what is wrong around a block in use.
+static void mi_track_check_around(const mi_track_slot_t* slot, const mi_track_state_t* state,
+                                  const char* where) {
+  const uint8_t* found = mi_track_find_behind(slot, state);
+  if (mi_unlikely(found != NULL)) {
+    mi_report_write(MI_ERROR_OVERFLOW, where, state->block, state->size, found,
+                    (size_t)(slot->start + slot->size - found));
+  }
+  found = mi_track_find_before(slot, state);
+  if (mi_unlikely(found != NULL)) {
+    mi_report_write(MI_ERROR_UNDERFLOW, where, state->block, state->size, found,
+                    (size_t)(state->block - found));
+  }
+}
+
+// Report a change of a freed block, once. Where there is no margin, the link of the free slot lies in
+// the block.
+static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_track_state_t* state,
+                                 const char* where) {
+  if (state->size > MI_PAD_CONTENTS_MAX) return;
+  uint8_t* const end = state->block + state->size;
+  const size_t linked = state->block == slot->start ? sizeof(mi_block_t) : 0;
+  if (state->size <= linked) return;
+  uint8_t* const start = state->block + linked;
+  const uint8_t* const found = mi_pad_first(start, end, MI_PAD_FREED);
+  if (mi_likely(found == NULL)) return;
+  mi_report_write(MI_ERROR_LATE_WRITE, where, state->block, state->size, found,
+                  (size_t)(end - found));
+  mi_pad_fill(start, end, MI_PAD_FREED);
+}
+
+// Report what is wrong in a slot. The contents of a page of its own may be with the system again,
+// once its block is free.
+static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
+                                const char* where) {
+  mi_track_state_t state = mi_track_read(slot);
+  if (!state.is_sound) state = mi_track_read_twin(slot, slot->start + MI_TRACK_ALIGNMENT);
+  if (state.block == NULL) return;
+  if (state.is_used) {
+    mi_track_check_around(slot, &state, where);
+  } else if (!mi_page_is_single(page)) {
+    mi_track_check_freed(slot, &state, where);
+  }
+}
+
+#else
+
+static void mi_track_pad(const mi_track_slot_t* slot, uint8_t* block, size_t size) {
+  (void)slot, (void)block, (void)size;
+}
+
+static void mi_track_pad_contents(uint8_t* block, size_t size, uint8_t value) {
+  (void)block, (void)size, (void)value;
+}
+
+static void mi_track_check_around(const mi_track_slot_t* slot, const mi_track_state_t* state,
+                                  const char* where) {
+  (void)slot, (void)state, (void)where;
+}
+
+static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
+                                const char* where) {
+  (void)page, (void)slot, (void)where;
+}
+
+#endif
+
+// -- Blocks come and go --
 
 MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill) {
   if (p == NULL) return NULL;
   const mi_page_t* const page = mi_pagemap_find(p);
-  p = (uint8_t*)p + mi_track_margin(alignment);
-  uint8_t* const slot = mi_track_slot(page, p);
-  mi_track_write(mi_track_note_in(slot, page->block_size), p, size);
-  mi_tool_close(slot, page->block_size); // it was opened to be written to
+  uint8_t* const block = (uint8_t*)p + mi_track_margin(alignment);
+  const mi_track_slot_t slot = mi_track_slot(page, block);
+  // (TRACK-7; what is in fresh memory of a page of its own means nothing.)
+  const bool is_kept = fill == MI_UNINITIALIZED && !mi_page_is_single(page);
+  if (is_kept) mi_track_check_slot(page, &slot, "malloc");
+  mi_track_forget(&slot);
+  mi_track_pad(&slot, block, size);
+  if (fill == MI_UNINITIALIZED) mi_track_pad_contents(block, size, MI_PAD_FRESH);
+  mi_track_write(&slot, block, size, 0);
+  mi_tool_close(slot.start, slot.size); // it was opened to be written to
   if (fill == MI_ZERO) {
-    mi_tool_give_zero(p, size);
+    mi_tool_give_zero(block, size);
   } else {
-    mi_tool_give(p, size);
+    mi_tool_give(block, size);
   }
-  return p;
+  return block;
 }
 
-static void mi_track_report(mi_error_kind_t kind, void* p, size_t size) {
+// Report a free of `p`, which is no block in use.
+static bool mi_track_refuse(mi_error_kind_t kind, void* p, size_t size) {
   mi_report(kind, "free", p, size);
   mi_tool_report(p);
+  return false;
 }
 
 MI_INTERNAL bool mi_track_take(void** block) {
-  void* const p = *block;
+  uint8_t* const p = (uint8_t*)*block;
   if (p == NULL) return true;
   const mi_page_t* const page = mi_pagemap_find(p);
-  uint8_t* const slot = mi_track_slot(page, p);
-  if (slot == NULL) {
+  const mi_track_slot_t slot = mi_track_slot(page, p);
+  if (slot.start == NULL) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
-    if (!mi_state.is_unloaded) mi_track_report(MI_ERROR_INVALID_POINTER, p, 0);
+    if (!mi_state.is_unloaded) mi_track_refuse(MI_ERROR_INVALID_POINTER, p, 0);
     return false;
   }
-  mi_track_note_t* const at = mi_track_note_in(slot, page->block_size);
-  const mi_track_note_t note = mi_track_read(at);
-  if (note.block != p) {
-    mi_track_report(note.block == NULL ? MI_ERROR_DOUBLE_FREE : MI_ERROR_INTERIOR_POINTER, p,
-                    page->block_size);
-    return false;
+  mi_track_state_t state = mi_track_read(&slot);
+  if (mi_unlikely(!state.is_sound)) state = mi_track_read_twin(&slot, p);
+  if (state.block != p) return mi_track_refuse(MI_ERROR_INTERIOR_POINTER, p, slot.size);
+  if (state.is_used) mi_track_check_around(&slot, &state, "free");
+  if (!state.is_used || !mi_track_claim(&slot)) {
+    return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
   }
-  mi_track_write(at, NULL, 0);
-  mi_tool_take(p, note.size);
-  *block = mi_page_is_single(page) ? slot + page->shift : slot;
+  mi_track_pad_contents(p, state.size, MI_PAD_FREED);
+  mi_track_write(&slot, p, state.size, MI_TRACK_FREED);
+  mi_tool_take(p, state.size);
+  *block = mi_page_is_single(page) ? slot.start + page->shift : slot.start;
   return true;
 }
 
 MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size) {
   const mi_page_t* const page = mi_pagemap_find(p);
-  mi_track_write(mi_track_note_in(mi_track_slot(page, p), page->block_size), p, size);
+  const mi_track_slot_t slot = mi_track_slot(page, p);
+  // The slot of a page of its own may have changed already, and its note is somewhere inside.
+  if (!mi_page_is_single(page)) mi_track_check_slot(page, &slot, "realloc");
+  mi_track_forget(&slot);
+  mi_track_pad(&slot, (uint8_t*)p, size);
+  if (size > old_size) mi_track_pad_contents((uint8_t*)p + old_size, size - old_size, MI_PAD_FRESH);
+  mi_track_write(&slot, (uint8_t*)p, size, 0);
   mi_tool_resize(p, old_size, size);
   return p;
 }
 
 MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable) {
   (void)usable;
-  const mi_page_t* const page = mi_pagemap_find(p);
-  uint8_t* const slot = mi_track_slot(page, p);
-  if (slot == NULL) return 0;
-  const mi_track_note_t note = mi_track_read(mi_track_note_in(slot, page->block_size));
-  const size_t offset = (size_t)((const uint8_t*)p - (const uint8_t*)note.block);
-  return note.block != NULL && offset < note.size ? note.size - offset : 0;
+  const mi_track_slot_t slot = mi_track_slot(mi_pagemap_find(p), p);
+  if (slot.start == NULL) return 0;
+  const mi_track_state_t state = mi_track_read(&slot);
+  if (!state.is_used) return 0;
+  const size_t offset = (size_t)((const uint8_t*)p - state.block);
+  return offset < state.size ? state.size - offset : 0;
 }
 
-MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size) {
-  return mi_track_read(mi_track_note_in(slot, slot_size)).block;
+MI_INTERNAL void* mi_track_block(void* start, size_t slot_size) {
+  const mi_track_slot_t slot = {(uint8_t*)start, slot_size};
+  const mi_track_state_t state = mi_track_read(&slot);
+  return state.is_used ? state.block : NULL;
 }
 
-MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size) {
-  mi_track_write(mi_track_note_in(slot, slot_size), NULL, 0);
+MI_INTERNAL void mi_track_carve(void* start, size_t slot_size) {
+  const mi_track_slot_t slot = {(uint8_t*)start, slot_size};
+  mi_track_forget(&slot);
+}
+
+static size_t mi_track_slot_count(const mi_page_t* page) {
+  return mi_page_is_single(page) ? 1 : mi_page_capacity(page);
 }
 
 MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
-  const size_t count = mi_page_is_single(page) ? 1 : mi_page_capacity(page);
-  for (size_t i = 0; i < count; i++) {
-    uint8_t* const slot = page->start + i * page->block_size;
-    mi_track_note_t* const at = mi_track_note_in(slot, page->block_size);
-    const mi_track_note_t note = mi_track_read(at);
-    if (note.block == NULL) continue;
-    mi_track_write(at, NULL, 0);
-    mi_tool_take(note.block, note.size);
+  for (size_t i = 0; i < mi_track_slot_count(page); i++) {
+    const mi_track_slot_t slot = {page->start + i * page->block_size, page->block_size};
+    mi_track_check_slot(page, &slot, NULL);
+    const mi_track_state_t state = mi_track_read(&slot);
+    if (!state.is_used) continue;
+    mi_track_write(&slot, state.block, state.size, MI_TRACK_FREED);
+    mi_tool_take(state.block, state.size);
+  }
+}
+
+MI_INTERNAL void mi_track_check(const mi_page_t* page) {
+  for (size_t i = 0; i < mi_track_slot_count(page); i++) {
+    const mi_track_slot_t slot = {page->start + i * page->block_size, page->block_size};
+    mi_track_check_slot(page, &slot, "mi_collect");
   }
 }
 

@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: MIT
-// track.h - what the tools of base/tool.h are told about blocks: the one place where a block passes
-// to the program, and the one where it returns. (The links of free blocks: block.h.)
+// track.h - the one place where a block passes to the program, and the one where it returns: what
+// tools (base/tool.h) are told about it, and what the library itself checks in a padded build. (The
+// links of free blocks: block.h.)
 //
-// In a build without MI_TRACK_ASAN and MI_TRACK_VALGRIND all of this is empty: no instruction, no
-// byte. With one of them:
+// In a build without MI_TRACK_ASAN, MI_TRACK_VALGRIND and MI_PADDING all of this is empty: no
+// instruction, no byte. With one of them:
 //
 //   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
 //
 // TRACK-1  memory of arenas and pages is closed except for blocks in use.
 // TRACK-2  each carved slot has a note at its end, which tells whether its block is in use, where
-//     it starts, and its size. The note is written by the thread that hands the block out, and by
-//     the one that takes it back. The margin is 16 bytes, or the alignment if that is larger and
-//     below a slice: none of our structures points to the block itself, or leaks would not be
-//     found.
+//     it starts, and its size; of a free block, where the last one was. The note is written by the
+//     thread that hands the block out, and by the one that takes it back. The margin is 16 bytes,
+//     or the alignment if that is larger and below a slice: none of our structures points to the
+//     block itself, or leaks would not be found.
 // TRACK-3  the usable size of a block is the size that was asked for.
 // TRACK-4  the library touches closed memory only in functions with mi_attr_unwatched, or opens it
 //     before.
+//
+// A padded build has no tool that sees the access, so it sees the trace:
+//
+// TRACK-5  the last 16 bytes of the margin are the twin of the note; the rest of the margin, and
+//     the slack, have a pattern (pad.h). They are checked when the block is freed or resized, and
+//     in blocks in use when everything is collected, or their page goes.
+// TRACK-6  a note is coded so that hardly any change of it makes a note that can be: what is in it
+//     is known to be damaged, or true.
+// TRACK-7  a freed block up to MI_PAD_CONTENTS_MAX has a pattern, which is checked when its slot is
+//     used again (not for a zeroed block, because that is zero by then), when everything is
+//     collected, and when its page goes. The link of a free slot lies in the margin, if there is one.
 //
 // track.c calls small inline functions of page.h, and page.c tells track.c what it carves and
 // drops: the only files of the core that call each other (tidy: allow circle (questions are inline,
@@ -55,6 +67,10 @@ MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size);
 
 // Note that the page is about to go, with the blocks still in use.
 MI_INTERNAL void mi_track_drop(const mi_page_t* page);
+
+// Look for writes outside of the blocks of the page that are in use, and into those that are free.
+// No other thread may allocate or free meanwhile.
+MI_INTERNAL void mi_track_check(const mi_page_t* page);
 
 #else
 
@@ -97,6 +113,8 @@ static mi_attr_inline void mi_track_carve(void* slot, size_t slot_size) {
 }
 
 static mi_attr_inline void mi_track_drop(const mi_page_t* page) { (void)page; }
+
+static mi_attr_inline void mi_track_check(const mi_page_t* page) { (void)page; }
 
 #endif
 #endif
