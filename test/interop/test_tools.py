@@ -2,6 +2,7 @@
 make the tools find, what a program does wrong with our memory, and nothing in a program that is right."""
 import pathlib
 import re
+import signal
 import xml.etree.ElementTree
 
 import pytest
@@ -151,9 +152,19 @@ def test_padded_finds(mistake, padded_program):
         assert (status == 0) == (mistake in FREES), status  # what is damaged ends the process
 
 
+AT_ONCE = {"MIMALLOC_PURGE_DELAY": "0", "MIMALLOC_ARENA_EAGER_COMMIT": "0"}
+
+
+@pytest.mark.parametrize("mistake", UNSEEN_BY_PADDING)
+def test_use_of_memory_that_went_back_ends_the_program(mistake, padded_program):
+    """As docs/guide.md says; with these options any build does so."""
+    assert attempt(padded_program, mistake, **AT_ONCE).status == -signal.SIGSEGV
+
+
+@pytest.mark.parametrize("options", [{}, AT_ONCE])
 @pytest.mark.parametrize("name", RIGHT)
-def test_padded_is_silent(name, padded_program):
-    assert run(padded_program, name) == ""
+def test_padded_is_silent(name, options, padded_program):
+    assert run(padded_program, name, **options) == ""
 
 
 @pytest.mark.parametrize("mistake, at", [
