@@ -227,20 +227,22 @@ static const struct {
     [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
 };
 
-// Calls the user's function. Without one, debug and padded builds stop if memory is corrupt, and
-// builds with MI_XMALLOC if there is none.
+// True if the process ends after an error: builds with MI_XMALLOC if there is no memory, all others by
+// the option abort_on_misuse. `is_handled`: an error function was called.
+static bool mi_output_must_stop(int code, bool is_handled) {
+  if (code == ENOMEM || code == EOVERFLOW) return MI_XMALLOC && !is_handled;
+  const long level = mi_option_value(abort_on_misuse);
+  return level >= 2 || (level == 1 && code == EFAULT && !is_handled);
+}
+
 static void mi_output_call_error(int code) {
   if (mi_self.is_in_error) return;
   mi_self.is_in_error = true;
   const int saved_errno = errno;
   void* arg = NULL;
   mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
-  if (fun != NULL) {
-    fun(code, arg);
-  } else if (((MI_DEBUG >= 1 || MI_IS_PADDED) && code == EFAULT) ||
-             (MI_XMALLOC && (code == ENOMEM || code == EOVERFLOW))) {
-    mi_os_abort("");
-  }
+  if (fun != NULL) fun(code, arg);
+  if (mi_output_must_stop(code, fun != NULL)) mi_os_abort("");
   errno = saved_errno;
   mi_self.is_in_error = false;
 }
@@ -306,7 +308,7 @@ static void mi_output_say(const mi_report_t* report) {
     case MI_ERROR_OVERFLOW:
     case MI_ERROR_UNDERFLOW:
     case MI_ERROR_LATE_WRITE:
-      mi_output_say_write(report, prefix, about);
+      if (MI_IS_PADDED) mi_output_say_write(report, prefix, about); // no other build finds them
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.

@@ -10,6 +10,15 @@
 #define MI_DEFAULT_VERBOSE 0
 #endif
 
+// Builds with checks end the process when memory is damaged.
+#if !defined(MI_DEFAULT_ABORT_ON_MISUSE)
+#if MI_DEBUG >= 1 || MI_IS_PADDED
+#define MI_DEFAULT_ABORT_ON_MISUSE 1
+#else
+#define MI_DEFAULT_ABORT_ON_MISUSE 0
+#endif
+#endif
+
 #if !defined(MI_DEFAULT_ARENA_EAGER_COMMIT)
 #define MI_DEFAULT_ARENA_EAGER_COMMIT 2
 #endif

@@ -3,11 +3,12 @@ mistake of src/noticed.c, made with blocks that share pages and with blocks that
 fails, somebody relies on a report that never comes, or looks for a mistake that would have been reported."""
 import pathlib
 import re
+import signal
 
 import pytest
 
 import conftest
-from conftest import run
+from conftest import attempt, run
 
 SOURCE = pathlib.Path(__file__).resolve().parent / "src" / "noticed.c"
 SHARED = (16, 1000, 20000)  # bytes of blocks that share pages with others
@@ -75,3 +76,37 @@ def test_every_row_of_the_guide_is_a_mistake():
 def test_every_mistake_is_in_a_row():
     mistakes = re.findall(r'^    \{"(\w+)", &\w+\},$', SOURCE.read_text(), re.M)
     assert sorted(mistakes) == sorted(mistake for _, mistake in ROWS)
+
+
+@pytest.mark.parametrize("level, mistake, is_ended", [
+    (0, "foreign", False), (1, "foreign", False), (2, "foreign", True), (2, "twice", True), (2, "impossible_size", False),
+    (1, "written_after_free_elsewhere", False)])
+def test_misuse_ends_the_process_if_it_is_to(program, level, mistake, is_ended):
+    """The program has an error function, which is called before it ends."""
+    status = attempt(program, mistake, 1000, MIMALLOC_ABORT_ON_MISUSE=str(level)).status
+    assert status == (-signal.SIGABRT if is_ended else 0)
+
+
+UNHANDLED = """
+#include <mimalloc.h>
+int main(int argc, char** argv) {
+  if (argc > 1) mi_free(argv);
+  void* volatile p[4000];
+  for (int i = 0; i < 3; i++) p[i] = mi_malloc(48);
+  for (int i = 0; i < 3; i++) mi_free(p[i % 2]); // the list has a loop
+  for (int i = 3; i < 4000; i++) p[i] = mi_malloc(48);
+  mi_collect(1);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("level, arguments, is_ended", [
+    (0, [], False), (1, [], True), (2, [], True), (1, ["foreign"], True), (0, ["foreign"], False)])
+def test_damage_ends_the_process_if_it_is_to(build, tmp_path, level, arguments, is_ended):
+    source = tmp_path / "unhandled.c"
+    source.write_text(UNHANDLED)
+    run("cc", "-O1", "-w", "-fno-builtin", f"-I{conftest.ROOT / 'include'}", source, "-L", build, "-lmimalloc",
+        f"-Wl,-rpath,{build}", "-o", tmp_path / "unhandled")
+    status = attempt(tmp_path / "unhandled", *arguments, MIMALLOC_ABORT_ON_MISUSE=str(level)).status
+    assert status == (-signal.SIGABRT if is_ended else 0)
