@@ -49,7 +49,6 @@
 #error "MI_TLS_MODEL_...: build with -ftls-model=initial-exec, or =local-dynamic, instead"
 #endif
 
-
 #if defined(MI_TINY) && MI_TINY
 #define MI_IS_TINY 1
 #else

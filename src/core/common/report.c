@@ -49,11 +49,6 @@ static const char* const mi_report_places[MI_REPORT_PLACES] = {
     [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",
 };
 
-// Return the name of the user's call that the thread is in.
-static const char* mi_report_where(void) {
-  return mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
-}
-
 static bool mi_report_may_call(void) { return mi_self.quiet == 0 && mi_locks_held == 0; }
 
 static mi_report_slot_t* mi_report_claim(void) {
@@ -65,6 +60,11 @@ static mi_report_slot_t* mi_report_claim(void) {
     }
   }
   return NULL;
+}
+
+// Return the name of the user's call that the thread is in.
+static const char* mi_report_where(void) {
+  return mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
 }
 
 static void mi_report_keep(const mi_report_t* report) {

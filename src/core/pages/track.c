@@ -32,7 +32,7 @@ typedef struct mi_track_note_s {
   // block - as it was handed out. Who changes it from "in use" to 0 takes the block back; all else
   // is written by the one thread that has the slot, as plain memory, and read by any (mi_track_load,
   // mi_track_store).
-  //   write  any, free  CAS acquire  mi_track_claim  (of two frees of a block one succeeds)
+  //   write  any, free  swap relaxed  mi_track_claim  (of two frees of a block one finds it)
   mi_atomic(uintptr_t) block;
   uintptr_t size; // as it was asked for
 } mi_track_note_t;
@@ -162,9 +162,8 @@ static void mi_track_forget(const mi_track_slot_t* slot) {
 static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot) {
   mi_track_note_t* const note = mi_track_note(slot);
   mi_tool_pause();
-  uintptr_t seen = mi_atomic_load_relaxed(&note->block);
-  // Pairs with nothing: the program orders the use of a block before its free.
-  const bool is_claimed = seen != 0 && mi_atomic_cas_strong_acquire(&note->block, &seen, 0);
+  // Relaxed: the program orders the use of a block before its free.
+  const bool is_claimed = mi_atomic_swap_relaxed(&note->block, 0) != 0;
   if (is_claimed) note->size = 0;
   mi_tool_resume();
   return is_claimed;
@@ -246,8 +245,8 @@ static void mi_track_check_around(const mi_track_slot_t* slot, const mi_track_st
   }
 }
 
-// Report a change of a freed block, once. Where there is no margin, the link of the free slot lies in
-// the block.
+// Report a change of a freed block, once. Where there is no margin, the link of the free slot lies
+// in the block.
 static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_track_state_t* state,
                                  const char* where) {
   if (state->size > MI_PAD_CONTENTS_MAX) return;

@@ -27,7 +27,8 @@
 //     is known to be damaged, or true.
 // TRACK-7  a freed block up to MI_PAD_CONTENTS_MAX has a pattern, which is checked when its slot is
 //     used again (not for a zeroed block, because that is zero by then), when everything is
-//     collected, and when its page goes. The link of a free slot lies in the margin, if there is one.
+//     collected, and when its page goes. The link of a free slot lies in the margin, if there is
+//     one.
 //
 // track.c calls small inline functions of page.h, and page.c tells track.c what it carves and
 // drops: the only files of the core that call each other (tidy: allow circle (questions are inline,
