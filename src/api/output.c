@@ -227,8 +227,8 @@ static const struct {
     [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
 };
 
-// True if the process ends after an error: builds with MI_XMALLOC if there is no memory, all others by
-// the option abort_on_misuse. `is_handled`: an error function was called.
+// True if the process ends after an error: builds with MI_XMALLOC if there is no memory, all others
+// by the option abort_on_misuse. `is_handled`: an error function was called.
 static bool mi_output_must_stop(int code, bool is_handled) {
   if (code == ENOMEM || code == EOVERFLOW) return MI_XMALLOC && !is_handled;
   const long level = mi_option_value(abort_on_misuse);

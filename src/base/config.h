@@ -6,7 +6,7 @@
 //   MI_LOCAL_DYNAMIC_TLS  thread-local variables need no room that a library loaded late may not
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
-//   MI_PADDING  the library itself watches what is around each block, and in freed blocks (track.h).
+//   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //

@@ -2,9 +2,9 @@
 // collect.c - gives back all unused memory: for mi_collect, and as the last try before malloc
 // fails.
 //
-// The order is fixed, because each step feeds the next (in a padded build a check of all blocks comes
-// before them): frees that the thread holds back, its
-// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices.
+// The order is fixed, because each step feeds the next: frees that the thread holds back, its
+// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices. (In
+// a padded build a check of all blocks comes before.)
 #include "collect.h"
 
 #include "heap.h"

@@ -26,12 +26,12 @@
 mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
 
 // TRACK-2, coded; all zero before the slot was ever handed out, and while the patterns around its
-// block change: in the child of a fork that other threads were overtaken by, half of a change is not
-// taken for a mistake. Also the twin.
+// block change: in the child of a fork, half of a change by another thread is not taken for a
+// mistake. Also the twin.
 typedef struct mi_track_note_s {
   // block - as it was handed out. Who changes it from "in use" to 0 takes the block back; all else
-  // is written by the one thread that has the slot, as plain memory, and read by any (mi_track_load,
-  // mi_track_store).
+  // is written by the one thread that has the slot, as plain memory, and read by any
+  // (mi_track_load, mi_track_store).
   //   write  any, free  swap relaxed  mi_track_claim  (of two frees of a block one finds it)
   mi_atomic(uintptr_t) block;
   uintptr_t size; // as it was asked for
