@@ -3,8 +3,8 @@
 // fails.
 //
 // The order is fixed, because each step feeds the next: frees that the thread holds back, its
-// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices. (In
-// a padded build a check of all blocks comes before.)
+// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices.
+// (In a padded build a check of all blocks comes before.)
 #include "collect.h"
 
 #include "heap.h"
