@@ -185,10 +185,12 @@ void* mi_aligned_offset_recalloc(void* p, size_t newcount, size_t size, size_t a
 
 // -- Free, with a size that the caller knows --
 
+// Without padding, a block that holds more than was asked for may be claimed to have any size up to
+// that.
 static void mi_api_check_claim(const void* p, size_t size, size_t alignment) {
-  if (MI_DEBUG == 0 || p == NULL) return;
+  if ((MI_DEBUG == 0 && !MI_IS_PADDED) || p == NULL) return;
   const size_t usable = mi_usable_size(p);
-  if (usable != 0 && size > usable) {
+  if (usable != 0 && (size > usable || (MI_IS_PADDED && size != 0 && size < usable))) {
     mi_hook_warning("free with size %zu of block %p, which holds %zu bytes", size, p, usable);
   }
   if (alignment != 0 && (uintptr_t)p % alignment != 0) {

@@ -201,6 +201,10 @@ int main(int argc, char** argv) {
     p[3 * one] = 7;
     for (size_t i = 0; i < 3000 * one; i++) mi_malloc(40);
     puts("not reached");
+  } else if (strcmp(argv[1], "size") == 0) {
+    mi_free_size(p, 40);
+    mi_free_size(before, argc == 2 ? 39 : 41);
+    return 0;
   } else if (strcmp(argv[1], "notes") == 0) { // both notes of a block
     memset(p - 16, 1, 16);
     memset(p + 40, 2, 8 + 16);
@@ -231,6 +235,12 @@ def test_padded_finds_at_the_next_call(case, wanted, padded_by_hand):
     status, output, _ = attempt(padded_by_hand, case)
     assert re.match(f"mimalloc: error: {wanted}", output), output
     assert "not reached" not in output and (status != 0) == (case != "notes"), output
+
+
+@pytest.mark.parametrize("arguments, size", [([], 39), ([1], 41)])
+def test_padded_knows_the_size_at_a_free(arguments, size, padded_by_hand):
+    said = run(padded_by_hand, "size", *arguments)
+    assert re.fullmatch(rf"mimalloc: warning: free with size {size} of block \w+, which holds 40 bytes\n", said), said
 
 
 def test_padded_goes_on_if_an_error_function_says_so(folder):
