@@ -25,14 +25,17 @@
 
 mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
 
-// TRACK-2, coded; all zero before the slot was ever handed out, and while the patterns around its
-// block change: in the child of a fork, half of a change by another thread is not taken for a
-// mistake. Also the twin.
+// Instead of the first word, while a note and the patterns around its block change: in the child of a
+// fork, half of a change by another thread is not taken for a mistake.
+#define MI_TRACK_BUSY ((uintptr_t)0xB5297A4D3C1E0F87u)
+
+// TRACK-2, coded; all zero before the slot was ever handed out. Also the twin.
 typedef struct mi_track_note_s {
-  // block - as it was handed out. Who changes it from "in use" to 0 takes the block back; all else
-  // is written by the one thread that has the slot, as plain memory, and read by any
+  // block - as it was handed out. Who changes it from "in use" to "busy" takes the block back; all
+  // else is written by the one thread that has the slot, as plain memory, and read by any
   // (mi_track_load, mi_track_store).
-  //   write  any, free  swap relaxed  mi_track_claim  (of two frees of a block one finds it)
+  //   write  any, free  CAS relaxed  mi_track_claim  (one of two frees of a block; ABA: a block that
+  //          was handed out again at the same address is freed by the wrong user, as in any build)
   mi_atomic(uintptr_t) block;
   uintptr_t size; // as it was asked for
 } mi_track_note_t;
@@ -46,10 +49,11 @@ typedef struct mi_track_slot_s {
 
 // What a note says.
 typedef struct mi_track_state_s {
-  uint8_t* block; // NULL: none yet
+  uint8_t* block; // NULL: not known
   size_t size;
   bool is_used;
-  bool is_sound; // else nothing is known
+  bool is_busy; // another thread takes it back
+  uintptr_t word; // the first one, as it is
 } mi_track_state_t;
 
 static uintptr_t mi_track_code(uintptr_t word, uintptr_t key) {
@@ -108,17 +112,18 @@ static mi_attr_unwatched void mi_track_store(void* at, const uintptr_t words[2])
 
 static mi_track_state_t mi_track_state(const mi_track_slot_t* slot, const uintptr_t words[2],
                                        uintptr_t key) {
-  const mi_track_state_t damaged = {NULL, 0, false, false};
-  const mi_track_state_t fresh = {NULL, 0, false, true};
-  if ((words[0] | words[1]) == 0) return fresh;
+  mi_track_state_t state = {.word = words[0], .is_busy = words[0] == MI_TRACK_BUSY};
   const uintptr_t word = mi_track_decode(words[0], key);
   const uintptr_t size_word = mi_track_decode(words[1], key);
-  if (((word ^ size_word) & MI_TRACK_FREED) != 0) return damaged;
   const uintptr_t block = word & ~MI_TRACK_FREED;
   const size_t size = size_word & ~MI_TRACK_FREED;
   const uintptr_t end = (uintptr_t)mi_track_note(slot);
-  if (block < (uintptr_t)slot->start || block > end || size > end - block) return damaged;
-  return (mi_track_state_t){(uint8_t*)block, size, (word & MI_TRACK_FREED) == 0, true};
+  if (((word ^ size_word) & MI_TRACK_FREED) != 0) return state; // TRACK-6
+  if (block < (uintptr_t)slot->start || block > end || size > end - block) return state;
+  state.block = (uint8_t*)block;
+  state.size = size;
+  state.is_used = (word & MI_TRACK_FREED) == 0;
+  return state;
 }
 
 static mi_track_state_t mi_track_read(const mi_track_slot_t* slot) {
@@ -127,14 +132,19 @@ static mi_track_state_t mi_track_read(const mi_track_slot_t* slot) {
   return mi_track_state(slot, words, MI_TRACK_KEY);
 }
 
-// The same from the twin, if there is one in front of `p`, and `p` is the block that it is about.
-static mi_track_state_t mi_track_read_twin(const mi_track_slot_t* slot, uint8_t* p) {
-  const mi_track_state_t damaged = {NULL, 0, false, false};
-  if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return damaged;
+// Read the note; if it is damaged, the twin in front of `p`, if there is one and it is about `p`.
+static mi_track_state_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
+  mi_track_state_t state = mi_track_read(slot);
+  if (mi_likely(state.block != NULL) || state.is_busy) return state;
+  if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return state;
   uintptr_t words[2];
   mi_track_load(p - sizeof(mi_track_note_t), words);
-  const mi_track_state_t state = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
-  return state.block == p ? state : damaged;
+  const mi_track_state_t twin = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
+  if (twin.block != p) return state;
+  const uintptr_t word = state.word;
+  state = twin;
+  state.word = word;
+  return state;
 }
 
 static void mi_track_words(uintptr_t words[2], const uint8_t* block, size_t size, uintptr_t flag,
@@ -151,20 +161,40 @@ static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t s
   mi_track_store(mi_track_note(slot), words);
 }
 
-// Make the slot one of which nothing is known.
+// Show in a report what the program wrote to the note of a claimed slot, if it did.
+static void mi_track_show(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+  uintptr_t words[2];
+  mi_track_load(mi_track_note(slot), words);
+  words[0] = state->word;
+  if (mi_track_state(slot, words, MI_TRACK_KEY).block == NULL) {
+    mi_track_store(mi_track_note(slot), words);
+  }
+}
+
+// What the program overwrote around a block: the first byte behind it, the last one before it, or
+// NULL.
+typedef struct mi_track_found_s {
+  const uint8_t* behind;
+  const uint8_t* before;
+} mi_track_found_t;
+
+// Begin a change of the slot.
 static void mi_track_forget(const mi_track_slot_t* slot) {
-  static const uintptr_t none[2] = {0, 0};
-  mi_track_store(mi_track_note(slot), none);
+  static const uintptr_t busy[2] = {MI_TRACK_BUSY, 0};
+  mi_track_store(mi_track_note(slot), busy);
   mi_atomic_signal_fence(); // before the patterns
 }
 
-// Forget the block in use of the slot. False if another thread did meanwhile.
-static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot) {
+// The same for a slot whose note was read. False if it changed since.
+static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot,
+                                             const mi_track_state_t* state) {
   mi_track_note_t* const note = mi_track_note(slot);
+  uintptr_t word = state->word;
+  bool is_claimed;
   mi_tool_pause();
-  // Relaxed: the program orders the use of a block before its free.
-  const bool is_claimed = mi_atomic_swap_relaxed(&note->block, 0) != 0;
-  if (is_claimed) note->size = 0;
+  do { // relaxed: the program orders the use of a block before its free
+    is_claimed = mi_atomic_cas_weak_relaxed(&note->block, &word, MI_TRACK_BUSY);
+  } while (!is_claimed && word == state->word);
   mi_tool_resume();
   return is_claimed;
 }
@@ -230,18 +260,21 @@ static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot,
   return mi_pad_last(mi_track_margin_start(slot, state->block), margin_end, MI_PAD_AROUND);
 }
 
-// Report what is wrong around a block in use.
-static void mi_track_check_around(const mi_track_slot_t* slot, const mi_track_state_t* state,
-                                  const char* where) {
-  const uint8_t* found = mi_track_find_behind(slot, state);
-  if (mi_unlikely(found != NULL)) {
-    mi_report_write(MI_ERROR_OVERFLOW, where, state->block, state->size, found,
-                    (size_t)(slot->start + slot->size - found));
+// Look around a block in use.
+static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+  return (mi_track_found_t){mi_track_find_behind(slot, state), mi_track_find_before(slot, state)};
+}
+
+// Report what was found around a block.
+static void mi_track_tell(const mi_track_slot_t* slot, const mi_track_state_t* state,
+                          const mi_track_found_t* found, const char* where) {
+  if (mi_unlikely(found->behind != NULL)) {
+    mi_report_write(MI_ERROR_OVERFLOW, where, state->block, state->size, found->behind,
+                    (size_t)(slot->start + slot->size - found->behind));
   }
-  found = mi_track_find_before(slot, state);
-  if (mi_unlikely(found != NULL)) {
-    mi_report_write(MI_ERROR_UNDERFLOW, where, state->block, state->size, found,
-                    (size_t)(state->block - found));
+  if (mi_unlikely(found->before != NULL)) {
+    mi_report_write(MI_ERROR_UNDERFLOW, where, state->block, state->size, found->before,
+                    (size_t)(state->block - found->before));
   }
 }
 
@@ -265,11 +298,11 @@ static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_track_sta
 // once its block is free.
 static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
                                 const char* where) {
-  mi_track_state_t state = mi_track_read(slot);
-  if (!state.is_sound) state = mi_track_read_twin(slot, slot->start + MI_TRACK_ALIGNMENT);
+  const mi_track_state_t state = mi_track_read_either(slot, slot->start + MI_TRACK_ALIGNMENT);
   if (state.block == NULL) return;
   if (state.is_used) {
-    mi_track_check_around(slot, &state, where);
+    const mi_track_found_t found = mi_track_find(slot, &state);
+    mi_track_tell(slot, &state, &found, where);
   } else if (!mi_page_is_single(page)) {
     mi_track_check_freed(slot, &state, where);
   }
@@ -285,9 +318,14 @@ static void mi_track_pad_contents(uint8_t* block, size_t size, uint8_t value) {
   (void)block, (void)size, (void)value;
 }
 
-static void mi_track_check_around(const mi_track_slot_t* slot, const mi_track_state_t* state,
-                                  const char* where) {
-  (void)slot, (void)state, (void)where;
+static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+  (void)slot, (void)state;
+  return (mi_track_found_t){NULL, NULL};
+}
+
+static void mi_track_tell(const mi_track_slot_t* slot, const mi_track_state_t* state,
+                          const mi_track_found_t* found, const char* where) {
+  (void)slot, (void)state, (void)found, (void)where;
 }
 
 static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
@@ -337,13 +375,15 @@ MI_INTERNAL bool mi_track_take(void** block) {
     if (!mi_state.is_unloaded) mi_track_refuse(MI_ERROR_INVALID_POINTER, p, 0);
     return false;
   }
-  mi_track_state_t state = mi_track_read(&slot);
-  if (mi_unlikely(!state.is_sound)) state = mi_track_read_twin(&slot, p);
+  const mi_track_state_t state = mi_track_read_either(&slot, p);
+  if (state.is_busy) return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
   if (state.block != p) return mi_track_refuse(MI_ERROR_INTERIOR_POINTER, p, slot.size);
-  if (state.is_used) mi_track_check_around(&slot, &state, "free");
-  if (!state.is_used || !mi_track_claim(&slot)) {
-    return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
-  }
+  if (!state.is_used) return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
+  // Two threads may look, but only one of them tells.
+  const mi_track_found_t found = mi_track_find(&slot, &state);
+  if (!mi_track_claim(&slot, &state)) return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
+  if (found.behind != NULL) mi_track_show(&slot, &state);
+  mi_track_tell(&slot, &state, &found, "free");
   mi_track_pad_contents(p, state.size, MI_PAD_FREED);
   mi_track_write(&slot, p, state.size, MI_TRACK_FREED);
   mi_tool_take(p, state.size);
@@ -381,8 +421,9 @@ MI_INTERNAL void* mi_track_block(void* start, size_t slot_size) {
 }
 
 MI_INTERNAL void mi_track_carve(void* start, size_t slot_size) {
+  static const uintptr_t none[2] = {0, 0};
   const mi_track_slot_t slot = {(uint8_t*)start, slot_size};
-  mi_track_forget(&slot);
+  mi_track_store(mi_track_note(&slot), none);
 }
 
 static size_t mi_track_slot_count(const mi_page_t* page) {

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// padded.c - what a padded build (MI_PADDING) finds, to the byte, for blocks of all kinds. Only for
+// that build; test/interop/test_tools.py runs whole programs with mistakes.
+#include "test_api.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#define CONTENTS_MAX (512 * TEST_KIB) // larger blocks are not filled when they are freed
+
+static char said[16384]; // the messages since `listen`
+static size_t damages; // errors with EFAULT since then
+static size_t refusals; // all others
+
+static void hear(const char* text, void* arg) {
+  (void)arg;
+  const size_t used = strlen(said);
+  snprintf(said + used, sizeof(said) - used, "%s", text);
+}
+
+static void on_error(int code, void* arg) {
+  (void)arg;
+  // Of two frees of a block by two threads at one moment one is refused.
+  __atomic_fetch_add(code == EFAULT ? &damages : &refusals, 1, __ATOMIC_RELAXED);
+}
+
+static void listen(void) {
+  said[0] = 0;
+  damages = refusals = 0;
+}
+
+static int set_up(void** state) {
+  (void)state;
+  mi_register_output(&hear, NULL);
+  mi_register_error(&on_error, NULL);
+  mi_option_enable(mi_option_show_errors);
+  mi_option_enable(mi_option_verbose); // each error, not the first of its kind
+  mi_option_set(mi_option_max_errors, -1);
+  return 0;
+}
+
+static int tear_down(void** state) {
+  (void)state;
+  mi_option_disable(mi_option_verbose);
+  mi_register_error(NULL, NULL);
+  mi_register_output(NULL, NULL);
+  return 0;
+}
+
+// The one report since `listen` is about this block, and the byte at `found`.
+static void expect(const char* kind, const void* block, size_t size, const char* where) {
+  char text[256];
+  snprintf(text, sizeof(text), "%s in heap block 0x%zx of size %zu: write %s, found in ", kind,
+           (size_t)(uintptr_t)block, size, where);
+  if (damages != 1 || refusals != 0 || strstr(said, text) == NULL) {
+    fail_msg("%zu errors, and no \"%s\" in:\n%s", damages + refusals, text, said);
+  }
+}
+
+static const char* words(const char* format, size_t bytes) {
+  static char text[64];
+  snprintf(text, sizeof(text), format, bytes); // NOLINT: the formats are in this file
+  return text;
+}
+
+static void spoil(unsigned char* at) { *(volatile unsigned char*)at ^= 0x55; }
+
+static const size_t sizes[] = {0,     1,     7,      8,      15,     16,     17,
+                               24,    40,    100,    1000,   4095,   4096,   5000,
+                               20000, 60000, 131072, 300000, 524288, 524289, 3 * TEST_MIB + 5};
+#define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
+
+// If this fails, a write behind a block is missed, or its place is told wrong.
+static void overflow_is_found_to_the_byte(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    for (size_t distance = 0; distance < 16; distance++) {
+      unsigned char* const p = (unsigned char*)mi_malloc(sizes[i]);
+      listen();
+      spoil(p + sizes[i] + distance);
+      mi_free(p);
+      expect("buffer overflow", p, sizes[i], words("after %zu bytes", sizes[i] + distance));
+    }
+  }
+}
+
+// If this fails, a write in front of a block is missed.
+static void underflow_is_found_to_the_byte(void** state) {
+  (void)state;
+  for (size_t alignment = 16; alignment <= 4096; alignment *= 4) {
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+      for (size_t distance = 1; distance <= alignment; distance += alignment / 16) {
+        unsigned char* const p = (unsigned char*)mi_malloc_aligned(sizes[i], alignment);
+        assert_true(test_is_aligned(p, alignment));
+        listen();
+        spoil(p - distance);
+        mi_free(p);
+        expect("buffer underflow", p, sizes[i], words("%zu bytes before it", distance));
+      }
+    }
+  }
+}
+
+// If this fails, a string that is copied into too short a block hides how far it went, or the block
+// cannot be freed any more.
+static void overflow_of_everything_behind_is_one_report(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    unsigned char* const p = (unsigned char*)mi_malloc(sizes[i]);
+    listen();
+    memset((void*)test_opaque_pointer(p + sizes[i]), i % 2 == 0 ? 0 : 'x', 16);
+    mi_free(p);
+    expect("buffer overflow", p, sizes[i], words("after %zu bytes", sizes[i]));
+    assert_non_null(strstr(said, i % 2 == 0 ? "there is now 00 00 " : "there is now 78 78 "));
+    listen();
+    mi_free(test_opaque_pointer(p)); // it was freed
+    assert_int_equal(damages, 0);
+    assert_int_equal(refusals, 1);
+  }
+}
+
+// If this fails, a use after free is missed: by the check of everything.
+static void late_write_is_found_by_collect(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT && sizes[i] <= 8192; i++) {
+    void* const neighbour = mi_malloc(sizes[i]); // keeps the page
+    for (size_t at = 0; at < sizes[i]; at += 1 + sizes[i] / 7) {
+      unsigned char* const p = (unsigned char*)mi_malloc(sizes[i]);
+      mi_free(p);
+      listen();
+      spoil(p + at);
+      mi_collect(true);
+      expect("use after free", p, sizes[i], words("%zu bytes into it", at));
+      listen();
+      mi_collect(true); // it is told once
+      assert_int_equal(damages, 0);
+    }
+    mi_free(neighbour);
+  }
+}
+
+// If this fails, a use after free is missed: by the next user of the memory.
+static void late_write_is_found_at_reuse(void** state) {
+  (void)state;
+  for (size_t size = 1; size <= 5000; size = size * 3 + 1) {
+    unsigned char* const p = (unsigned char*)mi_malloc(size);
+    static void* more[6000];
+    mi_free(p);
+    listen();
+    spoil(p + size - 1);
+    size_t count = 0;
+    while (damages == 0 && count < 6000) more[count++] = mi_malloc(size);
+    expect("use after free", p, size, words("%zu bytes into it", size - 1));
+    while (count > 0) mi_free(more[--count]);
+    assert_int_equal(damages, 1);
+  }
+}
+
+// If this fails, a buffer that grows or shrinks in place takes what is around it for its own.
+static void realloc_looks_around(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    if (sizes[i] < 40 || sizes[i] > CONTENTS_MAX / 2) continue;
+    unsigned char* p = (unsigned char*)mi_malloc(sizes[i]);
+    listen();
+    spoil(p + sizes[i] + 3);
+    unsigned char* const q = (unsigned char*)mi_realloc(p, sizes[i] - 5);
+    expect("buffer overflow", p, sizes[i], words("after %zu bytes", sizes[i] + 3));
+    listen();
+    spoil(q + sizes[i] - 5); // was in the block before
+    mi_free(q);
+    expect("buffer overflow", q, sizes[i] - 5, words("after %zu bytes", sizes[i] - 5));
+  }
+}
+
+// If this fails, a block is handed out twice.
+static void every_wrong_free_is_refused(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    const size_t size = sizes[i];
+    unsigned char* const p = (unsigned char*)mi_malloc(size);
+    void* const q = mi_malloc(size);
+    void* const r = mi_malloc(size);
+    listen();
+    for (size_t inside = 1; inside < size; inside += 1 + size / 5) mi_free(p + inside);
+    mi_free(p - 16);
+    mi_free(p + size + 1);
+    assert_int_equal(damages, 0);
+    const size_t expected = refusals;
+    assert_true(expected >= 2);
+    mi_free(p);
+    mi_free(q);
+    assert_int_equal(refusals, expected);
+    mi_free(test_opaque_pointer(p));
+    mi_free(test_opaque_pointer(q));
+    mi_free(test_opaque_pointer(p));
+    assert_int_equal(refusals, expected + 3);
+    assert_int_equal(mi_usable_size(test_opaque_pointer(p)), 0);
+    assert_int_equal(mi_usable_size(r), size);
+    mi_free(r);
+    assert_int_equal(refusals, expected + 3);
+  }
+}
+
+// If this fails, an overflow that ends in the last bytes of a slot is taken for another mistake.
+static void every_change_of_a_note_is_noticed(void** state) {
+  (void)state;
+  const size_t size = 5000; // of a slot of 5120 bytes, with 16 bytes before it and 16 at the end
+  for (size_t at = 5120 - 32; at < 5120 - 16; at++) {
+    for (unsigned change = 1; change < 256; change++) {
+      unsigned char* const p = (unsigned char*)mi_malloc(size);
+      listen();
+      *(volatile unsigned char*)(p + at) ^= (unsigned char)change;
+      mi_free(p);
+      expect("buffer overflow", p, size, words("after %zu bytes", at));
+    }
+  }
+}
+
+#define RACES 3000
+
+static void* volatile contested;
+static size_t turn, done; // atomic
+
+static void await(size_t* counter, size_t value) {
+  for (size_t spins = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) != value; spins++) {
+    if (spins > 10000) sched_yield();
+  }
+}
+
+static void* free_it(void* arg) {
+  for (size_t i = 1; i <= RACES; i++) {
+    await(&turn, i);
+    mi_free(contested);
+    __atomic_store_n(&done, i, __ATOMIC_RELEASE);
+  }
+  return arg;
+}
+
+// If this fails, two threads that free a block at one moment free it twice.
+static void double_free_at_one_moment_is_refused(void** state) {
+  (void)state;
+  pthread_t thread;
+  listen();
+  mi_option_disable(mi_option_verbose); // 3,000 reports
+  assert_int_equal(pthread_create(&thread, NULL, &free_it, NULL), 0);
+  for (size_t i = 1; i <= RACES; i++) {
+    contested = mi_malloc_aligned(100, 4096); // whose margin takes a while to look at
+    __atomic_store_n(&turn, i, __ATOMIC_RELEASE);
+    for (volatile size_t k = 0; k < i % 64; k++) { // until the other thread has seen it
+    }
+    mi_free(contested);
+    await(&done, i);
+    assert_int_equal(refusals, i);
+  }
+  pthread_join(thread, NULL);
+  assert_int_equal(damages, 0);
+  mi_option_enable(mi_option_verbose);
+}
+
+// If this fails, a program that makes no mistake is told of one.
+static void right_program_is_told_nothing(void** state) {
+  (void)state;
+  static struct {
+    unsigned char* p;
+    size_t size;
+  } block[500];
+  uint64_t random = 7;
+  listen();
+  for (size_t step = 0; step < 60000; step++) {
+    const size_t i = random_below(&random, 500);
+    const size_t size = random_below(&random, (size_t)1 << random_below(&random, 20));
+    const size_t alignment = (size_t)1 << random_below(&random, 18);
+    unsigned char* p = block[i].p;
+    switch (random_below(&random, 6)) {
+      case 0:
+        p = (unsigned char*)mi_realloc(p, size);
+        break;
+      case 1:
+        p = (unsigned char*)mi_realloc_aligned(p, size, alignment);
+        break;
+      case 2:
+        mi_free(p);
+        p = (unsigned char*)mi_malloc_aligned_at(size, alignment, alignment / 2);
+        break;
+      case 3:
+        mi_free(p);
+        p = (unsigned char*)mi_zalloc(size);
+        assert_true(test_is_filled(p, size, 0));
+        break;
+      case 4:
+        mi_free(p);
+        p = (unsigned char*)mi_malloc(size);
+        assert_true(test_is_filled(p, size <= CONTENTS_MAX ? size : 0, 0xD0));
+        break;
+      default:
+        p = (unsigned char*)mi_rezalloc(p, size);
+        break;
+    }
+    assert_non_null(p);
+    memset(p, (int)step, mi_usable_size(p));
+    block[i].p = p;
+    block[i].size = size;
+    if (step % 5000 == 0) mi_collect(true);
+  }
+  for (size_t i = 0; i < 500; i++) mi_free(block[i].p);
+  mi_collect(true);
+  if (damages + refusals > 0) fail_msg("%s", said);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(overflow_is_found_to_the_byte),
+      cmocka_unit_test(underflow_is_found_to_the_byte),
+      cmocka_unit_test(overflow_of_everything_behind_is_one_report),
+      cmocka_unit_test(late_write_is_found_by_collect),
+      cmocka_unit_test(late_write_is_found_at_reuse),
+      cmocka_unit_test(realloc_looks_around),
+      cmocka_unit_test(every_wrong_free_is_refused),
+      cmocka_unit_test(every_change_of_a_note_is_noticed),
+      cmocka_unit_test(double_free_at_one_moment_is_refused),
+      cmocka_unit_test(right_program_is_told_nothing),
+  };
+  return cmocka_run_group_tests_name("padded", tests, &set_up, &tear_down);
+}
