@@ -25,8 +25,8 @@
 
 mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
 
-// Instead of the first word, while a note and the patterns around its block change: in the child of a
-// fork, half of a change by another thread is not taken for a mistake.
+// Instead of the first word, while a note and the patterns around its block change: half of a change
+// by another thread, in the child of a fork, is not taken for a mistake.
 #define MI_TRACK_BUSY ((uintptr_t)0xB5297A4D3C1E0F87u)
 
 // TRACK-2, coded; all zero before the slot was ever handed out. Also the twin.
