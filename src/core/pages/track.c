@@ -25,8 +25,8 @@
 
 mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
 
-// Instead of the first word, while a note and the patterns around its block change: half of a change
-// by another thread, in the child of a fork, is not taken for a mistake.
+// Instead of the first word, while a note and the patterns around its block change: in the child of
+// a fork, half of such a change by another thread is not taken for a mistake.
 #define MI_TRACK_BUSY ((uintptr_t)0xB5297A4D3C1E0F87u)
 
 // TRACK-2, coded; all zero before the slot was ever handed out. Also the twin.
@@ -34,8 +34,8 @@ typedef struct mi_track_note_s {
   // block - as it was handed out. Who changes it from "in use" to "busy" takes the block back; all
   // else is written by the one thread that has the slot, as plain memory, and read by any
   // (mi_track_load, mi_track_store).
-  //   write  any, free  CAS relaxed  mi_track_claim  (one of two frees of a block; ABA: a block that
-  //          was handed out again at the same address is freed by the wrong user, as in any build)
+  //   write  any, free  CAS relaxed  mi_track_claim  (one of two frees of a block)
+  //   ABA    a block that was handed out again there is freed by its first user, as in any build
   mi_atomic(uintptr_t) block;
   uintptr_t size; // as it was asked for
 } mi_track_note_t;
