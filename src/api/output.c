@@ -235,6 +235,7 @@ static bool mi_output_must_stop(int code, bool is_handled) {
   return level >= 2 || (level == 1 && code == EFAULT && !is_handled);
 }
 
+// Calls the user's function, if there is one, and ends the process, if it must.
 static void mi_output_call_error(int code) {
   if (mi_self.is_in_error) return;
   mi_self.is_in_error = true;
@@ -250,7 +251,6 @@ static void mi_output_call_error(int code) {
 // The bytes that a program wrote where it must not, as numbers and as text.
 static void mi_output_bytes(const mi_report_t* report, char* text, size_t capacity) {
   size_t used = 0;
-  text[0] = 0;
   for (size_t i = 0; i < report->byte_count; i++) {
     const unsigned byte = report->bytes[i];
     used += mi_text_format(text + used, capacity - used, " %x%x", byte / 16, byte % 16);

@@ -77,15 +77,20 @@ MI_INTERNAL size_t mi_track_room(size_t size, size_t alignment) {
 
 // -- Slots and their notes --
 
+static size_t mi_track_slot_count(const mi_page_t* page) {
+  return mi_page_is_single(page) ? 1 : mi_page_capacity(page);
+}
+
+static mi_track_slot_t mi_track_slot_at(const mi_page_t* page, size_t index) {
+  return (mi_track_slot_t){page->start + index * page->block_size, page->block_size};
+}
+
 // Return the slot that `p` lies in.
 static mi_track_slot_t mi_track_slot(const mi_page_t* page, const void* p) {
-  mi_track_slot_t slot = {NULL, 0};
-  if (page == NULL) return slot;
+  const mi_track_slot_t none = {NULL, 0};
+  if (page == NULL) return none;
   const size_t index = mi_page_is_single(page) ? 0 : mi_page_index_of(page, p);
-  if (index >= mi_page_capacity(page) && !mi_page_is_single(page)) return slot;
-  slot.start = page->start + index * page->block_size;
-  slot.size = page->block_size;
-  return slot;
+  return index < mi_track_slot_count(page) ? mi_track_slot_at(page, index) : none;
 }
 
 static mi_track_note_t* mi_track_note(const mi_track_slot_t* slot) {
@@ -134,17 +139,14 @@ static mi_track_state_t mi_track_read(const mi_track_slot_t* slot) {
 
 // Read the note; if it is damaged, the twin in front of `p`, if there is one and it is about `p`.
 static mi_track_state_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
-  mi_track_state_t state = mi_track_read(slot);
+  const mi_track_state_t state = mi_track_read(slot);
   if (mi_likely(state.block != NULL) || state.is_busy) return state;
   if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return state;
   uintptr_t words[2];
   mi_track_load(p - sizeof(mi_track_note_t), words);
-  const mi_track_state_t twin = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
-  if (twin.block != p) return state;
-  const uintptr_t word = state.word;
-  state = twin;
-  state.word = word;
-  return state;
+  mi_track_state_t twin = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
+  twin.word = state.word;
+  return twin.block == p ? twin : state;
 }
 
 static void mi_track_words(uintptr_t words[2], const uint8_t* block, size_t size, uintptr_t flag,
@@ -171,13 +173,6 @@ static void mi_track_show(const mi_track_slot_t* slot, const mi_track_state_t* s
   }
 }
 
-// What the program overwrote around a block: the first byte behind it, the last one before it, or
-// NULL.
-typedef struct mi_track_found_s {
-  const uint8_t* behind;
-  const uint8_t* before;
-} mi_track_found_t;
-
 // Begin a change of the slot.
 static void mi_track_forget(const mi_track_slot_t* slot) {
   static const uintptr_t busy[2] = {MI_TRACK_BUSY, 0};
@@ -200,6 +195,13 @@ static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot,
 }
 
 // -- What the program overwrote: TRACK-5, TRACK-7 --
+
+// What the program overwrote around a block: the first byte behind it, the last one before it, or
+// NULL.
+typedef struct mi_track_found_s {
+  const uint8_t* behind;
+  const uint8_t* before;
+} mi_track_found_t;
 
 #if MI_IS_PADDED
 
@@ -426,13 +428,9 @@ MI_INTERNAL void mi_track_carve(void* start, size_t slot_size) {
   mi_track_store(mi_track_note(&slot), none);
 }
 
-static size_t mi_track_slot_count(const mi_page_t* page) {
-  return mi_page_is_single(page) ? 1 : mi_page_capacity(page);
-}
-
 MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
-    const mi_track_slot_t slot = {page->start + i * page->block_size, page->block_size};
+    const mi_track_slot_t slot = mi_track_slot_at(page, i);
     mi_track_check_slot(page, &slot, NULL);
     const mi_track_state_t state = mi_track_read(&slot);
     if (!state.is_used) continue;
@@ -443,7 +441,7 @@ MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
 
 MI_INTERNAL void mi_track_check(const mi_page_t* page) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
-    const mi_track_slot_t slot = {page->start + i * page->block_size, page->block_size};
+    const mi_track_slot_t slot = mi_track_slot_at(page, i);
     mi_track_check_slot(page, &slot, "mi_collect");
   }
 }
