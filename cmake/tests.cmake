@@ -104,13 +104,14 @@ foreach(source IN LISTS mi_unit_tests)
 endforeach()
 
 # -- API and stress tests: against the library as shipped, one with every check, one with every check
-#    and tiny constants, and one with every check that watches what is around blocks.
+#    and tiny constants, one with every check that watches what is around blocks, and a secure one
+#    with every check.
 
 set(mi_flavours release)
 if(NOT CMAKE_CROSSCOMPILING)
   list(APPEND mi_flavours debug tiny)
   if(MI_TRACK_DEFINITIONS STREQUAL "")
-    list(APPEND mi_flavours padded)
+    list(APPEND mi_flavours padded secure)
   endif()
 endif()
 file(GLOB mi_api_tests CONFIGURE_DEPENDS ${MI_TEST_DIR}/api/*.c ${MI_TEST_DIR}/api/*.cpp)
@@ -136,6 +137,8 @@ foreach(flavour IN LISTS mi_flavours)
     list(APPEND definitions MI_TINY=1)
   elseif(flavour STREQUAL "padded")
     list(APPEND definitions MI_PADDING=1)
+  elseif(flavour STREQUAL "secure")
+    list(APPEND definitions MI_SECURE=4 MI_DEFAULT_ABORT_ON_MISUSE=1)
   endif()
   mi_library(mi-flavour-${flavour} SHARED ${definitions})
   set_target_properties(
@@ -158,7 +161,7 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
     target_compile_definitions(${objects} PRIVATE LOAD_BY_NAME)
   endif()
   foreach(flavour IN LISTS mi_flavours)
-    if(name STREQUAL "padded" AND NOT flavour STREQUAL "padded")
+    if(name MATCHES "^(padded|secure)$" AND NOT flavour STREQUAL name)
       continue()
     endif()
     set(target ${group}-${name}-${flavour})

@@ -1846,6 +1846,7 @@ typedef enum mi_option_e {
   mi_option_libc_semantics = 1000, ///< `realloc` and `memalign` as in libc, `mi_realloc` is not
   mi_option_drop_deepbind = 1001, ///< `dlopen` ignores `RTLD_DEEPBIND` (glibc, shared library)
   mi_option_abort_on_misuse = 1002, ///< 0 no, 1 if memory is damaged, 2 any: ends the process
+  mi_option_zero_on_free = 1003, ///< clear what is freed (secure builds)
 
   mi_option_eager_region_commit = mi_option_arena_eager_commit, ///< older name
   mi_option_reset_decommits = mi_option_purge_decommits, ///< older name

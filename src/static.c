@@ -23,8 +23,10 @@
 #include "core/common/self.c"
 #include "core/common/sizeclass.c"
 #include "core/common/meta.c"
+#include "core/common/secret.c"
 #include "core/common/describe.c"
 #include "core/common/report.c"
+#include "core/common/mark.c"
 // - slices
 #include "core/arenas/bitmap.c"
 #include "core/arenas/fit.c"
@@ -44,6 +46,7 @@
 #include "core/pages/remote.c"
 #include "core/pages/life.c"
 #include "core/pages/track.c"
+#include "core/pages/canary.c"
 #include "core/pages/page.c"
 #include "core/pages/pool.c"
 #include "core/pages/large.c"

@@ -96,6 +96,14 @@ def library(build):
     return path
 
 
+def compiled(folder, name, *macros):
+    """A library of ours with these macros, as users get it, without the time that cmake takes."""
+    path = folder / f"lib{name}.so"
+    run("cc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-ftls-model=initial-exec", "-DMI_MALLOC_OVERRIDE", *macros,
+        f"-I{ROOT / 'include'}", ROOT / "src" / "static.c", "-o", path, "-pthread")
+    return path
+
+
 @pytest.fixture(scope="session")
 def figure():
     """figure("text"): a number worth knowing, printed when the run ends."""

@@ -188,8 +188,8 @@ void* mi_aligned_offset_recalloc(void* p, size_t newcount, size_t size, size_t a
 // Without padding, a block that holds more than was asked for may be claimed to have any size up to
 // that.
 static void mi_api_check_claim(const void* p, size_t size, size_t alignment) {
-  if ((MI_DEBUG == 0 && !MI_IS_PADDED) || p == NULL) return;
-  const size_t usable = mi_usable_size(p);
+  if ((MI_DEBUG == 0 && !MI_IS_PADDED && !MI_IS_SECURE) || p == NULL) return;
+  const size_t usable = mi_usable_if_used(p);
   if (usable != 0 && (size > usable || (MI_IS_PADDED && size != 0 && size < usable))) {
     mi_hook_warning("free with size %zu of block %p, which holds %zu bytes", size, p, usable);
   }
@@ -221,6 +221,7 @@ void mi_cfree(void* p) mi_attr_noexcept {
 
 size_t mi_good_size(size_t size) mi_attr_noexcept {
   if (size > MI_REQUEST_MAX || MI_IS_TRACKED) return size;
+  if (MI_HAS_CANARY) return mi_bits_max(size, 16);
   if (size > MI_CLASS_MAX) mi_process_setup(); // the size of an OS page is needed
   return mi_class_good_size(size);
 }

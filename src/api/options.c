@@ -25,6 +25,7 @@ typedef enum mi_option_effect_e {
   MI_OPTION_EFFECT_ALWAYS,
   MI_OPTION_EFFECT_ABSENT,
   MI_OPTION_EFFECT_GUARDED,
+  MI_OPTION_EFFECT_SECURE,
 } mi_option_effect_t;
 static const char* const mi_option_reason[] = {
     "",
@@ -34,6 +35,7 @@ static const char* const mi_option_reason[] = {
     "it is always on",
     "there is nothing it could set",
     "this version has no guard pages",
+    "this is no secure build",
 };
 
 static const struct mi_option_info_s {
@@ -220,7 +222,9 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
                     "%s is deprecated, use " MI_ENVIRONMENT_PREFIX "%s instead.",
                     info->legacy, info->name);
   }
-  if (finding != MI_OPTION_ABSENT && info->effect != MI_OPTION_EFFECT_LIVE) {
+  const bool is_live = info->effect == MI_OPTION_EFFECT_LIVE ||
+                       (MI_IS_SECURE && info->effect == MI_OPTION_EFFECT_SECURE);
+  if (finding != MI_OPTION_ABSENT && !is_live) {
     mi_hook_verbose("option '%s' is set but has no effect: %s", info->name,
                     mi_option_reason[info->effect]);
   }
@@ -322,7 +326,7 @@ void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
                     mi_option_table[i].kind == MI_OPTION_KIND_SIZE ? " KiB" : "");
   }
   mi_output_print(sink, "debug level : %d\n", MI_DEBUG);
-  mi_output_print(sink, "secure level: %d\n", 0);
+  mi_output_print(sink, "secure level: %d\n", MI_SECURE_LEVEL);
   mi_output_print(sink, "mem tracking: %s\n", MI_TOOL_NAME);
 }
 

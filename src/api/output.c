@@ -308,7 +308,8 @@ static void mi_output_say(const mi_report_t* report) {
     case MI_ERROR_OVERFLOW:
     case MI_ERROR_UNDERFLOW:
     case MI_ERROR_LATE_WRITE:
-      if (MI_IS_PADDED) mi_output_say_write(report, prefix, about); // no other build finds them
+      // No other build finds them.
+      if (MI_IS_PADDED || MI_HAS_CANARY) mi_output_say_write(report, prefix, about);
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.

@@ -55,6 +55,12 @@
 #define MI_INTERNAL_DATA_DECL extern __attribute__((visibility("hidden")))
 #endif
 
+// Tell the compiler what is always so.
+#define mi_assume(x)                                                                               \
+  do {                                                                                             \
+    if (!(x)) __builtin_unreachable();                                                             \
+  } while (0)
+
 // Make the compiler forget where a value came from (no code). Keeps an address in the form base +
 // index, which an instruction can hold, instead of a sum computed beforehand.
 #define mi_hide(x) __asm__("" : "+r"(x))

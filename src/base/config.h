@@ -7,6 +7,8 @@
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
 //   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
+//   MI_SECURE  1: exact state of blocks; 2: random order; 3, 4: coded links, canaries
+//              (mark.h, secret.h, canary.h).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -32,8 +34,8 @@
 #if MI_DEBUG < 0 || MI_DEBUG > 3
 #error "MI_DEBUG is 0, 1, 2 or 3"
 #endif
-#if defined(MI_SECURE) && MI_SECURE > 0
-#error "MI_SECURE: this version has no secure mode; build with MI_SECURE=0 or without it"
+#if defined(MI_SECURE) && (MI_SECURE < 0 || MI_SECURE > 4)
+#error "MI_SECURE: the levels are 0 to 4; there are no guard pages behind pages, which 5 asks for"
 #endif
 #if defined(MI_GUARDED) && MI_GUARDED > 0
 #error "MI_GUARDED: this version has no guard pages; build with MI_GUARDED=0 or without it"
@@ -82,6 +84,20 @@
 // 1 if there are notes on blocks.
 #define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND || MI_IS_PADDED)
 
+// 1 if the library knows exactly what each block is (mark.h), and from which level on what else.
+#if defined(MI_SECURE)
+#define MI_SECURE_LEVEL MI_SECURE
+#else
+#define MI_SECURE_LEVEL 0
+#endif
+#define MI_IS_SECURE (MI_SECURE_LEVEL >= 1)
+// 1 if there are canaries behind blocks.
+#define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
+// 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)
+#define MI_IS_CLEARED (MI_IS_SECURE && !MI_IS_PADDED)
+// 1 if the usable size of a block is what was asked for.
+#define MI_IS_EXACT (MI_IS_TRACKED || MI_HAS_CANARY)
+
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0
 #else
@@ -102,7 +118,7 @@
 
 // Print errors by default; end the process when there is no memory.
 #if !defined(MI_SHOW_ERRORS)
-#define MI_SHOW_ERRORS (MI_DEBUG >= 1 || MI_IS_TRACKED)
+#define MI_SHOW_ERRORS (MI_DEBUG >= 1 || MI_IS_TRACKED || MI_IS_SECURE)
 #endif
 #if !defined(MI_XMALLOC)
 #define MI_XMALLOC 0
@@ -166,6 +182,7 @@
 #define MI_REQUEST_MAX ((size_t)PTRDIFF_MAX - MI_WINDOW_SIZE)
 
 mi_static_assert(MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND + MI_IS_PADDED <= 1, "one at a time");
+mi_static_assert(!MI_IS_SECURE || MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND == 0, "tools see links");
 mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
 

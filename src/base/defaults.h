@@ -10,12 +10,22 @@
 #define MI_DEFAULT_VERBOSE 0
 #endif
 
-// Builds with checks end the process when memory is damaged.
+// Builds with checks end the process when memory is damaged, secure ones after any mistake.
 #if !defined(MI_DEFAULT_ABORT_ON_MISUSE)
-#if MI_DEBUG >= 1 || MI_IS_PADDED
+#if MI_IS_SECURE
+#define MI_DEFAULT_ABORT_ON_MISUSE 2
+#elif MI_DEBUG >= 1 || MI_IS_PADDED
 #define MI_DEFAULT_ABORT_ON_MISUSE 1
 #else
 #define MI_DEFAULT_ABORT_ON_MISUSE 0
+#endif
+#endif
+
+#if !defined(MI_DEFAULT_ZERO_ON_FREE)
+#if MI_SECURE_LEVEL >= 4
+#define MI_DEFAULT_ZERO_ON_FREE 1
+#else
+#define MI_DEFAULT_ZERO_ON_FREE 0
 #endif
 #endif
 

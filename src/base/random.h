@@ -23,4 +23,10 @@ static inline uint64_t mi_random_next(mi_random_t* random) {
   return mi_random_mix(random->state);
 }
 
+// Return a number below `bound`, each as likely as any other up to 2^-32 (Lemire: "Fast random
+// integer generation in an interval", 2019).
+static inline uint32_t mi_random_below(mi_random_t* random, uint32_t bound) {
+  return (uint32_t)(((mi_random_next(random) >> 32) * bound) >> 32);
+}
+
 #endif

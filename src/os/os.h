@@ -101,6 +101,10 @@ MI_INTERNAL uint64_t mi_os_now_us(void);
 // Return unpredictable bits, without blocking; possibly weak, and the same in each call.
 MI_INTERNAL uint64_t mi_os_random(void);
 
+// Fill `words` with unpredictable numbers for keys: from the generator of the system, if it is
+// ready, else from `mi_os_random`. Makes a system call.
+MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count);
+
 // True if at least one or two milliseconds have passed since the last call with the same `mark`:
 // the calling thread waited, or others ran in its place. A mark of 0 is long ago. Never enters the
 // kernel.

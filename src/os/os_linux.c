@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../base/random.h"
 #include "../base/text.h"
 #include "lock.h"
 #include "os.h"
@@ -47,6 +48,9 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MREMAP_DONTUNMAP 4
 #endif
 
+#if !defined(GRND_NONBLOCK)
+#define GRND_NONBLOCK 1
+#endif
 #if !defined(MAP_FIXED_NOREPLACE)
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -346,6 +350,16 @@ MI_INTERNAL uint64_t mi_os_random(void) {
     for (size_t i = 0; i < 16; i++) bits = bits * 257 + seed[i];
   }
   return bits;
+}
+
+MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
+  const int saved_errno = errno;
+  const size_t size = count * sizeof(*words);
+  const long length = syscall(SYS_getrandom, words, size, GRND_NONBLOCK);
+  errno = saved_errno;
+  if (length == (long)size) return;
+  mi_random_t random = {mi_os_random()};
+  for (size_t i = 0; i < count; i++) words[i] = mi_random_next(&random);
 }
 
 // The variable of libc says if there is only one thread, unless another copy of libc can make

@@ -70,6 +70,7 @@ static const struct {
     {"libc_semantics", 1, false}, // from here on our own, numbered from 1000
     {"drop_deepbind", 1, false},
     {"abort_on_misuse", LONG_MIN, false},
+    {"zero_on_free", LONG_MIN, false},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -124,6 +125,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_libc_semantics, 1000);
   assert_int_equal(mi_option_drop_deepbind, 1001);
   assert_int_equal(mi_option_abort_on_misuse, 1002);
+  assert_int_equal(mi_option_zero_on_free, 1003);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

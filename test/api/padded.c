@@ -1,51 +1,12 @@
 // SPDX-License-Identifier: MIT
 // padded.c - what a padded build (MI_PADDING) finds, to the byte, for blocks of all kinds. Only for
 // that build; test/interop/test_tools.py runs whole programs with mistakes.
-#include "test_api.h"
+#include "test_reports.h"
 
 #include <pthread.h>
 #include <sched.h>
 
 #define CONTENTS_MAX (512 * TEST_KIB) // larger blocks are not filled when they are freed
-
-static char said[16384]; // the messages since `listen`
-static size_t damages; // errors with EFAULT since then
-static size_t refusals; // all others
-
-static void hear(const char* text, void* arg) {
-  (void)arg;
-  const size_t used = strlen(said);
-  snprintf(said + used, sizeof(said) - used, "%s", text);
-}
-
-static void on_error(int code, void* arg) {
-  (void)arg;
-  // Of two frees of a block by two threads at one moment one is refused.
-  __atomic_fetch_add(code == EFAULT ? &damages : &refusals, 1, __ATOMIC_RELAXED);
-}
-
-static void listen(void) {
-  said[0] = 0;
-  damages = refusals = 0;
-}
-
-static int set_up(void** state) {
-  (void)state;
-  mi_register_output(&hear, NULL);
-  mi_register_error(&on_error, NULL);
-  mi_option_enable(mi_option_show_errors);
-  mi_option_enable(mi_option_verbose); // each error, not the first of its kind
-  mi_option_set(mi_option_max_errors, -1);
-  return 0;
-}
-
-static int tear_down(void** state) {
-  (void)state;
-  mi_option_disable(mi_option_verbose);
-  mi_register_error(NULL, NULL);
-  mi_register_output(NULL, NULL);
-  return 0;
-}
 
 // The one report since `listen` is about this block, and the byte at `found`.
 static void expect(const char* kind, const void* block, size_t size, const char* where) {
@@ -322,5 +283,5 @@ int main(void) {
       cmocka_unit_test(double_free_at_one_moment_is_refused),
       cmocka_unit_test(right_program_is_told_nothing),
   };
-  return cmocka_run_group_tests_name("padded", tests, &set_up, &tear_down);
+  return cmocka_run_group_tests_name("padded", tests, &reports_set_up, &reports_tear_down);
 }

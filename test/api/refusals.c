@@ -182,6 +182,7 @@ static void run_data(void) { run_with_limit(RLIMIT_DATA); }
 static void need_small_tables(void) {
   errno = 0;
   if (mi_arena_min_alignment() < 65536) cannot("a build with tiny windows");
+  if (test_is_secure()) cannot("a secure build has tables of 8 MiB");
 }
 
 // The first allocation comes when there are 2 MiB left: nearly all of that can be used.

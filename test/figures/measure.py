@@ -25,7 +25,7 @@ def folder():
 @functools.lru_cache(maxsize=None)
 def program(name, library=None):
     """Compile src/NAME.c, linked with the library if one is given; return its path."""
-    path = pathlib.Path(folder().name) / (name + ("-linked" if library else ""))
+    path = pathlib.Path(folder().name) / (name + str(library or "").replace("/", "-"))
     command = ["cc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
                "-I", conftest.ROOT / "include", SOURCE / f"{name}.c", "-o", path, "-pthread"]
     if library:

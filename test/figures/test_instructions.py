@@ -28,6 +28,7 @@ PATHS = {
 }
 BOUNDS = {"malloc": 15, "free": 17}
 BRANCHES_MAX = 2
+SECURE_BOUND = 300
 
 SMALL_MAX = 1024
 CLASS_MAX = 512 * 1024
@@ -257,3 +258,14 @@ def test_pair_makes_no_page_and_no_system_call(library, figure):
     measure.say(figure, "pages made by 500,000 pairs, every class", max(made), 0)
     assert len(made) == len(sizes) and not any(made)
     assert phases["pairs"] == 0
+
+
+@pytest.mark.slow
+def test_secure_pair_is_bounded(figure, tmp_path):
+    """What a secure build adds to each malloc and free, so that it can be left on."""
+    library = conftest.compiled(tmp_path, "secure", "-DMI_SECURE=4")
+    costs = pair_costs(library, "pair", [size - 1 for size in class_sizes() if 16 <= size <= SMALL_MAX], tmp_path)
+    value, size = highest(costs, 8, SMALL_MAX)
+    measure.say(figure, f"instructions of a pair in a secure build, 16 B to 1 KiB, highest at {size} B", f"{value:.1f}",
+                SECURE_BOUND)
+    assert value <= SECURE_BOUND

@@ -335,7 +335,8 @@ def test_every_declared_function_is_defined():
 @pytest.mark.parametrize("folder, flags, name", [
     ("b", [], "mimalloc"), ("b", ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"], "mimalloc"),
     ("b", ["-DCMAKE_BUILD_TYPE=Debug"], "mimalloc-debug"), ("debug", [], "mimalloc-debug"),
-    ("b", ["-DMI_SECURE=OFF"], "mimalloc"), ("secure", ["-DMI_SECURE=0"], "mimalloc"),
+    ("b", ["-DMI_SECURE=OFF"], "mimalloc"), ("secure", ["-DMI_SECURE=0"], "mimalloc"), ("secure", [], "mimalloc-secure"),
+    ("b", ["-DMI_SECURE=ON", "-DCMAKE_BUILD_TYPE=Debug"], "mimalloc-secure-debug"),
     ("b", ["-DMI_TRACK_VALGRIND=ON"], "mimalloc-valgrind"), ("b", ["-DMI_TRACK_ASAN=ON"], "mimalloc-asan")])
 def test_names(folder, flags, name, tmp_path):
     """The file names and the pkg-config file say what kind of build it is."""

@@ -23,6 +23,7 @@
 #include "check.h"
 #include "proc.h"
 #include "random.h"
+#include "secure.h"
 
 #if !defined(__has_feature)
 #define __has_feature(x) 0
@@ -149,8 +150,12 @@ static inline size_t load_rss(void) {
 #endif
 }
 
-// A bound for that. With a sanitizer memory counts that was never touched, and blocks have margins.
-static inline size_t load_bound(size_t bytes) { return LOAD_IS_SANITIZED ? 4 * bytes : bytes; }
+// A bound for that. With a sanitizer memory counts that was never touched, and blocks have margins;
+// a secure build has marks and canaries.
+static inline size_t load_bound(size_t bytes) {
+  if (LOAD_IS_SANITIZED) return 4 * bytes;
+  return test_is_secure() ? bytes + bytes / 8 : bytes;
+}
 
 static inline void load_wait_ms(long ms) {
   const struct timespec t = {ms / 1000, ms % 1000 * 1000000};

@@ -551,6 +551,10 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
 // No test makes threads in the child of a fork.
 MI_INTERNAL bool mi_os_is_alone(void) { return getpid() != process; }
 
+MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
+  for (size_t i = 0; i < count; i++) words[i] = mi_os_random();
+}
+
 MI_INTERNAL uint64_t mi_os_random(void) {
   pthread_mutex_lock(&lock);
   const uint64_t bits = mi_random_mix(++os_fake.random);

@@ -20,6 +20,7 @@
 
 #include "check.h" // for children
 #include "random.h"
+#include "secure.h"
 #include "spawn.h"
 
 #define TEST_KIB ((size_t)1024)

@@ -62,6 +62,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
     mi_count_add(&arena->subproc->count.committed, (int64_t)(clean * MI_SLICE_SIZE));
     return 0;
   }
+  mi_mark_purge(start, size);
   const size_t bytes = mi_bitmap_clear(arena->dirty, index, count) * MI_SLICE_SIZE;
   mi_count_add(&arena->subproc->count.committed, -(int64_t)bytes);
   mi_count_add(&arena->subproc->count.purged, (int64_t)bytes);

@@ -64,6 +64,7 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
     mi_tool_remove_root(start, size);
     mi_tool_open(start, size); // for the next mapping at this address
     mi_tool_before_unmap(&subproc->direct);
+    mi_mark_purge(start, size);
     // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
     // the addresses are lost, but not the memory.
     if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);

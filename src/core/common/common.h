@@ -6,6 +6,7 @@
 //   pagemap.h          from an address to the descriptor of its slice
 //   sizeclass.h        from a size to its class
 //   meta.h             memory for our own structures
+//   secret.h mark.h    random numbers, and the exact state of each block, of a secure build
 //   hooks.h            the only calls upwards: options, messages, callbacks
 //   describe.h report.h  what an address is, in words; reports of misuse
 //
@@ -19,6 +20,8 @@
 #include "pagemap.h"
 #include "sizeclass.h"
 #include "meta.h"
+#include "secret.h"
+#include "mark.h"
 #include "describe.h"
 #include "hooks.h"
 #include "report.h"

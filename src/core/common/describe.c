@@ -14,6 +14,7 @@
 #include "describe.h"
 
 #include "../../base/text.h"
+#include "mark.h"
 #include "meta.h"
 #include "pagemap.h"
 #include "sizeclass.h"
@@ -89,6 +90,12 @@ static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
   }
 }
 
+// Return the distance from the start of the page to the block that `p` is in.
+static size_t mi_describe_block_at(const mi_about_t* about) {
+  const size_t offset = (size_t)(about->p - about->start);
+  return about->is_single ? about->shift : offset - offset % about->block_size;
+}
+
 static bool mi_describe_has_address(const mi_about_t* about) {
   return (size_t)(about->p - about->start) < about->slice_count * MI_SLICE_SIZE;
 }
@@ -104,6 +111,7 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
   mi_describe_copy(page, about);
   if (!mi_describe_is_sound(about) || !mi_describe_has_address(about)) return;
   about->kind = MI_ABOUT_PAGE;
+  about->mark = mi_mark_of(about->start + mi_describe_block_at(about));
   mi_describe_heap(about);
 }
 
@@ -163,7 +171,7 @@ mi_attr_printf(2, 3) static void mi_describe_add(mi_describe_t* to, const char* 
 static void mi_describe_add_block(mi_describe_t* to, const mi_about_t* about) {
   const size_t offset = (size_t)(about->p - about->start);
   const size_t index = about->is_single ? 0 : offset / about->block_size;
-  const size_t block_at = about->is_single ? about->shift : index * about->block_size;
+  const size_t block_at = mi_describe_block_at(about);
   const size_t size = about->block_size - about->shift;
   if (index >= about->reserved && !about->is_single) {
     mi_describe_add(to, "behind the last block, ");
@@ -177,7 +185,11 @@ static void mi_describe_add_block(mi_describe_t* to, const mi_about_t* about) {
   } else if (offset > block_at) {
     mi_describe_add(to, ", %zu bytes into it", offset - block_at);
   }
-  if (index >= about->capacity && !about->is_single) mi_describe_add(to, ", never handed out");
+  if (index >= about->capacity && !about->is_single) {
+    mi_describe_add(to, ", never handed out");
+  } else if (MI_IS_SECURE) {
+    mi_describe_add(to, (about->mark & MI_MARK_USED) != 0 ? ", in use" : ", free");
+  }
   mi_describe_add(to, "; ");
 }
 

@@ -39,6 +39,7 @@ typedef struct mi_about_s {
   size_t subproc_sequence; // 0 the main one
   mi_about_heap_t heap_kind;
   mi_about_kind_t kind;
+  uint8_t mark; // of the block, in a secure build: mark.h
   bool is_single;
 } mi_about_t;
 

@@ -141,7 +141,7 @@ MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* p
   mi_report_make(&report);
 }
 
-#if MI_IS_PADDED
+#if MI_IS_PADDED || MI_HAS_CANARY
 MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* where,
                                               const void* block, size_t size, const void* found,
                                               size_t left) {

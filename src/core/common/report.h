@@ -28,7 +28,7 @@ MI_INTERNAL void mi_report_block(mi_error_kind_t kind, mi_page_t* page, const vo
 // Report a write of the program outside of a block in use, or into a free one: the overwritten byte
 // at `found` and those behind it, `left` at most, are shown. `size` is what the block was asked
 // for. `where` names the user's call that found it; NULL: as for a block of a page.
-#if MI_IS_PADDED
+#if MI_IS_PADDED || MI_HAS_CANARY
 MI_INTERNAL void mi_report_write(mi_error_kind_t kind, const char* where, const void* block,
                                  size_t size, const void* found, size_t left);
 #endif

@@ -8,7 +8,8 @@
 // ALIGNED-3  only an offset that is no multiple of the alignment makes an interior pointer: the
 //     page is marked, and frees into it compute the start of the block. Only the owner marks a
 //     page, because the next owner must see the mark. In a crowd, where pages are owned for a
-//     moment only, such a block has a page of its own.
+//     moment only, and in a secure build, where a block is known by its start, such a block has a
+//     page of its own.
 //
 // Deliberately absent: over-allocation by size + alignment.
 #include <errno.h>
@@ -46,7 +47,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
   const size_t shift = (0 - offset) & (alignment - 1);
   if (size <= MI_REQUEST_MAX - shift) {
     const size_t request = mi_class_request(size + shift, alignment);
-    if (request <= MI_CLASS_MAX) {
+    if (request <= MI_CLASS_MAX && (shift == 0 || !MI_IS_SECURE)) {
       uint8_t* const block = (uint8_t*)mi_alloc_of_class(theap, request, fill);
       if (block == NULL || shift == 0) return block;
       if (mi_aligned_mark(block)) return block + shift;

@@ -35,8 +35,8 @@ static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_
   if (mi_unlikely(next == block)) return mi_slow_malloc(size, theap); // freed twice
   page->local_free = NULL;
   page->count = page->refilled;
-  theap->free[c] = next;
-  return block;
+  theap->free[c] = block;
+  return mi_likely(mi_theap_take(theap, c, block)) ? block : mi_slow_malloc(size, theap);
 }
 
 static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* theap, size_t c) {
@@ -48,7 +48,7 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   const size_t c = mi_class_of_medium(size);
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_quick(size, theap, c);
-  theap->free[c] = mi_block_next(block);
+  if (mi_unlikely(!mi_theap_take(theap, c, block))) return mi_slow_malloc(size, theap);
   return block;
 }
 
@@ -57,7 +57,7 @@ static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_small_refill(size, theap, c);
-  theap->free[c] = mi_block_next(block);
+  if (mi_unlikely(!mi_theap_take(theap, c, block))) return mi_slow_malloc(size, theap);
   return block;
 }
 
@@ -75,7 +75,7 @@ static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) 
   const size_t c = theap->class_of[(size + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_slow_zalloc(size, theap);
-  theap->free[c] = mi_block_next(block);
+  if (mi_unlikely(!mi_theap_take(theap, c, block))) return mi_slow_zalloc(size, theap);
   return mi_slow_zero(theap, c, block);
 }
 

@@ -14,6 +14,8 @@
 //
 // This file takes no lock, never waits and makes no thread state. errno is preserved: every system
 // call below saves it.
+#include <string.h>
+
 #include "front.h"
 #include "mimalloc.h"
 
@@ -69,6 +71,16 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
 }
 
+// Clear a block that the program no longer has, in a secure build.
+static mi_attr_noinline void mi_free_clear(void* p) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (mi_page_is_single(page)) {
+    mi_large_clear(page, (uint8_t*)p, page->block_size - page->shift);
+  } else {
+    memset(p, 0, page->block_size);
+  }
+}
+
 // Return the descriptor at a distance from `none`; each use is an operand in the form base + index,
 // not a sum computed before.
 static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* distance) {
@@ -78,7 +90,9 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
 }
 
 MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
-  if (!mi_track_take(&p)) return;
+  if (!mi_track_take(&p) || !mi_mark_take(p)) return;
+  mi_canary_check(p, "free");
+  if (MI_IS_CLEARED && mi_option_value(zero_on_free) != 0) mi_free_clear(p);
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);
@@ -97,13 +111,26 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
 
 mi_decl_export void mi_free_small(void* p) mi_attr_noexcept { mi_free(p); }
 
-// Return the bytes from `p` to the end of its slot.
-mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
-  const mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_unlikely(page == NULL)) return 0;
+// Return the bytes from `p`, an address in the page, to the end of its slot.
+static mi_attr_inline size_t mi_free_usable(const mi_page_t* page, const void* p) {
   const uint8_t* const start =
       mi_page_is_single(page) ? page->start : (const uint8_t*)mi_page_block_of(page, p);
   return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
+}
+
+mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  if (mi_unlikely(page == NULL)) return 0;
+  if (mi_unlikely(!mi_page_is_in_use(page, p))) {
+    mi_report(MI_ERROR_INVALID_POINTER, "malloc_usable_size", p, 0);
+    return 0;
+  }
+  return mi_free_usable(page, p);
+}
+
+MI_INTERNAL size_t mi_usable_if_used(const void* p) {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  return page != NULL && mi_page_is_in_use(page, p) ? mi_free_usable(page, p) : 0;
 }
 
 MI_INTERNAL size_t mi_slot_size(const void* p) {

@@ -27,6 +27,13 @@ static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   }
 }
 
+// Resize a block of a class that stays in its slot.
+static void* mi_realloc_in_slot(void* p, size_t usable, size_t size, mi_fill_t fill) {
+  mi_canary_check(p, "realloc");
+  if (fill == MI_ZERO && size > usable) memset((uint8_t*)p + usable, 0, size - usable);
+  return mi_track_resize(p, usable, size);
+}
+
 // Resize a block with a page of its own that keeps one, without copying. NULL if this is not
 // possible. (It is not inlined, so that it lies apart from the code that each process runs:
 // cmake/layout.ld.)
@@ -39,7 +46,7 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
   if (!mi_large_resize(page, mi_realloc_room(size) + shift)) {
     theap = mi_slow_theap(theap);
     if (shift != 0 || theap == NULL) return NULL;
-    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), size);
+    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), mi_realloc_room(size));
     if (q == NULL) return NULL;
   }
   mi_track_resize(q, usable, size);
@@ -55,13 +62,14 @@ static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
   return q;
 }
 
+// Return the page of a block in use; NULL, with a report, if there is none at `p`.
 static mi_page_t* mi_realloc_page_of(void* p) {
   mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_unlikely(page == NULL)) {
-    mi_report(MI_ERROR_INVALID_POINTER, "realloc", p, 0);
-    errno = EINVAL;
-  }
-  return page;
+  if (mi_likely(page != NULL && mi_page_is_in_use(page, p))) return page;
+  mi_report(page != NULL ? MI_ERROR_DOUBLE_FREE : MI_ERROR_INVALID_POINTER, "realloc", p,
+            page != NULL ? page->block_size : 0);
+  errno = EINVAL;
+  return NULL;
 }
 
 static void* mi_realloc_fresh(mi_theap_t* theap, size_t size, mi_fill_t fill) {
@@ -93,8 +101,8 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
       void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
       if (q != NULL) return q;
     }
-  } else if (size <= usable && size >= usable / 2) {
-    return mi_track_resize(p, usable, size);
+  } else if (size >= usable / 2 && size <= mi_track_most(p, usable)) {
+    return mi_realloc_in_slot(p, usable, size, fill);
   }
   void* q = NULL;
   if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0) {
@@ -114,6 +122,9 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_size(p);
   if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
+    if (!mi_page_is_single(page) && size >= usable / 2 && size <= mi_track_most(p, usable)) {
+      return mi_realloc_in_slot(p, usable, size, fill);
+    }
     if (size <= usable && size >= usable / 2) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&

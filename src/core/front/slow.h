@@ -34,7 +34,7 @@ static mi_attr_inline void* mi_slow_zero(mi_theap_t* theap, size_t size_class, m
     mi_tool_open(block, size);
     return memset(block, 0, size);
   }
-  mi_block_set_next(block, NULL); // the rest of a fresh block is zero
+  mi_block_wipe(block); // the rest of a fresh block is zero
   return block;
 }
 

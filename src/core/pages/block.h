@@ -3,22 +3,39 @@
 //
 // A free block holds one link in its first word (TYPES-4). Tools that watch the memory of a program
 // treat that word as inaccessible, so every access to a link goes through these functions.
+//
+// In a secure build a link is coded (secret.h), and is followed only to a free block of the same
+// class (MARK-2). A link that leads elsewhere is reported and taken for the end of the list: the
+// blocks behind it stay in use.
 #ifndef MI_CORE_BLOCK_H
 #define MI_CORE_BLOCK_H
 
 #include "../arenas/arenas.h"
 
-// Return the link of a free block.
-static mi_attr_unwatched mi_block_t* mi_block_next(const mi_block_t* block) {
+// Return the link of a block of a list of free blocks with the mark `value`.
+static mi_attr_unwatched mi_block_t* mi_block_next_free(const mi_block_t* block, uint8_t value) {
   mi_tool_pause();
-  mi_block_t* const next = block->next;
+  mi_block_t* const next = (mi_block_t*)mi_secret_decode(block, (uintptr_t)block->next);
   mi_tool_resume();
-  return next;
+  if (mi_likely(mi_mark_may_lead(value, next))) return next;
+  return (mi_block_t*)mi_mark_refuse_link(block, next);
+}
+
+// Return the link of a free block.
+static mi_attr_inline mi_block_t* mi_block_next(const mi_block_t* block) {
+  return mi_block_next_free(block, mi_mark_of(block));
 }
 
 static mi_attr_unwatched void mi_block_set_next(mi_block_t* block, mi_block_t* next) {
   mi_tool_pause();
-  block->next = next;
+  block->next = (mi_block_t*)mi_secret_code(block, (uintptr_t)next);
+  mi_tool_resume();
+}
+
+// Clear the link of a block that is handed out.
+static mi_attr_unwatched void mi_block_wipe(mi_block_t* block) {
+  mi_tool_pause();
+  block->next = NULL;
   mi_tool_resume();
 }
 

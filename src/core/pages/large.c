@@ -58,6 +58,11 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  const mi_page_backing_t backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  if (!mi_mark_begin_single(run.start + shift)) {
+    mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
+    return NULL;
+  }
   mi_page_t* const page =
       mi_life_describe(run.start, wish.slice_count, mi_large_interior(wish.described_count));
   page->count = (mi_page_count_t){.used = 1};
@@ -67,13 +72,14 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->block_size = mi_large_round(size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
-  page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  page->backing = backing;
   // Publishes the const fields of the heap and those above; pairs with the acquire in
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
+    mi_mark_end(page);
     mi_life_undescribe(page, mi_large_interior(page->reserved));
-    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, wish.slice_count, alignment);
+    mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
     return NULL;
   }
   mi_life_be_single(page);
@@ -146,6 +152,7 @@ static size_t mi_large_alignment(const mi_page_t* page) {
 static void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
+  mi_mark_end(page);
   mi_life_undescribe(page, mi_large_interior(page->reserved));
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);

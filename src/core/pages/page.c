@@ -30,6 +30,10 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   }
 }
 
+static mi_page_backing_t mi_page_backing(const mi_run_t* run) {
+  return run->arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+}
+
 static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
   return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
 }
@@ -62,6 +66,10 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, interior.end};
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE)) {
+    mi_run_release(heap, mi_page_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
+    return NULL;
+  }
   mi_page_clean_run(plan, &run);
   mi_page_t* const page = mi_life_describe(run.start, slice_count, interior);
   page->count = (mi_page_count_t){0};
@@ -71,14 +79,14 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->size_class = (uint8_t)size_class;
   page->is_zero = run.is_zero;
   page->is_resident = run.is_resident;
-  page->backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  page->backing = mi_page_backing(&run);
   // Publishes the const fields of the heap and those above; pairs with the acquire in
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);
-    mi_run_release(heap, (mi_page_backing_t)page->backing, run.start, slice_count, MI_SLICE_SIZE);
+    mi_run_release(heap, mi_page_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_count(heap, 1);
@@ -91,6 +99,13 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
     return; // its slices are leaked: the descriptor does not tell which they are
   }
+  const uint32_t used = mi_mark_count(page);
+  if (mi_unlikely(used > 0)) { // MARK-4
+    page->count.used = used;
+    mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->start, NULL);
+    return; // the page is leaked
+  }
+  mi_mark_end(page);
   mi_track_drop(page);
   mi_page_clear(page);
   mi_run_delist(heap, page);
@@ -102,10 +117,44 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
   mi_life_displace(page);
+  mi_mark_end(page);
   page->count = (mi_page_count_t){0};
   mi_life_open(page);
   mi_page_release(heap, page);
 }
+
+#if MI_IS_SECURE
+
+// Link `count` blocks in a random order, each order being as likely as any other, and return the
+// first. The links are made a random cycle (Sattolo: "An algorithm to generate a random cyclic
+// permutation", 1986), which is cut at a random block.
+static mi_block_t* mi_page_shuffle(uint8_t* first, size_t block_size, uint32_t count) {
+  mi_random_t random = mi_secret_random();
+  for (uint32_t i = 0; i < count; i++) {
+    mi_block_t* const block = (mi_block_t*)(first + i * block_size);
+    mi_block_set_next(block, block);
+  }
+  for (uint32_t i = count - 1; i > 0; i--) {
+    mi_block_t* const a = (mi_block_t*)(first + i * block_size);
+    mi_block_t* const b = (mi_block_t*)(first + mi_random_below(&random, i) * block_size);
+    mi_block_t* const next = mi_block_next(a);
+    mi_block_set_next(a, mi_block_next(b));
+    mi_block_set_next(b, next);
+  }
+  mi_block_t* const last = (mi_block_t*)(first + mi_random_below(&random, count) * block_size);
+  mi_block_t* const head = mi_block_next(last);
+  mi_block_set_next(last, NULL);
+  return head;
+}
+
+#else
+
+static mi_block_t* mi_page_shuffle(uint8_t* first, size_t block_size, uint32_t count) {
+  (void)block_size, (void)count;
+  return (mi_block_t*)first;
+}
+
+#endif
 
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   const size_t left = page->reserved - mi_page_capacity(page);
@@ -126,13 +175,16 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   for (size_t i = 1; i < count; i++) {
     mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
     mi_track_carve(p, block_size);
+    mi_mark_carve(p, page->size_class);
     p += block_size;
   }
   mi_block_set_next((mi_block_t*)p, NULL);
   mi_track_carve(p, block_size);
+  mi_mark_carve(p, page->size_class);
   page->refilled.used += (uint32_t)count;
   page->count.used += (uint32_t)count;
   page->count.is_fresh_list = page->is_zero;
+  if (MI_SECURE_LEVEL >= 2) return mi_page_shuffle(first, block_size, (uint32_t)count);
   return (mi_block_t*)first;
 }
 

@@ -26,6 +26,14 @@ static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p)
   return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
 }
 
+// True if the program has the block that `p` lies in, as far as this build knows (mark.h).
+static inline bool mi_page_is_in_use(const mi_page_t* page, const void* p) {
+  if (!MI_IS_SECURE) return true;
+  const bool is_single = page->size_class == MI_CLASS_COUNT;
+  return mi_mark_is_used(is_single ? page->start + page->shift
+                                   : (const uint8_t*)mi_page_block_of(page, p));
+}
+
 // True if the descriptor is where the page map has it, and agrees with its class.
 static inline bool mi_page_is_sound(const mi_page_t* page) {
   return page == mi_pagemap_slice(page->start) && page->size_class < MI_CLASS_COUNT &&

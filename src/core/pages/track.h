@@ -4,7 +4,7 @@
 // links of free blocks: block.h.)
 //
 // In a build without MI_TRACK_ASAN, MI_TRACK_VALGRIND and MI_PADDING all of this is empty: no
-// instruction, no byte. With one of them:
+// instruction, no byte; but for the canaries of a secure build (canary.h). With one of them:
 //
 //   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
 //
@@ -36,7 +36,7 @@
 #ifndef MI_CORE_TRACK_H
 #define MI_CORE_TRACK_H
 
-#include "../arenas/arenas.h"
+#include "canary.h"
 
 // The alignment that every block has, in bytes.
 #define MI_TRACK_ALIGNMENT ((size_t)16)
@@ -60,6 +60,13 @@ MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size);
 // `usable`.
 MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable);
 
+// Return the bytes that a block could have without moving, of whose slot `usable` are in use;
+// without tracking `usable`.
+static inline size_t mi_track_most(const void* p, size_t usable) {
+  (void)p;
+  return usable; // what is behind them was never opened
+}
+
 // Return the block in a slot in use.
 MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size);
 
@@ -77,14 +84,22 @@ MI_INTERNAL void mi_track_check(const mi_page_t* page);
 
 static mi_attr_inline size_t mi_track_room(size_t size, size_t alignment) {
   (void)alignment;
+#if MI_HAS_CANARY
+  return mi_canary_room(size, alignment);
+#else
   return size;
+#endif
 }
 
 static mi_attr_inline void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill) {
   (void)size;
   (void)alignment;
   (void)fill;
+#if MI_HAS_CANARY
+  return mi_likely(p != NULL) ? mi_canary_set(p, size) : NULL;
+#else
   return p;
+#endif
 }
 
 static mi_attr_inline bool mi_track_take(void** p) {
@@ -95,12 +110,31 @@ static mi_attr_inline bool mi_track_take(void** p) {
 static mi_attr_inline void* mi_track_resize(void* p, size_t old_size, size_t size) {
   (void)old_size;
   (void)size;
+#if MI_HAS_CANARY
+  return mi_canary_reset(p, size);
+#else
   return p;
+#endif
 }
 
 static mi_attr_inline size_t mi_track_usable(const void* p, size_t usable) {
   (void)p;
+#if MI_HAS_CANARY
+  (void)usable;
+  return mi_canary_usable(p);
+#else
   return usable;
+#endif
+}
+
+static inline size_t mi_track_most(const void* p, size_t usable) {
+  (void)p;
+#if MI_HAS_CANARY
+  (void)usable;
+  return mi_canary_most(p);
+#else
+  return usable;
+#endif
 }
 
 static mi_attr_inline void* mi_track_block(void* slot, size_t slot_size) {

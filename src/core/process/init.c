@@ -63,6 +63,7 @@ MI_INTERNAL void mi_process_prepare(void) {
     return;
   }
   mi_os_init(&mi_state.prepared);
+  mi_secret_make(mi_state.prepared.page_size);
   mi_pagemap_seal(mi_state.prepared.page_size);
   // Publishes these facts; pairs with the acquire in `mi_init_os`.
   mi_atomic_store_release(&mi_state.is_prepared, true);
@@ -76,6 +77,7 @@ static void mi_init_os(void) {
   } else {
     mi_os_init(&mi_state.os);
   }
+  mi_secret_make(mi_state.os.page_size);
 }
 
 MI_INTERNAL void mi_process_setup(void) {

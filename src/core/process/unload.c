@@ -6,6 +6,7 @@
 //   pages outside arenas         in the book of their sub-process
 //   arenas                       in the list of their sub-process, or of those that ended
 //   tables of descriptors        in the window table
+//   tables of marks              in a table of their own, in a secure build
 //   structures of our own        in meta.c
 // They are unmapped in this order, because each is found through one of the next. Memory that the
 // program brought along stays.
@@ -60,6 +61,7 @@ MI_INTERNAL void mi_unload(void) {
     mi_unload_arenas(mi_atomic_load_relaxed(&s->arenas));
   }
   mi_unload_arenas(mi_state.arenas_free);
+  mi_mark_done();
   mi_pagemap_done();
   mi_meta_clear();
   const bool is_fork_known = mi_atomic_load_relaxed(&mi_state.is_fork_known);

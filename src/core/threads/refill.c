@@ -267,9 +267,13 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
 }
 
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
-  if (theap->free[c] == NULL) {
-    const bool is_shared = mi_crowd_shares(theap);
-    if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
-  }
-  return mi_theap_pop(theap, c);
+  mi_block_t* block;
+  do {
+    if (theap->free[c] == NULL) {
+      const bool is_shared = mi_crowd_shares(theap);
+      if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
+    }
+    block = theap->free[c];
+  } while (mi_unlikely(!mi_theap_take(theap, c, block)));
+  return block;
 }

@@ -24,11 +24,23 @@ static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_c
   return page == MI_PAGE_NONE ? NULL : page;
 }
 
-// Take the first block of a list that is not empty.
-static mi_attr_inline mi_block_t* mi_theap_pop(mi_theap_t* theap, size_t size_class) {
-  mi_block_t* const block = theap->free[size_class];
-  theap->free[size_class] = mi_block_next(block);
-  return block;
+// Drop a list whose first block is none that may be handed out. Returns false.
+static mi_attr_cold bool mi_theap_refuse(mi_theap_t* theap, size_t size_class,
+                                         const mi_block_t* block) {
+  theap->free[size_class] = NULL; // first: a report may allocate
+  mi_mark_refuse_block(block);
+  return false;
+}
+
+// Hand out `block`, the first of the list of its class. False in a secure build, with a report, if
+// it is no free block (MARK-2): then the list is empty.
+static mi_attr_inline bool mi_theap_take(mi_theap_t* theap, size_t size_class, mi_block_t* block) {
+  if (mi_unlikely(!mi_mark_give(block, size_class))) {
+    return mi_theap_refuse(theap, size_class, block);
+  }
+  theap->free[size_class] = mi_block_next_free(block, mi_mark_free_of(size_class));
+  if (MI_IS_SECURE) mi_block_wipe(block);
+  return true;
 }
 
 // Prepare a zeroed theap for use by the calling thread; If `home` is NULL, it is a home itself.

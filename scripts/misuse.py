@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What allocators do about mistakes with memory: runs test/misuse/mistakes.c with each of them in front.
+
+    scripts/misuse.py                                  our builds that there are, and glibc
+    scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc
+    scripts/misuse.py --update-docs NAME=FILE ...      and put the tables into docs/security.md
+    scripts/misuse.py --only double,invalid_stack      some mistakes
+
+Each mistake is made in several runs, because addresses and orders are random; the worst outcome counts:
+
+    at once     the wrong call, or the wrong access, ended the program
+    harmless    the program went on, and nothing of it was damaged
+    later       a later call noticed it, and ended the program with a report
+    missed      the program went on with damage: two owners of a block, a block that changed, a secret that was read
+    crash       a later access of the allocator failed, or it did not come back
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "test" / "misuse" / "mistakes.c"
+BUILD = ROOT / "build" / "misuse"
+DOCUMENT = ROOT / "docs" / "security.md"
+OUTCOMES = ["at once", "harmless", "later", "missed", "crash"]  # from the best to the worst
+ACCESSES = ("overflow", "underflow", "late", "read", "forged")  # the mistake is an access of the program
+RUNS = 5
+SECONDS = 20
+# All builds of ours end the program when they notice something, so that it can be told from what they do not notice.
+OURS = {"MIMALLOC_ABORT_ON_MISUSE": "2", "MIMALLOC_SHOW_ERRORS": "1"}
+
+
+def build():
+    """The program with the mistakes."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    program = BUILD / "mistakes"
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE", SOURCE, "-o", program,
+                    "-pthread", "-Wl,--no-as-needed", "-lstdc++"], check=True)
+    return program
+
+
+def mistakes_of(program):
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+
+
+def kind_of(mistake):
+    return mistake.split("_")[0]
+
+
+def judge(mistake, status, said):
+    """The outcome of one run: its exit status (None: it did not end) and the lines that it wrote."""
+    is_over = "end" in said
+    if status is None:
+        return "crash"
+    if status in (-signal.SIGSEGV, -signal.SIGBUS):
+        return "at once" if not is_over and kind_of(mistake) in ACCESSES else "crash"
+    if status != 0:
+        return "at once" if not is_over else "later"
+    return "harmless" if said[-1:] == ["fine"] and "lost" not in said else "missed"
+
+
+def run(program, mistake, library):
+    variables = dict(OURS, LD_PRELOAD=str(library)) if library else {}
+    try:
+        result = subprocess.run([program, mistake], env=os.environ | variables, stdin=subprocess.DEVNULL, timeout=SECONDS,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    except subprocess.TimeoutExpired:
+        return "crash"
+    if result.returncode in (2, 3, 4):
+        raise SystemExit(f"misuse.py: {mistake} could not be made: exit status {result.returncode} with {library or 'glibc'}")
+    return judge(mistake, result.returncode, result.stdout.split("\n")[:-1])
+
+
+def outcomes(program, mistakes, libraries, runs=RUNS):
+    """{(mistake, name of the library): its worst outcome}"""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = {(mistake, name): [pool.submit(run, program, mistake, library) for _ in range(runs)]
+                 for mistake in mistakes for name, library in libraries.items()}
+        return {key: max((one.result() for one in several), key=OUTCOMES.index) for key, several in found.items()}
+
+
+def share(found, name, mistakes):
+    """The part of the mistakes that are caught or harmless."""
+    return sum(found[mistake, name] in OUTCOMES[:3] for mistake in mistakes) / len(mistakes)
+
+
+def tables(found, mistakes, names):
+    """The tables in Markdown: one for each kind of mistake, and one with all of them."""
+    head = "| " + " | ".join(["mistakes", "", *names]) + " |\n| --- |" + " --- |" * (len(names) + 1) + "\n"
+    kinds = collections.defaultdict(list)
+    for mistake in mistakes:
+        kinds[kind_of(mistake)].append(mistake)
+    text = head
+    for kind, those in [*kinds.items(), ("all", mistakes)]:
+        cells = []
+        for name in names:
+            counts = collections.Counter(found[mistake, name] for mistake in those)
+            cells.append(", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]))
+        text += f"| {kind} | {len(those)} | " + " | ".join(cells) + " |\n"
+    text += "| caught or harmless | | " + " | ".join(f"{share(found, name, mistakes):.0%}" for name in names) + " |\n"
+    text += "\n" + head.replace("mistakes |  |", "mistake |").replace(" --- |", "", 1)
+    for mistake in mistakes:
+        text += f"| `{mistake}` | " + " | ".join(found[mistake, name] for name in names) + " |\n"
+    return text
+
+
+def our_builds():
+    """{name: library} of those that are built."""
+    places = {"release": ROOT / "build" / "release" / "libmimalloc.so", "debug": BUILD / "debug" / "libmimalloc-debug.so",
+              "secure": BUILD / "secure" / "libmimalloc-secure.so"}
+    return {name: library for name, library in places.items() if library.exists()}
+
+
+def update(text):
+    before = DOCUMENT.read_text()
+    after = re.sub(r"(?s)(<!-- misuse -->\n).*(<!-- end of misuse -->)", lambda m: m[1] + text + m[2], before)
+    DOCUMENT.write_text(after)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("libraries", nargs="*", metavar="NAME=FILE")
+    parser.add_argument("--only", default="", help="these mistakes, by name or beginning")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--update-docs", action="store_true")
+    arguments = parser.parse_args()
+    libraries = dict(word.split("=", 1) for word in arguments.libraries) or our_builds() | {"glibc": ""}
+    for name, library in libraries.items():
+        if library and not pathlib.Path(library).exists():
+            raise SystemExit(f"misuse.py: there is no library {library} for {name}")
+    program = build()
+    chosen = tuple(arguments.only.split(",")) if arguments.only else ("",)
+    mistakes = [mistake for mistake in mistakes_of(program) if mistake.startswith(chosen)]
+    if not mistakes:
+        raise SystemExit(f"misuse.py: no mistake is called {arguments.only}; {program} lists all")
+    found = outcomes(program, mistakes, libraries, arguments.runs)
+    text = tables(found, mistakes, list(libraries))
+    sys.stdout.write(text)
+    if arguments.update_docs:
+        update(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// secret.h - the random numbers of a secure build (MI_SECURE), which a program must not know.
+//
+// SECRET-1  they are drawn from the system before the first page is made, and never change.
+// SECRET-2  they lie alone in OS pages that are read-only from then on, so that no write of the
+//     program can replace them.
+//
+// A link of a free block (block.h) is coded by an exclusive or with a key of its slice, and then by
+// a multiplication, so that no part of it can be changed on purpose: after any change it leads to
+// an address beyond 2^MI_ADDRESS_BITS, but for one in 2^16 or fewer. malloc clears the link of a
+// block that it hands out, so that programs do not see coded links and where they led.
+#ifndef MI_CORE_SECRET_H
+#define MI_CORE_SECRET_H
+
+#include "types.h"
+
+#if MI_IS_SECURE
+
+// The largest OS page that the secret is alone in.
+#define MI_SECRET_ROOM (64 * MI_KIB)
+
+typedef union mi_secret_s {
+  struct {
+    uint64_t factor, addend; // of the keys of slices
+    uint64_t times, inverse; // `times` is odd, times * inverse == 1
+    uint64_t canary_factor, canary; // of the canaries behind blocks
+    uint64_t order; // of the streams of mi_secret_random
+  };
+  uint8_t room[MI_SECRET_ROOM];
+} mi_secret_t;
+
+MI_INTERNAL_DATA_DECL mi_secret_t mi_secret;
+
+// Draw the numbers, unless that was done. `page_size` is the size of an OS page, in bytes. For the
+// constructor, which may ask the system (INIT-4), and for set-up, which may come before it.
+MI_INTERNAL void mi_secret_make(size_t page_size);
+
+// Return a stream that has not been returned before.
+MI_INTERNAL mi_random_t mi_secret_random(void);
+
+#else
+
+static inline void mi_secret_make(size_t page_size) { (void)page_size; }
+
+#endif
+
+// Code a link that is going to be stored at `at` / decode one that is stored there.
+#if MI_SECURE_LEVEL >= 3
+
+static mi_attr_inline uintptr_t mi_secret_key(const void* at) {
+  return ((uintptr_t)at >> MI_SLICE_SHIFT) * mi_secret.factor + mi_secret.addend;
+}
+
+static mi_attr_inline uintptr_t mi_secret_code(const void* at, uintptr_t link) {
+  return (link ^ mi_secret_key(at)) * mi_secret.times;
+}
+
+static mi_attr_inline uintptr_t mi_secret_decode(const void* at, uintptr_t coded) {
+  return (coded * mi_secret.inverse) ^ mi_secret_key(at);
+}
+
+#else
+
+static mi_attr_inline uintptr_t mi_secret_code(const void* at, uintptr_t link) {
+  (void)at;
+  return link;
+}
+
+static mi_attr_inline uintptr_t mi_secret_decode(const void* at, uintptr_t coded) {
+  (void)at;
+  return coded;
+}
+
+#endif
+
+#endif

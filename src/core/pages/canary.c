@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// canary.c - canaries are set, and what is found where one was overwritten: canary.h.
+#include "canary.h"
+
+#if MI_HAS_CANARY
+
+// True if the block has no canary: CANARY-3.
+static bool mi_canary_is_none(const mi_page_t* page, const void* p) {
+  return page->block_size == MI_CANARY_NONE_SIZE || mi_mark_is_plain(p);
+}
+
+MI_INTERNAL void* mi_canary_set(void* p, size_t size) {
+  const mi_page_t* const page = mi_canary_page(p);
+  if (page->block_size == MI_CANARY_NONE_SIZE) return p;
+  uint8_t* const end = mi_canary_end(page, p);
+  const size_t slack = (size_t)(end - (uint8_t*)p) - size;
+  mi_assert(slack <= page->block_size);
+  if (mi_unlikely(slack == 0)) {
+    mi_mark_set_plain(p);
+    return p;
+  }
+  const uint64_t key = mi_canary_key(p);
+  uint64_t word = mi_bits_min(slack, MI_CANARY_FAR) * MI_CANARY_EACH ^ key;
+  if (slack < MI_CANARY_SIZE) {
+    uint64_t before;
+    memcpy(&before, end - MI_CANARY_SIZE, sizeof(before));
+    const uint64_t kept = ((uint64_t)1 << (64 - 8 * slack)) - 1;
+    word = (word & ~kept) | (before & kept);
+  } else if (slack >= MI_CANARY_FAR) {
+    const uint64_t far = slack ^ key;
+    memcpy(end - 2 * MI_CANARY_SIZE, &far, sizeof(far));
+  }
+  memcpy(end - MI_CANARY_SIZE, &word, sizeof(word));
+  return p;
+}
+
+MI_INTERNAL void* mi_canary_reset(void* p, size_t size) {
+  mi_mark_clear_plain(p);
+  return mi_canary_set(p, size);
+}
+
+// Return the slack that a canary tells, which may have been overwritten.
+static size_t mi_canary_told(const void* p, const uint8_t* end, uint64_t read) {
+  const size_t slack = read >> 56;
+  if (slack != MI_CANARY_FAR) return slack;
+  uint64_t far;
+  memcpy(&far, end - 2 * MI_CANARY_SIZE, sizeof(far));
+  return far ^ mi_canary_key(p);
+}
+
+// Return the slack of a block; 0 if it is not known, because the canary was overwritten.
+static size_t mi_canary_slack(const mi_page_t* page, const void* p) {
+  const uint8_t* const end = mi_canary_end(page, p);
+  const uint64_t read = mi_canary_read(p, end);
+  if (!mi_canary_is_whole(read)) return 0;
+  const size_t slack = mi_canary_told(p, end, read);
+  return slack <= (size_t)(end - (const uint8_t*)p) ? slack : 0;
+}
+
+MI_INTERNAL mi_attr_cold void mi_canary_look(const mi_page_t* page, const void* p,
+                                             const char* where) {
+  const uint8_t* const end = mi_canary_end(page, p);
+  const uint64_t read = mi_canary_read(p, end);
+  const size_t room = (size_t)(end - (const uint8_t*)p);
+  // What the last byte tells is believed if another byte of the canary tells the same.
+  size_t unused = 1;
+  const uint8_t* found = end - 1;
+  const uint64_t wrong = read ^ (read >> 56) * MI_CANARY_EACH;
+  const size_t count = mi_bits_min((size_t)(read >> 56), MI_CANARY_SIZE);
+  for (size_t i = 2; i <= count; i++) {
+    if ((wrong >> (64 - 8 * i) & 0xFF) == 0) unused = mi_canary_told(p, end, read);
+  }
+  for (size_t i = 2; unused > 1 && i <= count; i++) { // the lowest byte that is wrong
+    if ((wrong >> (64 - 8 * i) & 0xFF) != 0) found = end - i;
+  }
+  const size_t size = room - mi_bits_min(unused, room);
+  mi_report_write(MI_ERROR_OVERFLOW, where, p, size, found, (size_t)(end - found));
+}
+
+// Return the start of the block that `p` lies in.
+static const uint8_t* mi_canary_block(const mi_page_t* page, const void* p) {
+  if (mi_page_is_single(page)) return page->start + page->shift;
+  return (const uint8_t*)mi_page_block_of(page, p);
+}
+
+MI_INTERNAL size_t mi_canary_usable(const void* p) {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  if (page == NULL) return 0;
+  const uint8_t* const block = mi_canary_block(page, p);
+  const uint8_t* end = mi_canary_end(page, block);
+  if (!mi_canary_is_none(page, block)) {
+    end -= mi_bits_max(mi_canary_slack(page, block), 1);
+  }
+  return (const uint8_t*)p < end ? (size_t)(end - (const uint8_t*)p) : 0;
+}
+
+MI_INTERNAL size_t mi_canary_most(const void* p) {
+  const mi_page_t* const page = mi_canary_page(p);
+  const size_t room = (size_t)(mi_canary_end(page, p) - (const uint8_t*)p);
+  return mi_canary_is_none(page, p) ? room : room - 1;
+}
+
+#endif

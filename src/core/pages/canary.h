@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// canary.h - a value behind each block that a program does not know, checked when the block is
+// freed or resized: in a secure build from level 3 on. (A padded build has more: track.h.)
+//
+//   | block, as the program asked for it | slack | canary: the last 8 bytes of the slot, or less |
+//
+// CANARY-1  the canary is as long as the slack, and at most 8 bytes. Whoever writes on from the
+//     block into the next one crosses all of it. It tells how long the slack is, so that the usable
+//     size of a block is what was asked for.
+// CANARY-2  each byte is the slack, coded with a key of the block, and none is 0: the end of a
+//     string that is one byte too long is noticed, too.
+// CANARY-3  there is none where the request fills its slot: in a slot of 16 bytes, and behind a
+//     block whose size is that of its alignment, of which a canary would need twice the memory. A
+//     mark says so (MI_MARK_PLAIN). Any other request is one byte longer for it.
+//
+// The canary is in memory that the program can write to, and so is checked, never trusted: what the
+// last byte says is compared with the size of the slot.
+#ifndef MI_CORE_CANARY_H
+#define MI_CORE_CANARY_H
+
+#include <string.h>
+
+#include "page.h"
+
+#if MI_HAS_CANARY
+
+mi_static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the last byte is the highest");
+
+#define MI_CANARY_SIZE ((size_t)8)
+// A slack of so many bytes or more is told by the 8 bytes before the canary.
+#define MI_CANARY_FAR ((size_t)0x78)
+#define MI_CANARY_NONE_SIZE ((size_t)16)
+
+// Return the size to ask the core for.
+static mi_attr_inline size_t mi_canary_room(size_t size, size_t alignment) {
+  if (size > MI_REQUEST_MAX) return size; // refused
+  const bool is_plain = alignment <= 16 ? size <= MI_CANARY_NONE_SIZE : size % alignment == 0;
+  return size + (is_plain ? 0 : 1);
+}
+
+// Return the end of the slot of the block at `p`.
+static mi_attr_inline uint8_t* mi_canary_end(const mi_page_t* page, const void* p) {
+  if (mi_unlikely(mi_page_is_single(page))) return page->start + page->block_size;
+  return (uint8_t*)(uintptr_t)p + page->block_size;
+}
+
+static mi_attr_inline const mi_page_t* mi_canary_page(const void* p) {
+  const mi_page_t* const page = mi_pagemap_slice(p);
+  const bool is_later =
+      mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)page)->owner) == MI_OWNER_INTERIOR;
+  return mi_unlikely(is_later) ? page->first : page;
+}
+
+static mi_attr_inline uint64_t mi_canary_key(const void* p) {
+  const uint64_t mixed = ((uintptr_t)p * mi_secret.canary_factor) ^ mi_secret.canary;
+  return mixed | UINT64_C(0x8080808080808080);
+}
+
+// Return the last 8 bytes of a slot, decoded: the highest byte is the slack, as is each of the
+// others that belongs to the canary.
+static mi_attr_inline uint64_t mi_canary_read(const void* p, const uint8_t* end) {
+  uint64_t word;
+  memcpy(&word, end - MI_CANARY_SIZE, sizeof(word));
+  return word ^ mi_canary_key(p);
+}
+
+#define MI_CANARY_EACH UINT64_C(0x0101010101010101)
+
+// True if this is a canary.
+static mi_attr_inline bool mi_canary_is_whole(uint64_t read) {
+  const uint64_t slack = read >> 56;
+  if (slack - 1 > MI_CANARY_FAR - 1) return false;
+  const uint64_t count = mi_bits_min(slack, MI_CANARY_SIZE); // bytes of the canary
+  return (read ^ slack * MI_CANARY_EACH) >> (64 - 8 * count) == 0;
+}
+
+// Write the canary of a block that is handed out, and was asked for with this size / of one that
+// stays where it is, and now has this size. Returns the block.
+MI_INTERNAL void* mi_canary_set(void* p, size_t size);
+MI_INTERNAL void* mi_canary_reset(void* p, size_t size);
+
+// The same as the next function, when the canary is not whole.
+MI_INTERNAL void mi_canary_look(const mi_page_t* page, const void* p, const char* where);
+
+// Check the canary of a block in use; `where` names the user's call.
+static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
+  const mi_page_t* const page = mi_canary_page(p);
+  if (page->block_size == MI_CANARY_NONE_SIZE || mi_mark_clear_plain(p)) return;
+  if (mi_likely(mi_canary_is_whole(mi_canary_read(p, mi_canary_end(page, p))))) return;
+  mi_canary_look(page, p, where);
+}
+
+// Return the bytes of the block that `p` lies in, from `p` on; / that it could have where it is.
+MI_INTERNAL size_t mi_canary_usable(const void* p);
+MI_INTERNAL size_t mi_canary_most(const void* p);
+
+#else
+
+static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
+  (void)p;
+  (void)where;
+}
+
+#endif
+#endif

@@ -1,0 +1,89 @@
+"""What becomes of mistakes with memory: each of test/misuse/mistakes.c, with each of our builds. docs/security.md has the table."""
+import importlib.util
+import re
+
+import pytest
+
+import conftest
+from conftest import compiled
+
+pytestmark = pytest.mark.slow
+SECURITY = conftest.ROOT / "docs" / "security.md"
+RUNS = 3
+# The mistakes whose outcome depends on nothing random, and so is the same everywhere.
+CERTAIN = ("double", "invalid", "realloc")
+# A block that is in use again cannot be told from one that always was; two frees at one moment may both be taken.
+UNTOLD = {"double_of_new_owner": "missed", "double_at_one_moment": None}
+
+spec = importlib.util.spec_from_file_location("misuse", conftest.ROOT / "scripts" / "misuse.py")
+misuse = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(misuse)
+
+
+@pytest.fixture(scope="module")
+def program():
+    return misuse.build()
+
+
+@pytest.fixture(scope="module")
+def found(program, library, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("misuse")
+    libraries = {"release": library, "debug": compiled(folder, "debug", "-DMI_DEBUG=2", "-DMI_PADDING=1"),
+                 "secure": compiled(folder, "secure", "-DMI_SECURE=4")}
+    return misuse.outcomes(program, misuse.mistakes_of(program), libraries, RUNS)
+
+
+def of_kind(found, build, *kinds):
+    return {mistake: outcome for (mistake, name), outcome in found.items() if name == build and misuse.kind_of(mistake) in kinds}
+
+
+def test_secure_refuses_every_wrong_free_at_once(found):
+    """If this fails, an attacker can have a block freed twice, or an address of his choice."""
+    wrong = {mistake: outcome for mistake, outcome in of_kind(found, "secure", *CERTAIN).items()
+             if outcome != "at once" and mistake not in UNTOLD}
+    assert wrong == {}
+
+
+def test_secure_never_follows_what_a_program_wrote(found):
+    assert {outcome for outcome in of_kind(found, "secure", "forged").values()} <= {"at once", "harmless", "later"}
+
+
+def test_secure_never_crashes(found):
+    assert [mistake for (mistake, build), outcome in found.items() if build == "secure" and outcome == "crash"] == []
+
+
+def test_debug_finds_every_wrong_free_at_once(found):
+    wrong = {mistake: outcome for mistake, outcome in of_kind(found, "debug", *CERTAIN).items()
+             if outcome != "at once" and mistake not in UNTOLD}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("build, least", [("release", 0.4), ("debug", 0.9), ("secure", 0.95)])
+def test_most_mistakes_are_caught_or_harmless(build, least, found, figure):
+    mistakes = sorted({mistake for mistake, _ in found})
+    share = misuse.share(found, build, mistakes)
+    figure(f"mistakes with memory that are caught or harmless, {build}: {share:.0%} of {len(mistakes)} (bound: {least:.0%})")
+    assert share >= least
+
+
+def test_table_of_the_document_is_true(found):
+    """The rows of docs/security.md, for what does not depend on random addresses."""
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|", SECURITY.read_text(), re.M)
+    told = {(name, build): cell for name, *cells in rows for build, cell in zip(("release", "debug", "secure"), cells)}
+    assert {mistake for mistake, _ in told} == {mistake for mistake, _ in found}
+    wrong = {key: (told[key], outcome) for key, outcome in found.items()
+             if misuse.kind_of(key[0]) in CERTAIN and key[0] not in UNTOLD and told[key] != outcome}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("status, said, outcome", [
+    (0, ["begin", "end", "fine"], "harmless"), (0, ["begin", "end", "harm a block"], "missed"),
+    (0, ["begin", "end", "lost", "fine"], "missed"), (-6, ["begin"], "at once"), (-6, ["begin", "end"], "later"),
+    (-11, ["begin", "end"], "crash"), (None, ["begin"], "crash")])
+def test_outcome_is_judged(status, said, outcome):
+    assert misuse.judge("double_small", status, said) == outcome
+
+
+def test_fault_of_an_access_is_a_catch():
+    assert misuse.judge("overflow_small_1", -11, ["begin"]) == "at once"
+    assert misuse.judge("double_small", -11, ["begin"]) == "crash"
