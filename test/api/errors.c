@@ -78,6 +78,17 @@ static int realloc_stack(void) {
   return survive();
 }
 
+static int realloc_inside(void) {
+  char* const p = (char*)mi_malloc(100);
+  char* const large = (char*)mi_malloc(5000000);
+  tell_address(p + 16);
+  if (mi_realloc(test_opaque_pointer(p + 16), 200) != NULL || errno != EINVAL) return 5;
+  if (mi_realloc(test_opaque_pointer(large + 4096), 200) != NULL) return 6;
+  memset(p, 1, 100);
+  if (mi_realloc(p, 200) == NULL || mi_realloc(large, 200) == NULL) return 7;
+  return survive();
+}
+
 static int free_inside_large(void) {
   char* const p = (char*)mi_malloc(5000000);
   tell_address(p + 100);
@@ -290,6 +301,11 @@ static const struct misuse_s {
      "invalid pointer: %s in free: block ",
      NULL,
      {" of 112 bytes, 8 bytes into it; ", "; page at 0x", "; main heap\n", " of thread 0x"}},
+    {"realloc_inside",
+     &realloc_inside,
+     "mimalloc: error: invalid pointer: %s in realloc: block ",
+     NULL,
+     {" of 112 bytes, 16 bytes into it; ", "; main heap\n"}},
     {"free_large_twice",
      &free_large_twice,
      "mimalloc: error: invalid pointer: %s in free: nothing is in use there",

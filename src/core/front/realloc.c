@@ -62,12 +62,29 @@ static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
   return q;
 }
 
+// True if a block may start at `p`, an address in the page. (The notes of a tracked build know it
+// better: mi_track_usable.)
+static bool mi_realloc_is_block(mi_page_t* page, const uint8_t* p) {
+  if (MI_IS_TRACKED) return true;
+  if (mi_page_is_single(page)) return p == page->start + page->shift;
+  return (const uint8_t*)mi_page_block_of(page, p) == p || mi_page_has_interior(page);
+}
+
+// Return what is wrong about a block at `p`.
+static mi_error_kind_t mi_realloc_mistake(mi_page_t* page, const void* p) {
+  if (page == NULL) return MI_ERROR_INVALID_POINTER;
+  if (!mi_realloc_is_block(page, (const uint8_t*)p)) return MI_ERROR_INTERIOR_POINTER;
+  return MI_ERROR_DOUBLE_FREE;
+}
+
 // Return the page of a block in use; NULL, with a report, if there is none at `p`.
 static mi_page_t* mi_realloc_page_of(void* p) {
   mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_likely(page != NULL && mi_page_is_in_use(page, p))) return page;
-  mi_report(page != NULL ? MI_ERROR_DOUBLE_FREE : MI_ERROR_INVALID_POINTER, "realloc", p,
-            page != NULL ? page->block_size : 0);
+  if (mi_likely(page != NULL && mi_page_is_in_use(page, p) &&
+                mi_realloc_is_block(page, (const uint8_t*)p))) {
+    return page;
+  }
+  mi_report(mi_realloc_mistake(page, p), "realloc", p, page != NULL ? page->block_size : 0);
   errno = EINVAL;
   return NULL;
 }
