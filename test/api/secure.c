@@ -271,6 +271,15 @@ static void realloc_looks_behind(void** state) {
   spoil(p + 111);
   mi_free(mi_realloc(p, 90));
   assert_int_equal(damages, 1);
+  p = (unsigned char*)mi_malloc(3 * TEST_MIB - 1);
+  listen();
+  spoil(p + 3 * TEST_MIB - 1);
+  p = (unsigned char*)mi_realloc(p, 3 * TEST_MIB - 5); // in place
+  assert_int_equal(damages, 1);
+  listen();
+  p = (unsigned char*)mi_realloc(p, 5 * TEST_MIB - 1); // maybe moved
+  mi_free(p);
+  assert_int_equal(damages, 0);
   // What was behind is cleared where zero is promised.
   p = (unsigned char*)mi_zalloc(70);
   p = (unsigned char*)mi_rezalloc(p, 79);

@@ -92,6 +92,8 @@ MI_INTERNAL void mi_mark_done(void) {
     mi_atomic_store_relaxed(&mi_marks.base[w], 0);
     mi_os_unmap(mi_mark_table(base, w), MI_MARK_TABLE_SIZE);
   }
+  mi_mark_first = SIZE_MAX;
+  mi_mark_limit = 0;
 }
 
 // -- Pages --

@@ -142,11 +142,12 @@ static mi_attr_inline bool mi_mark_may_lead(uint8_t value, const void* next) {
   return next == NULL || (mi_mark_is_aligned(next) && mi_mark_of(next) == value);
 }
 
-// Note that the block at `p`, of 32 bytes or more, has no canary.
+// Return the mark of the address 16 bytes behind `p`.
 static inline mi_mark_t* mi_mark_behind(const void* p) {
   return mi_mark_find((const uint8_t*)p + ((size_t)1 << MI_MARK_SHIFT));
 }
 
+// Note that the block at `p`, of 32 bytes or more, has no canary.
 static inline void mi_mark_set_plain(const void* p) {
   mi_atomic_store_relaxed(mi_mark_behind(p), MI_MARK_PLAIN);
 }

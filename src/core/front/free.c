@@ -91,7 +91,7 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
 
 MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
   if (!mi_track_take(&p) || !mi_mark_take(p)) return;
-  mi_canary_check(p, "free");
+  mi_canary_take(p);
   if (MI_IS_CLEARED && mi_option_value(zero_on_free) != 0) mi_free_clear(p);
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);

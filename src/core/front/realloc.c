@@ -42,6 +42,7 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
   const size_t usable = mi_usable_size(p);
   const size_t shift = (size_t)(p - page->start);
   if (size > MI_REQUEST_MAX - shift) return NULL;
+  mi_canary_check(p, "realloc");
   uint8_t* q = p;
   if (!mi_large_resize(page, mi_realloc_room(size) + shift)) {
     theap = mi_slow_theap(theap);
@@ -113,7 +114,10 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
     // The block must move into the other heap.
   } else if (mi_page_is_single(page)) {
     const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
-    if (is_same) return mi_track_resize(p, usable, size);
+    if (is_same) {
+      mi_canary_check(p, "realloc");
+      return mi_track_resize(p, usable, size);
+    }
     if (size > MI_REALLOC_OWN_PAGE) {
       void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
       if (q != NULL) return q;

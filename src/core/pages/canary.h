@@ -82,12 +82,18 @@ MI_INTERNAL void* mi_canary_reset(void* p, size_t size);
 // The same as the next function, when the canary is not whole.
 MI_INTERNAL void mi_canary_look(const mi_page_t* page, const void* p, const char* where);
 
-// Check the canary of a block in use; `where` names the user's call.
+// Check the canary of a block in use, if it has one; `where` names the user's call.
 static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
   const mi_page_t* const page = mi_canary_page(p);
-  if (page->block_size == MI_CANARY_NONE_SIZE || mi_mark_clear_plain(p)) return;
+  if (page->block_size == MI_CANARY_NONE_SIZE || mi_mark_is_plain(p)) return;
   if (mi_likely(mi_canary_is_whole(mi_canary_read(p, mi_canary_end(page, p))))) return;
   mi_canary_look(page, p, where);
+}
+
+// The same for a block that is freed.
+static mi_attr_inline void mi_canary_take(const void* p) {
+  if (mi_mark_clear_plain(p)) return;
+  mi_canary_check(p, "free");
 }
 
 // Return the bytes of the block that `p` lies in, from `p` on; / that it could have where it is.
@@ -100,6 +106,8 @@ static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
   (void)p;
   (void)where;
 }
+
+static mi_attr_inline void mi_canary_take(const void* p) { (void)p; }
 
 #endif
 #endif
