@@ -5,6 +5,7 @@
     scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc
     scripts/misuse.py --update-docs NAME=FILE ...      and put the tables into docs/security.md
     scripts/misuse.py --only double,invalid_stack      some mistakes
+    scripts/misuse.py --random [NAME=FILE ...]         how well the places of blocks can be foretold, instead
 
 Each mistake is made in several runs, because addresses and orders are random; the worst outcome counts:
 
@@ -17,6 +18,7 @@ Each mistake is made in several runs, because addresses and orders are random; t
 import argparse
 import collections
 import concurrent.futures
+import math
 import os
 import pathlib
 import re
@@ -25,7 +27,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "test" / "misuse" / "mistakes.c"
+SOURCES = ROOT / "test" / "misuse"
 BUILD = ROOT / "build" / "misuse"
 DOCUMENT = ROOT / "docs" / "security.md"
 OUTCOMES = ["at once", "harmless", "later", "missed", "crash"]  # from the best to the worst
@@ -36,12 +38,12 @@ SECONDS = 20
 OURS = {"MIMALLOC_ABORT_ON_MISUSE": "2", "MIMALLOC_SHOW_ERRORS": "1"}
 
 
-def build():
-    """The program with the mistakes."""
+def build(name="mistakes"):
+    """A program of test/misuse."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    program = BUILD / "mistakes"
-    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE", SOURCE, "-o", program,
-                    "-pthread", "-Wl,--no-as-needed", "-lstdc++"], check=True)
+    program = BUILD / name
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE", SOURCES / f"{name}.c",
+                    "-o", program, "-pthread", "-Wl,--no-as-needed", "-lstdc++"], check=True)
     return program
 
 
@@ -110,6 +112,38 @@ def tables(found, mistakes, names):
     return text
 
 
+def entropy(values):
+    """Bits of Shannon's entropy of what was seen."""
+    counts = collections.Counter(values)
+    return sum(n / len(values) * math.log2(len(values) / n) for n in counts.values())
+
+
+def bits_that_vary(addresses):
+    """The sum of the entropy of each bit: an upper bound, of more bits than so few runs could show otherwise."""
+    return sum(entropy([address >> bit & 1 for address in addresses]) for bit in range(48))
+
+
+def places(program, library, runs):
+    """(address of the first block, distances of the next ones) of many runs."""
+    variables = os.environ | ({"LD_PRELOAD": str(library)} if library else {})
+    found = []
+    for _ in range(runs):
+        first, *steps = map(int, subprocess.run([program], env=variables, capture_output=True, text=True, check=True).stdout.split())
+        found.append((first, steps))
+    return found
+
+
+def randomness(libraries, runs):
+    """A table in Markdown."""
+    program = build("order")
+    text = "| allocator | bits of the first address | bits of the step to the next block |\n| --- | --- | --- |\n"
+    for name, library in libraries.items():
+        found = places(program, library, runs)
+        steps = [step for _, those in found for step in those]
+        text += f"| {name} | {bits_that_vary([first for first, _ in found]):.0f} | {entropy(steps):.1f} |\n"
+    return text
+
+
 def our_builds():
     """{name: library} of those that are built."""
     places = {"release": ROOT / "build" / "release" / "libmimalloc.so", "debug": BUILD / "debug" / "libmimalloc-debug.so",
@@ -117,9 +151,9 @@ def our_builds():
     return {name: library for name, library in places.items() if library.exists()}
 
 
-def update(text):
+def update(what, text):
     before = DOCUMENT.read_text()
-    after = re.sub(r"(?s)(<!-- misuse -->\n).*(<!-- end of misuse -->)", lambda m: m[1] + text + m[2], before)
+    after = re.sub(rf"(?s)(<!-- {what} -->\n).*(<!-- end of {what} -->)", lambda m: m[1] + text + m[2], before)
     DOCUMENT.write_text(after)
 
 
@@ -127,23 +161,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("libraries", nargs="*", metavar="NAME=FILE")
     parser.add_argument("--only", default="", help="these mistakes, by name or beginning")
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=int, help=f"of each mistake, {RUNS}; with --random 1000")
+    parser.add_argument("--random", action="store_true")
     parser.add_argument("--update-docs", action="store_true")
     arguments = parser.parse_args()
     libraries = dict(word.split("=", 1) for word in arguments.libraries) or our_builds() | {"glibc": ""}
     for name, library in libraries.items():
         if library and not pathlib.Path(library).exists():
             raise SystemExit(f"misuse.py: there is no library {library} for {name}")
+    if arguments.random:
+        text = randomness(libraries, arguments.runs or 1000)
+        sys.stdout.write(text)
+        if arguments.update_docs:
+            update("random", text)
+        return
     program = build()
     chosen = tuple(arguments.only.split(",")) if arguments.only else ("",)
     mistakes = [mistake for mistake in mistakes_of(program) if mistake.startswith(chosen)]
     if not mistakes:
         raise SystemExit(f"misuse.py: no mistake is called {arguments.only}; {program} lists all")
-    found = outcomes(program, mistakes, libraries, arguments.runs)
+    found = outcomes(program, mistakes, libraries, arguments.runs or RUNS)
     text = tables(found, mistakes, list(libraries))
     sys.stdout.write(text)
     if arguments.update_docs:
-        update(text)
+        update("misuse", text)
 
 
 if __name__ == "__main__":
