@@ -58,11 +58,11 @@ def test_debug_finds_every_wrong_free_at_once(found):
     assert wrong == {}
 
 
-@pytest.mark.parametrize("build, least", [("release", 0.4), ("debug", 0.9), ("secure", 0.95)])
-def test_most_mistakes_are_caught_or_harmless(build, least, found, figure):
+@pytest.mark.parametrize("flavour, least", [("release", 0.4), ("debug", 0.9), ("secure", 0.95)])
+def test_most_mistakes_are_caught_or_harmless(flavour, least, found, figure):
     mistakes = sorted({mistake for mistake, _ in found})
-    share = misuse.share(found, build, mistakes)
-    figure(f"mistakes with memory that are caught or harmless, {build}: {share:.0%} of {len(mistakes)} (bound: {least:.0%})")
+    share = misuse.share(found, flavour, mistakes)
+    figure(f"mistakes with memory that are caught or harmless, {flavour}: {share:.0%} of {len(mistakes)} (bound: {least:.0%})")
     assert share >= least
 
 

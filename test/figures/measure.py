@@ -4,6 +4,7 @@ import pathlib
 import platform
 import re
 import tempfile
+import zlib
 
 import pytest
 
@@ -25,7 +26,7 @@ def folder():
 @functools.lru_cache(maxsize=None)
 def program(name, library=None):
     """Compile src/NAME.c, linked with the library if one is given; return its path."""
-    path = pathlib.Path(folder().name) / (name + str(library or "").replace("/", "-"))
+    path = pathlib.Path(folder().name) / (f"{name}-{zlib.crc32(bytes(library)):08x}" if library else name)
     command = ["cc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
                "-I", conftest.ROOT / "include", SOURCE / f"{name}.c", "-o", path, "-pthread"]
     if library:

@@ -24,6 +24,7 @@ ROWS = {
     ("an address inside a block of a page that is full", "inside_elsewhere"): (AT_CALL, AT_CALL),
     ("an address inside a block of any other page", "inside"): (
         {"at the call": "0 -", "later": "0 -", "collected": "0 -", "given": "1"}, AT_CALL),
+    ("an address inside a block, to `realloc`", "realloc_inside"): (AT_CALL, AT_CALL),
     ("a block whose page has gone back", "page_gone"): (AT_CALL, AT_CALL),
     ("a block freed twice in a row", "twice"): ({"at the call": "0 -", "later": "1 EAGAIN", "again": "0"}, AT_CALL),
     ("a block freed twice, another", "twice_with_another_between"): (

@@ -82,6 +82,15 @@ static void realloc_foreign(size_t size) {
   go_on(size, local + 16);
 }
 
+static void realloc_inside(size_t size) {
+  char* const p = (char*)mi_malloc(size);
+  void* const other = mi_malloc(size);
+  if (mi_realloc(hidden(p + 8), 2 * size) != NULL) exit(3);
+  told("at the call");
+  go_on(size, p + 8);
+  (void)other;
+}
+
 static void inside(size_t size) {
   char* const p = (char*)mi_malloc(size);
   void* const other = mi_malloc(size);
@@ -196,6 +205,7 @@ static const struct {
 } mistakes[] = {
     {"foreign", &foreign},
     {"realloc_foreign", &realloc_foreign},
+    {"realloc_inside", &realloc_inside},
     {"inside", &inside},
     {"inside_full", &inside_full},
     {"inside_elsewhere", &inside_elsewhere},
