@@ -76,6 +76,33 @@ def test_table_of_the_document_is_true(found):
     assert wrong == {}
 
 
+EMBEDDED = """
+#include <mimalloc.h>
+#include <string.h>
+int main(void) {
+  static char* p[3000];
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 3000; i++) memset(p[i] = mi_malloc(1 + i % 40), i % 100, 1 + i % 40);
+    for (int i = 0; i < 3000; i++) {
+      for (int k = 0; k <= i % 40; k++) if (p[i][k] != i % 100) return 1;
+    }
+    for (int i = 0; i < 3000; i++) mi_free(p[i]);
+  }
+  mi_free(p[7]);
+  return 0;
+}
+"""
+
+
+def test_secure_build_inside_a_program(tmp_path):
+    """Where malloc is not replaced, the smallest blocks have 8 bytes in any other build."""
+    (tmp_path / "embedded.c").write_text(EMBEDDED)
+    conftest.run("cc", "-O1", "-w", "-DMI_SECURE=4", f"-I{conftest.ROOT / 'include'}", tmp_path / "embedded.c",
+                 conftest.ROOT / "src" / "static.c", "-o", tmp_path / "embedded", "-pthread")
+    ended = conftest.attempt(tmp_path / "embedded")
+    assert ended.output.startswith("mimalloc: error: double free detected of block ") and ended.status == -6
+
+
 @pytest.mark.parametrize("status, said, outcome", [
     (0, ["begin", "end", "fine"], "harmless"), (0, ["begin", "end", "harm a block"], "missed"),
     (0, ["begin", "end", "lost", "fine"], "missed"), (-6, ["begin"], "at once"), (-6, ["begin", "end"], "later"),

@@ -54,6 +54,7 @@
 #define MI_MARK_ENDED ((uint8_t)0x7F)
 #define MI_MARK_SINGLE ((uint8_t)0xFF)
 mi_static_assert(MI_CLASS_COUNT < 0x7E - 1, "each class has a mark");
+mi_static_assert(MI_CLASS_FIRST > 0, "no block is shorter than what shares a mark");
 
 // A mark, as told above.
 //   write  who holds the block  store relaxed  mi_mark_carve, mi_mark_give

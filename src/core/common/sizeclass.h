@@ -2,7 +2,7 @@
 // sizeclass.h - from the size of a request to its class, to the block size, to the slices of a
 // page, by arithmetic and one table.
 //
-//   class 0        8 (unused where the library replaces malloc)
+//   class 0        8 (unused where the library replaces malloc, and in a secure build)
 //   class 1..8     16, 32, ... 128
 //   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
 //
@@ -21,7 +21,8 @@
 // type, as blocks of libc do, even a type of 16 bytes and alignment of which a program allocates
 // only a part. So no block has 8 bytes then. (Resident memory with it: python 1.001, php 1.003 of
 // without.)
-#define MI_CLASS_FIRST ((size_t)MI_IS_OVERRIDE)
+// In a secure build each block has a mark of its own, and 16 bytes share one (mark.h).
+#define MI_CLASS_FIRST ((size_t)(MI_IS_OVERRIDE || MI_IS_SECURE))
 
 // Return the class of a request of 129 bytes up to MI_CLASS_MAX: the position of the highest bit of
 // size - 1, and the three bits below it.
