@@ -95,8 +95,6 @@
 #define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
 // 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)
 #define MI_IS_CLEARED (MI_IS_SECURE && !MI_IS_PADDED)
-// 1 if the usable size of a block is what was asked for.
-#define MI_IS_EXACT (MI_IS_TRACKED || MI_HAS_CANARY)
 
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // padded.c - what a padded build (MI_PADDING) finds, to the byte, for blocks of all kinds. Only for
 // that build; test/interop/test_tools.py runs whole programs with mistakes.
+#include "race.h"
 #include "test_reports.h"
-
-#include <pthread.h>
-#include <sched.h>
 
 #define CONTENTS_MAX (512 * TEST_KIB) // larger blocks are not filled when they are freed
 
@@ -180,42 +178,18 @@ static void every_change_of_a_note_is_noticed(void** state) {
 
 #define RACES 3000
 
-static void* volatile contested;
-static size_t turn, done; // atomic
-
-static void await(size_t* counter, size_t value) {
-  for (size_t spins = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) != value; spins++) {
-    if (spins > 10000) sched_yield();
-  }
-}
-
-static void* free_it(void* arg) {
-  for (size_t i = 1; i <= RACES; i++) {
-    await(&turn, i);
-    mi_free(contested);
-    __atomic_store_n(&done, i, __ATOMIC_RELEASE);
-  }
-  return arg;
-}
-
 // If this fails, two threads that free a block at one moment free it twice.
 static void double_free_at_one_moment_is_refused(void** state) {
   (void)state;
   if (test_is_sanitized()) test_skip("two threads race on purpose");
-  pthread_t thread;
   listen();
   mi_option_disable(mi_option_verbose); // 3,000 reports
-  assert_int_equal(pthread_create(&thread, NULL, &free_it, NULL), 0);
+  assert_true(race_begin(RACES));
   for (size_t i = 1; i <= RACES; i++) {
-    contested = mi_malloc_aligned(100, 4096); // whose margin takes a while to look at
-    __atomic_store_n(&turn, i, __ATOMIC_RELEASE);
-    for (volatile size_t k = 0; k < i % 64; k++) { // until the other thread has seen it
-    }
-    mi_free(contested);
-    await(&done, i);
+    race_free_twice(mi_malloc_aligned(100, 4096), i); // whose margin takes a while to look at
     assert_int_equal(refusals, i);
   }
-  pthread_join(thread, NULL);
+  race_end();
   assert_int_equal(damages, 0);
   mi_option_enable(mi_option_verbose);
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // secure.c - what a secure build (MI_SECURE) refuses at once, makes harmless, and hides. Only for
 // that build.
+#include "race.h"
 #include "test_reports.h"
-
-#include <pthread.h>
-#include <sched.h>
 
 static const size_t sizes[] = {0,
                                1,
@@ -427,41 +425,16 @@ static void order_is_random(void** state) {
 
 #define RACES 20000
 
-static void* volatile contested;
-static size_t turn, done; // atomic
-
-static void await(size_t* counter, size_t value) {
-  for (size_t spins = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) != value; spins++) {
-    if (spins > 10000) sched_yield();
-  }
-}
-
-static void* free_it(void* arg) {
-  for (size_t i = 1; i <= RACES; i++) {
-    await(&turn, i);
-    mi_free(contested);
-    __atomic_store_n(&done, i, __ATOMIC_RELEASE);
-  }
-  return arg;
-}
-
 // If this fails, two threads that free a block at one moment give it to two others.
 static void one_of_two_frees_at_one_moment_is_refused(void** state) {
   (void)state;
   if (test_is_sanitized()) test_skip("two threads race on purpose");
   static unsigned char* block[64];
-  pthread_t thread;
   mi_option_disable(mi_option_verbose); // many reports
-  turn = done = 0;
   listen();
-  assert_int_equal(pthread_create(&thread, NULL, &free_it, NULL), 0);
+  assert_true(race_begin(RACES));
   for (size_t i = 1; i <= RACES; i++) {
-    contested = mi_malloc(i % 8 == 0 ? 3 * TEST_MIB : 100);
-    __atomic_store_n(&turn, i, __ATOMIC_RELEASE);
-    for (volatile size_t k = 0; k < i % 64; k++) { // until the other thread has seen it
-    }
-    mi_free(contested);
-    await(&done, i);
+    race_free_twice(mi_malloc(i % 8 == 0 ? 3 * TEST_MIB : 100), i);
     if (i % 100 != 0) continue;
     for (size_t k = 0; k < 64; k++) {
       block[k] = (unsigned char*)mi_malloc(100);
@@ -470,7 +443,7 @@ static void one_of_two_frees_at_one_moment_is_refused(void** state) {
     for (size_t k = 0; k < 64; k++) assert_true(test_is_filled(block[k], 100, (unsigned char)k));
     for (size_t k = 0; k < 64; k++) mi_free(block[k]);
   }
-  pthread_join(thread, NULL);
+  race_end();
   mi_collect(true);
   assert_int_equal(refusals, RACES);
   assert_int_equal(damages, 0);

@@ -17,6 +17,11 @@ typedef struct mi_run_wish_s {
 // Claim slices for a page of `heap`. False if there is no memory.
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run);
 
+// Return where a claimed run comes from.
+static inline mi_page_backing_t mi_run_backing(const mi_run_t* run) {
+  return run->arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+}
+
 // Give slices back, all those of a page, which was claimed with `alignment`, or the last ones. The
 // caller is inside the heap (inside.h), and has cleared their descriptors.
 MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,

@@ -67,8 +67,7 @@ static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
 // better: mi_track_usable.)
 static bool mi_realloc_is_block(mi_page_t* page, const uint8_t* p) {
   if (MI_IS_TRACKED) return true;
-  if (mi_page_is_single(page)) return p == page->start + page->shift;
-  return (const uint8_t*)mi_page_block_of(page, p) == p || mi_page_has_interior(page);
+  return mi_page_given(page, p) == p || (!mi_page_is_single(page) && mi_page_has_interior(page));
 }
 
 // Return what is wrong about a block at `p`.

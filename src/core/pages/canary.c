@@ -77,16 +77,10 @@ MI_INTERNAL mi_attr_cold void mi_canary_look(const mi_page_t* page, const void* 
   mi_report_write(MI_ERROR_OVERFLOW, where, p, size, found, (size_t)(end - found));
 }
 
-// Return the start of the block that `p` lies in.
-static const uint8_t* mi_canary_block(const mi_page_t* page, const void* p) {
-  if (mi_page_is_single(page)) return page->start + page->shift;
-  return (const uint8_t*)mi_page_block_of(page, p);
-}
-
 MI_INTERNAL size_t mi_canary_usable(const void* p) {
   const mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL) return 0;
-  const uint8_t* const block = mi_canary_block(page, p);
+  const uint8_t* const block = mi_page_given(page, p);
   const uint8_t* end = mi_canary_end(page, block);
   if (!mi_canary_is_none(page, block)) {
     end -= mi_bits_max(mi_canary_slack(page, block), 1);

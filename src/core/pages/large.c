@@ -58,7 +58,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
-  const mi_page_backing_t backing = run.arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
+  const mi_page_backing_t backing = mi_run_backing(&run);
   if (!mi_mark_begin_single(run.start + shift)) {
     mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
     return NULL;

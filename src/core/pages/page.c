@@ -30,10 +30,6 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   }
 }
 
-static mi_page_backing_t mi_page_backing(const mi_run_t* run) {
-  return run->arena != NULL ? MI_BACKING_ARENA : MI_BACKING_DIRECT;
-}
-
 static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
   return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
 }
@@ -67,7 +63,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE)) {
-    mi_run_release(heap, mi_page_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
+    mi_run_release(heap, mi_run_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_clean_run(plan, &run);
@@ -79,14 +75,14 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->size_class = (uint8_t)size_class;
   page->is_zero = run.is_zero;
   page->is_resident = run.is_resident;
-  page->backing = mi_page_backing(&run);
+  page->backing = mi_run_backing(&run);
   // Publishes the const fields of the heap and those above; pairs with the acquire in
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);
-    mi_run_release(heap, mi_page_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
+    mi_run_release(heap, mi_run_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_count(heap, 1);

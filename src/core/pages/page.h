@@ -26,12 +26,19 @@ static inline mi_block_t* mi_page_block_of(const mi_page_t* page, const void* p)
   return (mi_block_t*)(page->start + mi_page_index_of(page, p) * page->block_size);
 }
 
+static inline bool mi_page_is_single(const mi_page_t* page) {
+  return page->size_class == MI_CLASS_COUNT;
+}
+
+// Return the address that was handed out of the block that `p` is in, unless that is inside of it.
+static inline const uint8_t* mi_page_given(const mi_page_t* page, const void* p) {
+  if (mi_page_is_single(page)) return page->start + page->shift;
+  return (const uint8_t*)mi_page_block_of(page, p);
+}
+
 // True if the program has the block that `p` lies in, as far as this build knows (mark.h).
 static inline bool mi_page_is_in_use(const mi_page_t* page, const void* p) {
-  if (!MI_IS_SECURE) return true;
-  const bool is_single = page->size_class == MI_CLASS_COUNT;
-  return mi_mark_is_used(is_single ? page->start + page->shift
-                                   : (const uint8_t*)mi_page_block_of(page, p));
+  return !MI_IS_SECURE || mi_mark_is_used(mi_page_given(page, p));
 }
 
 // True if the descriptor is where the page map has it, and agrees with its class.
@@ -58,10 +65,6 @@ static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t
 
 static inline bool mi_page_has_interior(mi_page_t* page) {
   return mi_atomic_load_relaxed(&page->has_interior);
-}
-
-static inline bool mi_page_is_single(const mi_page_t* page) {
-  return page->size_class == MI_CLASS_COUNT;
 }
 
 // The description of a page of a class that is going to be made.
