@@ -91,6 +91,7 @@
 #define MI_SECURE_LEVEL 0
 #endif
 #define MI_IS_SECURE (MI_SECURE_LEVEL >= 1)
+#define MI_IS_SHUFFLED (MI_SECURE_LEVEL >= 2)
 // 1 if there are canaries behind blocks.
 #define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
 // 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)

@@ -68,7 +68,8 @@ static bool mi_mark_cover(const uint8_t* start, size_t size) {
   return true;
 }
 
-MI_INTERNAL void mi_mark_purge(const uint8_t* start, size_t size) {
+// Call `call` for the whole OS pages of the marks of a range.
+static void mi_mark_each_table(const uint8_t* start, size_t size, int (*call)(void*, size_t)) {
   const uint8_t* const end = start + size;
   while (start < end) {
     const size_t to_next = MI_MARK_WINDOW - ((uintptr_t)start & (MI_MARK_WINDOW - 1));
@@ -79,10 +80,18 @@ MI_INTERNAL void mi_mark_purge(const uint8_t* start, size_t size) {
       const uintptr_t first = mi_bits_align_up((uintptr_t)marks, page_size);
       const uintptr_t last =
           mi_bits_align_down((uintptr_t)marks + (part >> MI_MARK_SHIFT), page_size);
-      if (first < last) mi_os_purge((void*)first, last - first);
+      if (first < last) call((void*)first, last - first);
     }
     start += part;
   }
+}
+
+MI_INTERNAL void mi_mark_purge(const uint8_t* start, size_t size) {
+  mi_mark_each_table(start, size, &mi_os_purge);
+}
+
+MI_INTERNAL void mi_mark_populate(const uint8_t* start, size_t size) {
+  mi_mark_each_table(start, size, &mi_os_populate);
 }
 
 MI_INTERNAL void mi_mark_done(void) {
@@ -128,8 +137,11 @@ static void mi_mark_walk_store(const mi_mark_walk_t* at, uint64_t eight) {
   memcpy(at->marks + (at->offset % MI_SLICE_SIZE >> MI_MARK_SHIFT), &eight, sizeof(eight));
 }
 
-MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size) {
+MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size, bool is_zero) {
   if (!mi_mark_cover(start, size)) return false;
+  // The marks of a slice are whole OS pages then, and went back, too. (Reading them would be a
+  // fault more.)
+  if (is_zero && mi_state.os.page_size <= MI_SLICE_SIZE >> MI_MARK_SHIFT) return true;
   // Nothing is there, so that no other thread writes these marks. Reading does not make those
   // resident that were never written.
   mi_mark_walk_t at = mi_mark_walk(start, size);

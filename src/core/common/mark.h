@@ -25,7 +25,8 @@
 //     in use, or into the middle of a block.
 // MARK-3  when a page ends, the marks of its blocks become ENDED, so that no link leads there, and
 //     a block that is freed twice is known as such. When a page of blocks is made, its marks are
-//     cleared.
+//     cleared, unless they went back with the memory: of those some may be left that say ENDED,
+//     where a large block was moved away.
 // MARK-4  a page is not released while one of its blocks is in use, whatever its count says.
 //
 // A mark is written by the thread that holds the block: the one that carves it, takes it from a
@@ -119,17 +120,26 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   return true;
 }
 
+// Return the size of a block of a class with the mark `value`.
+static mi_attr_inline size_t mi_mark_size(uint8_t value) {
+  const size_t size_class = (size_t)(value & ~MI_MARK_USED) - 1;
+  mi_assume(size_class >= MI_CLASS_FIRST);
+  return mi_class_size(size_class);
+}
+
 // The same as the next function, when it is not simply a block of a class.
 MI_INTERNAL bool mi_mark_take_slow(void* p);
 
-// Take a block back. False, with a report unless `p` is NULL, if `p`, which is any address, is no
-// block in use.
-static mi_attr_inline bool mi_mark_take(void* p) {
+// Take a block back; `*was` becomes its mark until then. False, with a report unless `p` is NULL,
+// if `p`, which is any address, is no block in use.
+static mi_attr_inline bool mi_mark_take(void* p, uint8_t* was) {
   mi_mark_t* const mark = mi_mark_find(p);
+  *was = MI_MARK_SINGLE;
   if (mi_unlikely(mark == NULL)) return mi_mark_take_slow(p);
   uint8_t value = mi_atomic_load_relaxed(mark);
   const bool is_of_class = (uint8_t)(value - MI_MARK_USED) < MI_MARK_SINGLE - MI_MARK_USED;
   if (mi_unlikely(!is_of_class || !mi_mark_is_aligned(p))) return mi_mark_take_slow(p);
+  *was = value;
   const uint8_t freed = value - MI_MARK_USED;
   if (mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(mark, freed);
@@ -171,8 +181,12 @@ MI_INTERNAL void* mi_mark_refuse_link(const void* block, const void* next);
 // Report a block of a free list that is no free block.
 MI_INTERNAL void mi_mark_refuse_block(const void* block);
 
-// Prepare the marks of a page that is about to be made: MARK-3. False when out of memory.
-MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size);
+// Prepare the marks of a page that is about to be made: MARK-3. `is_zero`: its memory was never
+// used, or went back. False when out of memory.
+MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size, bool is_zero);
+
+// Fault the marks of some memory in with one call, because that memory was, too.
+MI_INTERNAL void mi_mark_populate(const uint8_t* start, size_t size);
 
 // Mark a block with a page of its own as in use. False when out of memory.
 MI_INTERNAL bool mi_mark_begin_single(const uint8_t* block);
@@ -217,8 +231,9 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   return true;
 }
 
-static mi_attr_inline bool mi_mark_take(void* p) {
+static mi_attr_inline bool mi_mark_take(void* p, uint8_t* was) {
   (void)p;
+  *was = 0;
   return true;
 }
 
@@ -235,10 +250,16 @@ static inline void* mi_mark_refuse_link(const void* block, const void* next) {
 
 static inline void mi_mark_refuse_block(const void* block) { (void)block; }
 
-static inline bool mi_mark_begin(const uint8_t* start, size_t size) {
+static inline bool mi_mark_begin(const uint8_t* start, size_t size, bool is_zero) {
   (void)start;
   (void)size;
+  (void)is_zero;
   return true;
+}
+
+static inline void mi_mark_populate(const uint8_t* start, size_t size) {
+  (void)start;
+  (void)size;
 }
 
 static inline bool mi_mark_begin_single(const uint8_t* block) {

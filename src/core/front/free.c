@@ -71,16 +71,6 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
 }
 
-// Clear a block that the program no longer has, in a secure build.
-static mi_attr_noinline void mi_free_clear(void* p) {
-  mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_page_is_single(page)) {
-    mi_large_clear(page, (uint8_t*)p, page->block_size - page->shift);
-  } else {
-    memset(p, 0, page->block_size);
-  }
-}
-
 // Return the descriptor at a distance from `none`; each use is an operand in the form base + index,
 // not a sum computed before.
 static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* distance) {
@@ -90,9 +80,10 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
 }
 
 MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
-  if (!mi_track_take(&p) || !mi_mark_take(p)) return;
-  mi_canary_take(p);
-  if (MI_IS_CLEARED && mi_option_value(zero_on_free) != 0) mi_free_clear(p);
+  uint8_t mark;
+  if (!mi_track_take(&p) || !mi_mark_take(p, &mark)) return;
+  mi_canary_take(p, mark);
+  mi_large_clear_freed(p, mark);
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);

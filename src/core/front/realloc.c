@@ -145,6 +145,7 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
     if (!mi_page_is_single(page) && size >= usable / 2 && size <= mi_track_most(p, usable)) {
       return mi_realloc_in_slot(p, usable, size, fill);
     }
+    mi_canary_check(p, "realloc");
     if (size <= usable && size >= usable / 2) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
@@ -163,9 +164,10 @@ MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
   if (page == NULL) return false;
   const size_t usable = mi_usable_size(p);
   if (size <= usable) return true;
+  if (!mi_page_is_single(page)) return false;
+  mi_canary_check(p, "realloc");
   const size_t shift = (size_t)((uint8_t*)p - page->start);
-  if (!mi_page_is_single(page) || size > MI_REQUEST_MAX - shift ||
-      !mi_large_resize(page, mi_realloc_room(size) + shift)) {
+  if (size > MI_REQUEST_MAX - shift || !mi_large_resize(page, mi_realloc_room(size) + shift)) {
     return false;
   }
   mi_track_resize(p, usable, size);

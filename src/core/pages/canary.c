@@ -4,17 +4,27 @@
 
 #if MI_HAS_CANARY
 
-// True if the block has no canary: CANARY-3.
-static bool mi_canary_is_none(const mi_page_t* page, const void* p) {
-  return page->block_size == MI_CANARY_NONE_SIZE || mi_mark_is_plain(p);
+MI_INTERNAL mi_attr_noinline uint8_t* mi_canary_end_single(const void* p) {
+  const mi_page_t* const page = mi_pagemap_find(p);
+  return page->start + page->block_size;
 }
 
-MI_INTERNAL void* mi_canary_set(void* p, size_t size) {
-  const mi_page_t* const page = mi_canary_page(p);
-  if (page->block_size == MI_CANARY_NONE_SIZE) return p;
-  uint8_t* const end = mi_canary_end(page, p);
+// Return the end of the slot of the block at `p`, whose mark may change now, if the program is
+// wrong.
+static uint8_t* mi_canary_end_in(const mi_page_t* page, const uint8_t* p) {
+  return (mi_page_is_single(page) ? page->start : (uint8_t*)(uintptr_t)p) + page->block_size;
+}
+
+// True if the block at `p`, whose slot ends at `end`, has no canary: CANARY-3.
+static bool mi_canary_is_none(const void* p, const uint8_t* end) {
+  return end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_is_plain(p);
+}
+
+MI_INTERNAL mi_attr_noinline void* mi_canary_set(void* p, size_t size) {
+  uint8_t* const end = mi_canary_end(p, mi_mark_of(p));
+  if (end == (uint8_t*)p + MI_CANARY_NONE_SIZE) return p;
   const size_t slack = (size_t)(end - (uint8_t*)p) - size;
-  mi_assert(slack <= page->block_size);
+  mi_assert(slack <= (size_t)(end - (uint8_t*)p));
   if (mi_unlikely(slack == 0)) {
     mi_mark_set_plain(p);
     return p;
@@ -49,17 +59,15 @@ static size_t mi_canary_told(const void* p, const uint8_t* end, uint64_t read) {
 }
 
 // Return the slack of a block; 0 if it is not known, because the canary was overwritten.
-static size_t mi_canary_slack(const mi_page_t* page, const void* p) {
-  const uint8_t* const end = mi_canary_end(page, p);
+static size_t mi_canary_slack(const void* p, const uint8_t* end) {
   const uint64_t read = mi_canary_read(p, end);
   if (!mi_canary_is_whole(read)) return 0;
   const size_t slack = mi_canary_told(p, end, read);
   return slack <= (size_t)(end - (const uint8_t*)p) ? slack : 0;
 }
 
-MI_INTERNAL mi_attr_cold void mi_canary_look(const mi_page_t* page, const void* p,
-                                             const char* where) {
-  const uint8_t* const end = mi_canary_end(page, p);
+MI_INTERNAL mi_attr_cold void mi_canary_refuse(const void* p, const uint8_t* end,
+                                               const char* where) {
   const uint64_t read = mi_canary_read(p, end);
   const size_t room = (size_t)(end - (const uint8_t*)p);
   // What the last byte tells is believed if another byte of the canary tells the same.
@@ -77,21 +85,25 @@ MI_INTERNAL mi_attr_cold void mi_canary_look(const mi_page_t* page, const void* 
   mi_report_write(MI_ERROR_OVERFLOW, where, p, size, found, (size_t)(end - found));
 }
 
+MI_INTERNAL void mi_canary_check(const void* p, const char* where) {
+  const uint8_t* const end = mi_canary_end_in(mi_pagemap_find(p), (const uint8_t*)p);
+  if (mi_canary_is_none(p, end) || mi_canary_is_whole(mi_canary_read(p, end))) return;
+  mi_canary_refuse(p, end, where);
+}
+
 MI_INTERNAL size_t mi_canary_usable(const void* p) {
   const mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL) return 0;
   const uint8_t* const block = mi_page_given(page, p);
-  const uint8_t* end = mi_canary_end(page, block);
-  if (!mi_canary_is_none(page, block)) {
-    end -= mi_bits_max(mi_canary_slack(page, block), 1);
-  }
+  const uint8_t* end = mi_canary_end_in(page, block);
+  if (!mi_canary_is_none(block, end)) end -= mi_bits_max(mi_canary_slack(block, end), 1);
   return (const uint8_t*)p < end ? (size_t)(end - (const uint8_t*)p) : 0;
 }
 
 MI_INTERNAL size_t mi_canary_most(const void* p) {
-  const mi_page_t* const page = mi_canary_page(p);
-  const size_t room = (size_t)(mi_canary_end(page, p) - (const uint8_t*)p);
-  return mi_canary_is_none(page, p) ? room : room - 1;
+  const uint8_t* const end = mi_canary_end_in(mi_pagemap_find(p), (const uint8_t*)p);
+  const size_t room = (size_t)(end - (const uint8_t*)p);
+  return mi_canary_is_none(p, end) ? room : room - 1;
 }
 
 #endif

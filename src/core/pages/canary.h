@@ -38,17 +38,14 @@ static mi_attr_inline size_t mi_canary_room(size_t size, size_t alignment) {
   return size + (is_plain ? 0 : 1);
 }
 
-// Return the end of the slot of the block at `p`.
-static mi_attr_inline uint8_t* mi_canary_end(const mi_page_t* page, const void* p) {
-  if (mi_unlikely(mi_page_is_single(page))) return page->start + page->block_size;
-  return (uint8_t*)(uintptr_t)p + page->block_size;
-}
+// Return the end of the slot of the block at `p`, which has a page of its own.
+MI_INTERNAL uint8_t* mi_canary_end_single(const void* p);
 
-static mi_attr_inline const mi_page_t* mi_canary_page(const void* p) {
-  const mi_page_t* const page = mi_pagemap_slice(p);
-  const bool is_later =
-      mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)page)->owner) == MI_OWNER_INTERIOR;
-  return mi_unlikely(is_later) ? page->first : page;
+// Return the end of the slot of the block at `p`, whose mark is `mark`, or was before it was freed.
+// The descriptor of its page, which may not be in the cache, is not needed.
+static mi_attr_inline uint8_t* mi_canary_end(const void* p, uint8_t mark) {
+  if (mi_unlikely(mark == MI_MARK_SINGLE)) return mi_canary_end_single(p);
+  return (uint8_t*)(uintptr_t)p + mi_mark_size(mark);
 }
 
 static mi_attr_inline uint64_t mi_canary_key(const void* p) {
@@ -79,21 +76,18 @@ static mi_attr_inline bool mi_canary_is_whole(uint64_t read) {
 MI_INTERNAL void* mi_canary_set(void* p, size_t size);
 MI_INTERNAL void* mi_canary_reset(void* p, size_t size);
 
-// The same as the next function, when the canary is not whole.
-MI_INTERNAL void mi_canary_look(const mi_page_t* page, const void* p, const char* where);
+// Report the canary in front of `end`, which is not whole.
+MI_INTERNAL void mi_canary_refuse(const void* p, const uint8_t* end, const char* where);
 
 // Check the canary of a block in use, if it has one; `where` names the user's call.
-static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
-  const mi_page_t* const page = mi_canary_page(p);
-  if (page->block_size == MI_CANARY_NONE_SIZE || mi_mark_is_plain(p)) return;
-  if (mi_likely(mi_canary_is_whole(mi_canary_read(p, mi_canary_end(page, p))))) return;
-  mi_canary_look(page, p, where);
-}
+MI_INTERNAL void mi_canary_check(const void* p, const char* where);
 
-// The same for a block that is freed.
-static mi_attr_inline void mi_canary_take(const void* p) {
-  if (mi_mark_clear_plain(p)) return;
-  mi_canary_check(p, "free");
+// The same for a block that is freed, and had the mark `was`.
+static mi_attr_inline void mi_canary_take(const void* p, uint8_t was) {
+  const uint8_t* const end = mi_canary_end(p, was);
+  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(p)) return;
+  if (mi_likely(mi_canary_is_whole(mi_canary_read(p, end)))) return;
+  mi_canary_refuse(p, end, "free");
 }
 
 // Return the bytes of the block that `p` lies in, from `p` on; / that it could have where it is.
@@ -107,7 +101,10 @@ static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
   (void)where;
 }
 
-static mi_attr_inline void mi_canary_take(const void* p) { (void)p; }
+static mi_attr_inline void mi_canary_take(const void* p, uint8_t was) {
+  (void)p;
+  (void)was;
+}
 
 #endif
 #endif

@@ -114,6 +114,13 @@ MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
   memset(start, 0, size);
 }
 
+#if MI_IS_CLEARED
+MI_INTERNAL mi_attr_noinline void mi_large_clear_single(void* p) {
+  mi_page_t* const page = mi_pagemap_find(p);
+  mi_large_clear(page, (uint8_t*)p, page->block_size - page->shift);
+}
+#endif
+
 static void mi_large_zero(mi_page_t* page) {
   if (!page->is_zero) mi_large_clear(page, page->start, page->block_size);
 }

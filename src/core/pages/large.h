@@ -4,6 +4,8 @@
 #ifndef MI_CORE_LARGE_H
 #define MI_CORE_LARGE_H
 
+#include <string.h>
+
 #include "page.h"
 
 // Allocate a block of at least `size` bytes at a multiple of `alignment` bytes (a power of two, at
@@ -26,6 +28,25 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 
 // Make `size` bytes of the block read as zero. The caller holds the block.
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
+
+#if MI_IS_CLEARED
+MI_INTERNAL void mi_large_clear_single(void* p);
+#endif
+
+// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted in
+// this build.
+static mi_attr_inline void mi_large_clear_freed(void* p, uint8_t was) {
+  (void)p;
+  (void)was;
+#if MI_IS_CLEARED
+  if (mi_option_value(zero_on_free) == 0) return;
+  if (mi_unlikely(was == MI_MARK_SINGLE)) {
+    mi_large_clear_single(p);
+  } else {
+    memset(p, 0, mi_mark_size(was));
+  }
+#endif
+}
 
 // Move the block's memory to a larger block in `heap` by changing the mapping, without copying.
 // NULL if this is not possible, in which case nothing changed.

@@ -62,7 +62,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, interior.end};
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
-  if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE)) {
+  if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE, run.is_zero)) {
     mi_run_release(heap, mi_run_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
@@ -119,48 +119,67 @@ MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
   mi_page_release(heap, page);
 }
 
-#if MI_IS_SECURE
+#if MI_IS_SHUFFLED
 
-// Link `count` blocks in a random order, each order being as likely as any other, and return the
-// first. The links are made a random cycle (Sattolo: "An algorithm to generate a random cyclic
-// permutation", 1986), which is cut at a random block.
-static mi_block_t* mi_page_shuffle(uint8_t* first, size_t block_size, uint32_t count) {
+// Small blocks come from so many rows, of which each is in the order of addresses; blocks of
+// MI_ORDER_FREE bytes and more come in any order, each being as likely as any other.
+#define MI_ORDER_ROWS 16
+#define MI_ORDER_FREE ((size_t)512)
+#define MI_ORDER_ROWS_MAX 128
+
+// Link `count` blocks in a random order, and return the first.
+//
+// They are parted into rows, and a row is chosen at random for each block of the list. A program
+// that walks along what it allocated then reads each OS page upwards, which processors foresee. (A
+// tree of small nodes, built and walked by xmllint, takes 1.13 of the time of one in the order of
+// addresses; 1.36 where each order of 16 KiB is as likely as any other.)
+static mi_block_t* mi_page_link(uint8_t* first, size_t block_size, size_t count) {
   mi_random_t random = mi_secret_random();
-  for (uint32_t i = 0; i < count; i++) {
-    mi_block_t* const block = (mi_block_t*)(first + i * block_size);
-    mi_block_set_next(block, block);
+  struct {
+    uint32_t next, end;
+  } row[MI_ORDER_ROWS_MAX];
+  size_t rows = mi_bits_min(count, block_size < MI_ORDER_FREE ? MI_ORDER_ROWS : MI_ORDER_ROWS_MAX);
+  for (size_t k = 0; k < rows; k++) {
+    row[k].next = (uint32_t)(count * k / rows);
+    row[k].end = (uint32_t)(count * (k + 1) / rows);
   }
-  for (uint32_t i = count - 1; i > 0; i--) {
-    mi_block_t* const a = (mi_block_t*)(first + i * block_size);
-    mi_block_t* const b = (mi_block_t*)(first + mi_random_below(&random, i) * block_size);
-    mi_block_t* const next = mi_block_next(a);
-    mi_block_set_next(a, mi_block_next(b));
-    mi_block_set_next(b, next);
+  mi_block_t* head = NULL;
+  mi_block_t* last = NULL;
+  while (rows > 0) {
+    const size_t k = mi_random_below(&random, (uint32_t)rows);
+    mi_block_t* const block = (mi_block_t*)(first + row[k].next * block_size);
+    mi_block_join(&head, last, block);
+    last = block;
+    if (++row[k].next == row[k].end) row[k] = row[--rows];
   }
-  mi_block_t* const last = (mi_block_t*)(first + mi_random_below(&random, count) * block_size);
-  mi_block_t* const head = mi_block_next(last);
   mi_block_set_next(last, NULL);
   return head;
 }
 
 #else
 
-static mi_block_t* mi_page_shuffle(uint8_t* first, size_t block_size, uint32_t count) {
+static mi_block_t* mi_page_link(uint8_t* first, size_t block_size, size_t count) {
   (void)block_size, (void)count;
   return (mi_block_t*)first;
 }
 
 #endif
 
+// Return how many bytes of a page are carved at once. The carved part doubles, between the rest of
+// the first OS page and a bound: a class that is hardly used touches little memory, a busy one
+// comes here seldom. Where memory is resident anyway, more blocks come in random order at once.
+static size_t mi_page_step(const mi_page_t* page, size_t carved_bytes) {
+  if (MI_IS_SHUFFLED && page->is_resident) return MI_SLICE_SIZE;
+  return mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
+                     MI_CARVE_MAX_BYTES);
+}
+
 MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   const size_t left = page->reserved - mi_page_capacity(page);
   if (left == 0) return NULL;
-  // Double the carved part, between the rest of the first OS page and a bound: a class that is
-  // hardly used touches little memory, a busy one comes here seldom.
   const size_t block_size = page->block_size;
   const size_t carved_bytes = mi_page_capacity(page) * block_size;
-  const size_t step = mi_bits_min(mi_bits_max(carved_bytes, mi_bits_min(4096, MI_CARVE_MAX_BYTES)),
-                                  MI_CARVE_MAX_BYTES);
+  const size_t step = mi_page_step(page, carved_bytes);
   const size_t count = mi_bits_min(mi_bits_max(step / block_size, 1), left);
   uint8_t* const first = page->start + carved_bytes;
   uint8_t* p = first;
@@ -169,19 +188,18 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
     mi_huge_touch(first, count * block_size);
   }
   for (size_t i = 1; i < count; i++) {
-    mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
+    if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
     mi_track_carve(p, block_size);
     mi_mark_carve(p, page->size_class);
     p += block_size;
   }
-  mi_block_set_next((mi_block_t*)p, NULL);
+  if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, NULL);
   mi_track_carve(p, block_size);
   mi_mark_carve(p, page->size_class);
   page->refilled.used += (uint32_t)count;
   page->count.used += (uint32_t)count;
   page->count.is_fresh_list = page->is_zero;
-  if (MI_SECURE_LEVEL >= 2) return mi_page_shuffle(first, block_size, (uint32_t)count);
-  return (mi_block_t*)first;
+  return mi_page_link(first, block_size, count);
 }
 
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
