@@ -218,6 +218,22 @@ static void damage_list(mi_heap_t* heap) {
   memset(test_opaque_pointer(p[17]), 0x5a, 64);
 }
 
+// The same of the first block of the list that malloc takes next, which is noticed whenever that
+// list is taken.
+static int write_after_free_often(void) {
+  mi_register_error(&ignore_error, NULL); // else debug builds stop
+  for (size_t round = 0; round < 10; round++) {
+    void* p[20];
+    for (size_t i = 0; i < 20; i++) p[i] = mi_malloc(64);
+    for (size_t i = 0; i < 20; i++) mi_free(p[i]);
+    memset(test_opaque_pointer(p[19]), 0x5a, 64);
+    for (size_t i = 0; i < 2000; i++) {
+      if (!mi_is_in_heap_region(mi_malloc(64))) return 25;
+    }
+  }
+  return survive();
+}
+
 static void* damage_and_end(void* arg) {
   damage_list((mi_heap_t*)arg);
   return NULL;
@@ -329,6 +345,11 @@ static const struct misuse_s {
      "mimalloc: error: corrupted free list entry of size 64 at %s: value 0x5a5a5a5a5a5a5a5a in ",
      NULL,
      {" of 64 bytes; page at 0x", "; main heap\n"}},
+    {"write_after_free_often",
+     &write_after_free_often,
+     "mimalloc: error: corrupted free list entry of size 64 at ",
+     "mimalloc: error: corrupted free list: 9 more of this kind",
+     {": value 0x5a5a5a5a5a5a5a5a in malloc: block ", "; main heap\n"}},
     {"handler_does_anything",
      &handler_does_anything,
      "mimalloc: error: corrupted free list entry of size 64 at ",

@@ -52,6 +52,9 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
 #define MI_RECIPROCAL_SHIFT 42
 MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
 
+// No page of a class is longer, in bytes.
+#define MI_CLASS_PAGE_MAX (8 * MI_SLICE_SIZE)
+
 // Return how many slices a page of the class has: the fewest that keep SIZECLASS-3 and hold enough
 // blocks.
 MI_INTERNAL size_t mi_class_slices(size_t size_class);

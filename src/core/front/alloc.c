@@ -30,10 +30,10 @@ static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_
   mi_page_t* const page = theap->current[c];
   mi_block_t* const block = page->local_free;
   if (mi_unlikely(block == NULL)) return mi_slow_malloc(size, theap);
-  // Freed twice? (A secure build knows that at the free.)
-  const bool is_twice = !MI_IS_SECURE && mi_block_next(block) == block;
+  // Was it freed twice, or written to since? (A secure build knows that from its mark.)
+  const bool is_sound = MI_IS_SECURE || mi_page_is_link_near(page, block);
   if (mi_unlikely(--theap->quick_left == 0)) return mi_slow_malloc(size, theap);
-  if (mi_unlikely(is_twice)) return mi_slow_malloc(size, theap);
+  if (mi_unlikely(!is_sound)) return mi_slow_malloc(size, theap);
   page->local_free = NULL;
   page->count = page->refilled;
   theap->free[c] = block;

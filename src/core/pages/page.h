@@ -54,13 +54,24 @@ static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
   return offset < mi_page_capacity(page) * page->block_size && mi_page_block_of(page, p) == p;
 }
 
+static mi_attr_inline bool mi_page_has_address(const mi_page_t* page, const void* p) {
+  return (size_t)((const uint8_t*)p - page->start) < (size_t)page->slice_count * MI_SLICE_SIZE;
+}
+
 // Check a list at hardly any cost: true if it starts in the page, and its second block lies there,
 // too, at another address.
 static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {
-  const size_t size = (size_t)page->slice_count * MI_SLICE_SIZE;
-  if ((size_t)((const uint8_t*)head - page->start) >= size) return false;
+  if (!mi_page_has_address(page, head)) return false;
   const mi_block_t* const next = mi_block_next(head);
-  return next == NULL || (next != head && (size_t)((const uint8_t*)next - page->start) < size);
+  return next == NULL || (next != head && mi_page_has_address(page, next));
+}
+
+// The same at less cost for a head that is known to be good: its link is only compared with the
+// longest page there is, so that the second half of the descriptor is not read.
+static mi_attr_inline bool mi_page_is_link_near(const mi_page_t* page, const mi_block_t* head) {
+  const mi_block_t* const next = mi_block_next(head);
+  if (next == NULL) return true;
+  return next != head && (size_t)((const uint8_t*)next - page->start) < MI_CLASS_PAGE_MAX;
 }
 
 static inline bool mi_page_has_interior(mi_page_t* page) {
