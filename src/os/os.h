@@ -74,6 +74,14 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size);
 MI_INTERNAL int mi_os_populate(void* start, size_t size);
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size);
 
+// Make OS pages of a private mapping inaccessible, without one more mapping, and at the price of
+// their contents / make them accessible again: they read as zero. Discarding or populating a range
+// leaves guards in it as they are, the latter with an error; unmapping and replacing takes them
+// away, and moving takes them along. False, and nothing happened, where the system cannot do this
+// (Linux before 6.13), or not with this memory: it is locked, or in explicit huge pages.
+MI_INTERNAL bool mi_os_guard(void* start, size_t size);
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size);
+
 // Allow or forbid huge pages in a range. A hint; failure has no effect.
 typedef enum mi_os_pages_e { MI_OS_SMALL, MI_OS_HUGE } mi_os_pages_t;
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages);

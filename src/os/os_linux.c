@@ -44,6 +44,10 @@ extern char __libc_single_threaded mi_attr_weak;
 #if !defined(MADV_POPULATE_WRITE)
 #define MADV_POPULATE_WRITE 23
 #endif
+#if !defined(MADV_GUARD_INSTALL)
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
 #if !defined(MREMAP_DONTUNMAP)
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -219,6 +223,14 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
 
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
   return mi_os_advise(start, size, pages == MI_OS_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0;
+}
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
 }
 
 MI_INTERNAL int mi_os_populate(void* start, size_t size) {

@@ -278,6 +278,7 @@ void os_fake_start(size_t page_size, size_t reserve_size) {
   os_fake.page_size = page_size;
   os_fake.has_overcommit = true;
   os_fake.has_move = true;
+  os_fake.has_guard = true;
   os_fake.has_hints = true;
   os_fake.commit_limit = SIZE_MAX;
   os_fake.now_us = 1000000000;
@@ -442,6 +443,27 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   }
   pthread_mutex_unlock(&lock);
   return is_failed ? ENOMEM : 0;
+}
+
+// A guard is no boundary of mappings, so that the list of ranges does not know it.
+static bool guard(os_fake_call_t call, void* start, size_t size, int protection) {
+  pthread_mutex_lock(&lock);
+  check_range("guard in what is not usable", start, size, OS_FAKE_COMMITTED);
+  const bool is_failed = enter_call(call, start, size) || !os_fake.has_guard || is_large(start);
+  if (!is_failed) {
+    real_discard(start, size);
+    real_protect(start, size, protection);
+  }
+  pthread_mutex_unlock(&lock);
+  return !is_failed;
+}
+
+MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
+  return guard(OS_FAKE_GUARD, start, size, PROT_NONE);
+}
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
+  return guard(OS_FAKE_UNGUARD, start, size, PROT_READ | PROT_WRITE);
 }
 
 static int populate(os_fake_call_t call, void* start, size_t size) {

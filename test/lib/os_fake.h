@@ -26,6 +26,8 @@ typedef enum os_fake_call_e {
   OS_FAKE_POPULATE,
   OS_FAKE_POPULATE_HUGE,
   OS_FAKE_HUGE_PAGES,
+  OS_FAKE_GUARD,
+  OS_FAKE_UNGUARD,
   OS_FAKE_MOVE,
   OS_FAKE_REMAP,
   OS_FAKE_PREFER_NODE,
@@ -56,6 +58,7 @@ typedef struct os_fake_s {
   size_t page_size;
   bool has_overcommit;
   bool has_move; // moving mappings is supported
+  bool has_guard; // OS pages inside a mapping can be made inaccessible
   bool has_hints; // addresses may be chosen
   bool has_thread_watch; // the end of a thread can be watched without a theap: parcels
   bool is_single_threaded;

@@ -72,6 +72,54 @@ static void os_maps_at_no_address_that_is_taken(void** state) {
   assert_int_equal(mi_os_unmap(p, 3 * size), 0);
 }
 
+// True if the kernel can read there: it compares a word, and does not wait.
+static bool is_readable(const uint8_t* p) {
+  errno = 0;
+  syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, UINT32_MAX, NULL, NULL, 0);
+  return errno != EFAULT;
+}
+
+static size_t count_mappings(void) {
+  FILE* const maps = fopen("/proc/self/maps", "r");
+  assert_non_null(maps);
+  size_t count = 0;
+  for (int c; (c = fgetc(maps)) != EOF;) count += c == '\n';
+  fclose(maps);
+  return count;
+}
+
+// If this fails, a guard costs a mapping, can be read, or stays when it should not.
+static void os_guards_pages_inside_a_mapping(void** state) {
+  (void)state;
+  page_size = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t size = 4 * page_size;
+  uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, page_size, MI_OS_READ_WRITE);
+  assert_non_null(p);
+  memset(p, 7, size);
+  const size_t mappings = count_mappings();
+  errno = 5;
+  if (!mi_os_guard(p + page_size, 2 * page_size)) { // before 6.13
+    assert_int_equal(errno, 5);
+    assert_true(p[page_size] == 7);
+    assert_false(mi_os_unguard(p + page_size, 2 * page_size));
+    assert_int_equal(mi_os_unmap(p, size), 0);
+    return;
+  }
+  assert_int_equal(errno, 5);
+  assert_int_equal(count_mappings(), mappings);
+  assert_true(is_readable(p) && is_readable(p + 3 * page_size));
+  assert_false(is_readable(p + page_size) || is_readable(p + 2 * page_size));
+  assert_int_equal(mi_os_purge(p, size), 0);
+  assert_false(is_readable(p + page_size));
+  assert_true(mi_os_populate(p, size) != 0);
+  assert_true(mi_os_unguard(p + page_size, page_size));
+  assert_true(is_readable(p + page_size) && !is_readable(p + 2 * page_size));
+  assert_true(p[page_size] == 0);
+  assert_int_equal(mi_os_remap(p + 2 * page_size, page_size), 0);
+  assert_true(is_readable(p + 2 * page_size));
+  assert_int_equal(mi_os_unmap(p, size), 0);
+}
+
 static int wait_for(pid_t child) {
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
@@ -156,6 +204,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
       cmocka_unit_test(os_maps_at_no_address_that_is_taken),
+      cmocka_unit_test(os_guards_pages_inside_a_mapping),
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
