@@ -19,6 +19,7 @@
 // core: the allocator, in layers; each knows only those before it.
 // - common to all layers
 #include "core/common/state.c"
+#include "core/common/fence.c"
 #include "core/common/pagemap.c"
 #include "core/common/self.c"
 #include "core/common/sizeclass.c"

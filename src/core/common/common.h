@@ -16,6 +16,7 @@
 
 #include "types.h"
 #include "state.h"
+#include "fence.h"
 #include "self.h"
 #include "pagemap.h"
 #include "sizeclass.h"

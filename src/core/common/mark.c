@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "fence.h"
 #include "report.h"
 #include "state.h"
 
@@ -33,16 +34,16 @@ static uint8_t* mi_mark_table(uintptr_t base, size_t w) {
   return (uint8_t*)(base + (w << (MI_MARK_WINDOW_SHIFT - MI_MARK_SHIFT)));
 }
 
+static size_t mi_mark_alignment(void) { return mi_bits_max(mi_state.os.page_size, 64 * MI_KIB); }
+
 static bool mi_mark_make_table(size_t w) {
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_atomic_load_relaxed(&mi_marks.base[w]) != 0) return true; // another thread was faster
-  const size_t alignment = mi_bits_max(mi_state.os.page_size, 64 * MI_KIB);
-  void* const table = mi_os_map(NULL, MI_MARK_TABLE_SIZE, alignment, MI_OS_READ_WRITE);
-  mi_count_add(&mi_state.main.count.mmap_calls, 1);
+  void* const table = mi_fence_map(MI_MARK_TABLE_SIZE, mi_mark_alignment());
   if (table == NULL) return false;
   const uintptr_t base = mi_mark_base((const uint8_t*)table, w);
   if (base == 0) { // it would look as if there were no table; it is not so in practice
-    mi_os_unmap(table, MI_MARK_TABLE_SIZE);
+    mi_fence_unmap(table, MI_MARK_TABLE_SIZE, mi_mark_alignment());
     return false;
   }
   mi_os_huge_pages(table, MI_MARK_TABLE_SIZE, MI_OS_SMALL);
@@ -99,7 +100,7 @@ MI_INTERNAL void mi_mark_done(void) {
     const uintptr_t base = mi_atomic_load_relaxed(&mi_marks.base[w]);
     if (base == 0) continue;
     mi_atomic_store_relaxed(&mi_marks.base[w], 0);
-    mi_os_unmap(mi_mark_table(base, w), MI_MARK_TABLE_SIZE);
+    mi_fence_unmap(mi_mark_table(base, w), MI_MARK_TABLE_SIZE, mi_mark_alignment());
   }
   mi_mark_first = SIZE_MAX;
   mi_mark_limit = 0;

@@ -12,6 +12,8 @@
 // whose structures are found by stale pointers, have lists of their own (TYPES-2).
 #include "meta.h"
 
+#include "fence.h"
+
 #include <string.h>
 
 #define MI_META_MAP_SIZE (64 * MI_KIB)
@@ -84,20 +86,25 @@ static void* mi_meta_take_free(size_t size) {
 
 static void* mi_meta_take(size_t size);
 
+// Return the least size of a mapping. One with a fence does not merge with its neighbours, and the
+// number of mappings is limited: then each is an eighth of all, so that there are few.
+static size_t mi_meta_map_size(void) {
+  const size_t used = (size_t)mi_atomic_load_relaxed(&mi_state.main.count.meta);
+  return MI_IS_SECURE ? mi_bits_max(MI_META_MAP_SIZE, used / 8) : MI_META_MAP_SIZE;
+}
+
 // Make room for `size` bytes in a region.
 static bool mi_meta_map(mi_meta_region_t* region, size_t size) {
-  const size_t wanted = mi_bits_max(size, MI_META_MAP_SIZE);
+  const size_t wanted = mi_bits_max(size, mi_meta_map_size());
   const size_t map_size = mi_bits_align_up(wanted, mi_state.os.page_size);
-  uint8_t* const start =
-      (uint8_t*)mi_os_map(NULL, map_size, mi_state.os.page_size, MI_OS_READ_WRITE);
-  mi_count_add(&mi_state.main.count.mmap_calls, 1);
+  uint8_t* const start = (uint8_t*)mi_fence_map(map_size, mi_state.os.page_size);
   if (start == NULL) return false;
   const mi_meta_region_t before = *region;
   *region = (mi_meta_region_t){.start = start, .size = map_size};
   mi_meta_map_t* const map = (mi_meta_map_t*)mi_meta_take(mi_meta_round(sizeof(mi_meta_map_t)));
   if (map == NULL) {
     *region = before;
-    mi_os_unmap(start, map_size);
+    mi_fence_unmap(start, map_size, mi_state.os.page_size);
     return false;
   }
   *map = (mi_meta_map_t){.next = mi_meta_maps, .start = start, .size = map_size};
@@ -126,7 +133,7 @@ MI_INTERNAL void* mi_meta_alloc(size_t size) {
 MI_INTERNAL void mi_meta_clear(void) {
   while (mi_meta_maps != NULL) {
     const mi_meta_map_t map = *mi_meta_maps; // newest first: META-3
-    mi_os_unmap(map.start, map.size);
+    mi_fence_unmap(map.start, map.size, mi_state.os.page_size);
     mi_meta_maps = map.next;
   }
   mi_meta_free_list = NULL;

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "fence.h"
 #include "state.h"
 
 MI_INTERNAL_DATA mi_pagemap_t mi_pagemap mi_attr_aligned(1 << MI_PAGE_SHIFT) mi_attr_sparse;
@@ -70,9 +71,7 @@ MI_INTERNAL bool mi_pagemap_cover(const void* start, size_t size) {
     }
     if (known != 0) continue;
     const size_t table_size = mi_pagemap_table_size();
-    const size_t alignment = mi_bits_max(mi_state.os.page_size, 4096);
-    void* const table = mi_os_map(NULL, table_size, alignment, MI_OS_READ_WRITE);
-    mi_count_add(&mi_state.main.count.mmap_calls, 1);
+    void* const table = mi_fence_map(table_size, mi_state.os.page_size);
     if (table == NULL) return false;
     mi_os_huge_pages(table, table_size, MI_OS_SMALL);
     if (mi_option_value(pagemap_commit) != 0) mi_os_populate(table, table_size);
@@ -93,6 +92,7 @@ MI_INTERNAL void mi_pagemap_done(void) {
       memset(mi_pagemap.near, 0, sizeof(mi_pagemap.near));
       continue;
     }
-    mi_os_unmap((void*)((uintptr_t)mi_pagemap.none + offset), mi_pagemap_table_size());
+    void* const table = (void*)((uintptr_t)mi_pagemap.none + offset);
+    mi_fence_unmap(table, mi_pagemap_table_size(), mi_state.os.page_size);
   }
 }

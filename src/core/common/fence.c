@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// fence.c - mappings of our own between inaccessible OS pages: FENCE-1 in fence.h.
+//
+// The whole is mapped without access first, and then the middle anew: never is something between
+// the fences accessible that is not ours, and a sandbox that permits mmap permits this.
+#include "fence.h"
+
+#if MI_IS_SECURE
+
+// The fences are as long as the alignment, so that what is between them has it.
+MI_INTERNAL void* mi_fence_map(size_t size, size_t alignment) {
+  uint8_t* const p = (uint8_t*)mi_os_map(NULL, size + 2 * alignment, alignment, MI_OS_NO_ACCESS);
+  mi_count_add(&mi_state.main.count.mmap_calls, 2);
+  if (p == NULL) return NULL;
+  if (mi_os_remap(p + alignment, size) == 0) return p + alignment;
+  mi_os_unmap(p, size + 2 * alignment);
+  return NULL;
+}
+
+MI_INTERNAL void mi_fence_unmap(void* start, size_t size, size_t alignment) {
+  mi_os_unmap((uint8_t*)start - alignment, size + 2 * alignment);
+}
+
+#endif
