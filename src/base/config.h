@@ -7,8 +7,8 @@
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
 //   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
-//   MI_SECURE  1: exact state of blocks; 2: random order; 3, 4: coded links, canaries
-//              (mark.h, secret.h, canary.h).
+//   MI_SECURE  1: exact state of blocks; 2: random order, fences; 3, 4: coded links, canaries
+//              (mark.h, fence.h, secret.h, canary.h).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -92,6 +92,8 @@
 #endif
 #define MI_IS_SECURE (MI_SECURE_LEVEL >= 1)
 #define MI_IS_SHUFFLED (MI_SECURE_LEVEL >= 2)
+// 1 if there is an inaccessible OS page behind each large block (fence.h).
+#define MI_HAS_FENCE (MI_SECURE_LEVEL >= 2)
 // 1 if there are canaries behind blocks.
 #define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
 // 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)

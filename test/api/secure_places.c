@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #endif
 #include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "race.h"
 #include "test_reports.h"
@@ -88,8 +90,118 @@ static void state_is_between_constants(void** state) {
   assert_in_range(behind, TEST_MIB, 4 * TEST_MIB);
 }
 
+#define BLOCKS 12
+#define MOVES 3000
+
+static unsigned char* block[BLOCKS];
+static size_t block_size[BLOCKS];
+static int pipe_end[2];
+
+// True if a byte can be read: the kernel looks, so that nothing is hurt.
+static bool is_readable(const unsigned char* p) {
+  if (write(pipe_end[1], p, 1) != 1) return false;
+  char byte;
+  assert_int_equal(read(pipe_end[0], &byte, 1), 1);
+  return true;
+}
+
+// True if the kernel has guards inside a mapping (6.13).
+static bool has_guards(void) {
+  const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+  void* const p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool is_known = madvise(p, size, 102) == 0;
+  munmap(p, size);
+  return is_known;
+}
+
+// Fill a block, and look what is behind it.
+static void use(size_t i) {
+  memset(block[i], (int)i + 1, block_size[i]);
+  const uintptr_t page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t end = (uintptr_t)block[i] + mi_usable_size(block[i]) + 1; // with the canary
+  const unsigned char* const behind =
+      (const unsigned char*)((end + page_size - 1) & ~(page_size - 1));
+  // A block that shrinks by less than a slice keeps its fence.
+  size_t slack = 0;
+  while (slack <= 64 * TEST_KIB && is_readable(behind + slack)) slack += page_size;
+  if (slack > 64 * TEST_KIB) fail_msg("%p of %zu has no fence", block[i], block_size[i]);
+}
+
+static void expect_filled(size_t i, size_t size) {
+  for (size_t at = 0; at < size; at += 1021) assert_int_equal(block[i][at], i + 1);
+}
+
+static void change(size_t i, size_t way, size_t size) {
+  const size_t kept = size < block_size[i] ? size : block_size[i];
+  switch (block[i] == NULL ? way % 4 + 4 : way) {
+    case 0:
+    case 1:
+      mi_free(block[i]);
+      block[i] = NULL;
+      return;
+    case 2:
+      if (!mi_expand(block[i], size)) return;
+      break;
+    case 3:
+      block[i] = (unsigned char*)mi_realloc(block[i], size);
+      expect_filled(i, kept);
+      break;
+    case 4:
+      block[i] = (unsigned char*)mi_rezalloc(block[i], size); // of nothing, or a zeroed one
+      break;
+    case 5:
+      mi_free(block[i]);
+      block[i] = (unsigned char*)mi_malloc_aligned(size, 256 * TEST_KIB);
+      break;
+    case 6:
+      mi_free(block[i]);
+      block[i] = (unsigned char*)mi_malloc_aligned_at(size, 1024, 40);
+      break;
+    default:
+      mi_free(block[i]);
+      block[i] = (unsigned char*)mi_calloc(1, size);
+      assert_true(test_is_filled(block[i], size, 0));
+      break;
+  }
+  block_size[i] = size;
+}
+
+// If this fails, a write or a read behind a large block goes on into other memory, or memory that
+// the program should have cannot be used.
+static void large_blocks_end_at_a_fence(void** state) {
+  (void)state;
+  if (!has_guards()) skip();
+  assert_int_equal(pipe(pipe_end), 0);
+  uint64_t random = 42;
+  for (size_t round = 0; round < MOVES; round++) {
+    const size_t i = random_below(&random, BLOCKS);
+    const size_t pages = 130 + random_below(&random, 600); // over 512 KiB
+    const size_t size = pages * 4096 - 1 - random_below(&random, 3);
+    change(i, random_below(&random, 8), size);
+    if (block[i] != NULL) use(i);
+    if (round % 500 == 0) mi_collect(true);
+    // Memory between large blocks serves small ones.
+    unsigned char* const small = (unsigned char*)mi_malloc(100 * TEST_KIB);
+    memset(small, 255, 100 * TEST_KIB);
+    mi_free(small);
+  }
+  for (size_t i = 0; i < BLOCKS; i++) {
+    if (block[i] != NULL) use(i);
+    mi_free(block[i]);
+  }
+  // Of half an arena and more: a mapping of its own.
+  const size_t huge = 600 * TEST_MIB;
+  unsigned char* const p = (unsigned char*)mi_malloc(huge);
+  p[huge - 1] = 1;
+  assert_false(is_readable(p + ((huge + 4096) & ~(size_t)4095)));
+  mi_free(p);
+  close(pipe_end[0]);
+  close(pipe_end[1]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(large_blocks_end_at_a_fence),
       cmocka_unit_test(state_is_between_constants),
       cmocka_unit_test(tables_are_between_fences),
   };

@@ -65,6 +65,8 @@ MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint
     mi_tool_open(start, size); // for the next mapping at this address
     mi_tool_before_unmap(&subproc->direct);
     mi_mark_purge(start, size);
+    mi_page_t* const page = mi_pagemap_slice(start);
+    if (page->has_fence) page->has_fence = false; // it goes with the mapping
     // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
     // the addresses are lost, but not the memory.
     if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);

@@ -80,6 +80,5 @@ MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t
                                    size_t alignment) {
   mi_retain_before_wait(arena->subproc, slice_count);
   if (mi_spare_keep(arena, slice_index, slice_count, alignment)) return;
-  mi_wait_mark(arena, slice_index, slice_count);
-  mi_arena_release(arena, slice_index, slice_count);
+  mi_wait_release(arena, slice_index, slice_count);
 }

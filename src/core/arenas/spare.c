@@ -64,8 +64,7 @@ static void mi_spare_end(mi_subproc_t* subproc, uint64_t word) {
   mi_arena_t* const arena = mi_arena_of(subproc, mi_spare_start(word));
   const size_t index = mi_arena_slice_of(arena, mi_spare_start(word));
   mi_spare_count_waiting(subproc, word, -1);
-  mi_wait_mark(arena, index, mi_spare_count(word));
-  mi_arena_release(arena, index, mi_spare_count(word));
+  mi_wait_release(arena, index, mi_spare_count(word));
 }
 
 // True if a run belongs to a large block.

@@ -34,6 +34,29 @@ MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slic
   mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
 }
 
+static void mi_wait_release_part(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  if (slice_count == 0) return;
+  mi_wait_mark(arena, slice_index, slice_count);
+  mi_arena_release(arena, slice_index, slice_count);
+}
+
+MI_INTERNAL void mi_wait_release(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  size_t usable = slice_count; // slices before one that stays inaccessible
+  if (MI_HAS_FENCE) {
+    mi_page_t* const page = mi_pagemap_slice(arena->start + slice_index * MI_SLICE_SIZE);
+    if (mi_unlikely(!mi_fence_drop(page))) {
+      usable = page->block_size / MI_SLICE_SIZE;
+      page->has_fence = false;
+    }
+  }
+  mi_wait_release_part(arena, slice_index, usable);
+  if (mi_unlikely(usable < slice_count)) {
+    const size_t dirty = mi_bitmap_clear(arena->dirty, slice_index + usable, 1);
+    mi_count_add(&arena->subproc->count.committed, -(int64_t)(dirty * MI_SLICE_SIZE));
+    mi_wait_release_part(arena, slice_index + usable + 1, slice_count - usable - 1);
+  }
+}
+
 MI_INTERNAL size_t mi_wait_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
   const size_t count = mi_bitmap_clear(arena->purge_young, slice_index, slice_count) +
                        mi_bitmap_clear(arena->purge_old, slice_index, slice_count);

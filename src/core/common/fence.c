@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fence.c - mappings of our own between inaccessible OS pages: FENCE-1 in fence.h.
+// fence.c - inaccessible OS pages around mappings of our own, and behind large blocks: FENCE-1 to
+// FENCE-3 in fence.h.
 //
 // The whole is mapped without access first, and then the middle anew: never is something between
 // the fences accessible that is not ours, and a sandbox that permits mmap permits this.
@@ -19,6 +20,20 @@ MI_INTERNAL void* mi_fence_map(size_t size, size_t alignment) {
 
 MI_INTERNAL void mi_fence_unmap(void* start, size_t size, size_t alignment) {
   mi_os_unmap((uint8_t*)start - alignment, size + 2 * alignment);
+}
+
+MI_INTERNAL void mi_fence_raise(mi_page_t* page) {
+  if (page->has_fence) return;
+  page->has_fence = mi_os_guard(page->start + page->block_size, mi_state.os.page_size);
+}
+
+MI_INTERNAL bool mi_fence_drop(mi_page_t* page) {
+  if (!page->has_fence) return true;
+  uint8_t* const fence = page->start + page->block_size;
+  const size_t size = mi_state.os.page_size;
+  // A filter of system calls that came after the fence may refuse the first one.
+  page->has_fence = !mi_os_unguard(fence, size) && mi_os_remap(fence, size) != 0;
+  return !page->has_fence;
 }
 
 #endif

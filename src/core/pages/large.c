@@ -3,6 +3,9 @@
 //
 //   | block_size (whole OS pages) | slack up to slice_count * MI_SLICE_SIZE, untouched |
 //
+// In a secure build the first OS page of the slack is inaccessible, and there always is one
+// (fence.h).
+//
 // LARGE-1  the page has owner MI_OWNER_SINGLE for all its life: no thread owns it, and the thread
 //     that frees the block returns the slices.
 // LARGE-2  only the first slice has a descriptor, and the one that a shifted result lies in, which
@@ -35,6 +38,11 @@
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
+// Return how many slices a block of `size` bytes needs.
+static size_t mi_large_slices(size_t size) {
+  return mi_bits_divide_up(mi_large_round(size) + mi_fence_room(), MI_SLICE_SIZE);
+}
+
 // LARGE-2
 static mi_interior_t mi_large_interior(size_t reserved) {
   return (mi_interior_t){mi_bits_max(reserved - 1, 1), reserved};
@@ -46,12 +54,27 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
   mi_tally_add(&heap->tally, MI_TALLY_LARGE, bytes);
 }
 
+// A run may have the fence of the block that was there before: it stays if it is in the right
+// place. False if the system refuses to take it away.
+static bool mi_large_keep_fence(const mi_run_t* run, size_t block_size) {
+  mi_page_t* const page = mi_pagemap_slice(run->start);
+  return page->block_size == block_size || mi_fence_drop(page);
+}
+
+// Raise the fence behind a block: FENCE-2.
+static void mi_large_raise_fence(mi_heap_t* heap, mi_page_t* page) {
+  if (!MI_HAS_FENCE || page->has_fence) return;
+  const bool is_ours = page->backing == MI_BACKING_DIRECT ||
+                       mi_arena_is_mapped_by_us(mi_arena_of(heap->subproc, page->start));
+  if (is_ours) mi_fence_raise(page);
+}
+
 // Make a page for one block of `size` bytes that may grow to `room`, whose first `shift` bytes are
 // skipped and whose first `touched` bytes will be written to.
 static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_t alignment,
                                 size_t shift, size_t touched) {
   const mi_run_wish_t wish = {
-      .slice_count = mi_bits_divide_up(mi_bits_max(size, room), MI_SLICE_SIZE),
+      .slice_count = mi_large_slices(mi_bits_max(size, room)),
       .alignment = alignment,
       .touched_count = touched / MI_SLICE_SIZE,
       .described_count = shift / MI_SLICE_SIZE + 1,
@@ -59,7 +82,8 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   const mi_page_backing_t backing = mi_run_backing(&run);
-  if (!mi_mark_begin_single(run.start + shift)) {
+  const bool is_usable = !MI_HAS_FENCE || mi_large_keep_fence(&run, mi_large_round(size));
+  if (!is_usable || !mi_mark_begin_single(run.start + shift)) {
     mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
     return NULL;
   }
@@ -133,6 +157,7 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
   mi_page_t* const page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
+  mi_large_raise_fence(heap, page);
   return page->start + shift;
 }
 
@@ -146,6 +171,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   mi_page_t* const page = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, touched);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
+  mi_large_raise_fence(heap, page);
   return page->start;
 }
 
@@ -194,12 +220,13 @@ static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count
 }
 
 static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
-  const size_t slice_count = mi_bits_divide_up(size, MI_SLICE_SIZE);
+  const size_t slice_count = mi_large_slices(size);
   const size_t old_count = page->slice_count;
-  if (slice_count > old_count) {
-    if (!mi_large_extend(heap, page, slice_count)) return false;
-  } else if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
-             slice_count >= page->reserved) {
+  const size_t new_size = mi_large_round(size);
+  if (slice_count > old_count && !mi_large_extend(heap, page, slice_count)) return false;
+  if (new_size != page->block_size && !mi_fence_drop(page)) return false;
+  if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
+      slice_count >= page->reserved) {
     // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
     // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
@@ -207,9 +234,9 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
                    page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count,
                    MI_SLICE_SIZE);
   }
-  const size_t new_size = mi_large_round(size);
   mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);
   page->block_size = new_size;
+  mi_large_raise_fence(heap, page);
   return true;
 }
 
@@ -266,12 +293,18 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   }
   mi_arena_t* const arena =
       moved->backing == MI_BACKING_ARENA ? mi_arena_of(heap->subproc, moved->start) : NULL;
-  const mi_move_t move = mi_move_memory(heap->subproc, arena, page->start, moved->start, bytes);
+  // A fence would be moved along, or be lost with what is replaced.
+  const bool is_open = mi_fence_drop(page) && mi_fence_drop(moved);
+  const mi_move_t move =
+      is_open ? mi_move_memory(heap->subproc, arena, page->start, moved->start, bytes)
+              : MI_MOVE_NONE;
   if (move != MI_MOVE_DONE) {
     mi_large_end(moved, move == MI_MOVE_LOST ? slice_count : 0);
+    mi_large_resize(page, page->block_size); // raises the fence again
     return NULL;
   }
   mi_large_note_moved(page, heap, moved, slice_count);
+  mi_large_raise_fence(heap, moved);
   mi_large_free(page, page->start);
   return moved->start;
 }
