@@ -7,8 +7,8 @@
 //              find (compiler.h); as -ftls-model=local-dynamic on the command line.
 //   MI_TRACK_ASAN, MI_TRACK_VALGRIND  tell AddressSanitizer or Valgrind about blocks (tool.h).
 //   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
-//   MI_SECURE  1: exact state of blocks; 2: random order, fences; 3, 4: coded links, canaries
-//              (mark.h, fence.h, secret.h, canary.h).
+//   MI_SECURE  1: exact state of blocks; 2: random order, fences; 3, 4: coded links, canaries;
+//              5: fences behind pages (mark.h, fence.h, secret.h, canary.h).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -34,8 +34,11 @@
 #if MI_DEBUG < 0 || MI_DEBUG > 3
 #error "MI_DEBUG is 0, 1, 2 or 3"
 #endif
-#if defined(MI_SECURE) && (MI_SECURE < 0 || MI_SECURE > 4)
-#error "MI_SECURE: the levels are 0 to 4; there are no guard pages behind pages, which 5 asks for"
+#if defined(MI_SECURE) && (MI_SECURE < 0 || MI_SECURE > 5)
+#error "MI_SECURE: the levels are 0 to 5"
+#endif
+#if defined(MI_SECURE) && MI_SECURE >= 5 && defined(MI_TINY) && MI_TINY
+#error "MI_SECURE=5 needs OS pages that are smaller than a slice: build without MI_TINY"
 #endif
 #if defined(MI_GUARDED) && MI_GUARDED > 0
 #error "MI_GUARDED: this version has no guard pages; build with MI_GUARDED=0 or without it"
@@ -94,6 +97,9 @@
 #define MI_IS_SHUFFLED (MI_SECURE_LEVEL >= 2)
 // 1 if there is an inaccessible OS page behind each large block (fence.h).
 #define MI_HAS_FENCE (MI_SECURE_LEVEL >= 2)
+// Bytes at the end of each page of blocks that no block has: an OS page there is inaccessible, if
+// one is not larger.
+#define MI_PAGE_FENCE_SIZE ((size_t)(MI_SECURE_LEVEL >= 5 ? 4096 : 0))
 // 1 if there are canaries behind blocks.
 #define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
 // 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)

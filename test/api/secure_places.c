@@ -199,9 +199,36 @@ static void large_blocks_end_at_a_fence(void** state) {
   close(pipe_end[1]);
 }
 
+// If this fails, a write that runs through a page of blocks goes on into the next one.
+static void pages_end_at_a_fence_at_level_5(void** state) {
+  (void)state;
+  listen();
+  mi_options_print_out(&hear, NULL);
+  if (strstr(said, "secure level: 5") == NULL || !has_guards()) skip();
+  assert_int_equal(pipe(pipe_end), 0);
+  const size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+  for (size_t size = 16; size <= 512 * TEST_KIB; size += size / 3 + 16) {
+    static unsigned char* p[40];
+    for (size_t i = 0; i < 40; i++) {
+      p[i] = (unsigned char*)mi_malloc(size);
+      memset(p[i], 1, size);
+    }
+    for (size_t i = 0; i < 40; i++) {
+      const unsigned char* end = p[i] + size - 1;
+      while (is_readable(end) && end < p[i] + 9 * 64 * TEST_KIB) end += page_size;
+      assert_false(is_readable(end));
+      assert_true(test_is_filled(p[i], size, 1));
+    }
+    for (size_t i = 0; i < 40; i++) mi_free(p[i]);
+  }
+  close(pipe_end[0]);
+  close(pipe_end[1]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_blocks_end_at_a_fence),
+      cmocka_unit_test(pages_end_at_a_fence_at_level_5),
       cmocka_unit_test(state_is_between_constants),
       cmocka_unit_test(tables_are_between_fences),
   };

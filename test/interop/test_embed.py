@@ -78,9 +78,9 @@ def test_library_takes_little_of_the_static_block(library):
 # -- Macros on the line of the C file
 
 # What must not look as if it were there.
-REFUSED = ["MI_SECURE=5", "MI_GUARDED=1", "MI_TRACK_ETW=1", "MI_MAX_ALIGN_SIZE=32",
+REFUSED = ["MI_SECURE=6", "MI_GUARDED=1", "MI_TRACK_ETW=1", "MI_MAX_ALIGN_SIZE=32",
            "MI_TLS_MODEL_LOCAL=1", "MI_TLS_MODEL_PTHREADS=1", "MI_DEBUG=4"]
-ACCEPTED = ["MI_SECURE=4", "MI_GUARDED=0", "MI_PADDING=1", "MI_TRACK_ETW=0", "MI_MAX_ALIGN_SIZE=16", "MI_DEBUG=3",
+ACCEPTED = ["MI_SECURE=4", "MI_SECURE=5", "MI_GUARDED=0", "MI_PADDING=1", "MI_TRACK_ETW=0", "MI_MAX_ALIGN_SIZE=16", "MI_DEBUG=3",
             "MI_NO_THP=1", "MI_FREE_IS_CHECKED=1", "MI_STAT=2", "MI_VISIT_ABANDONED=1", "MI_SHOW_ERRORS=1", "MI_XMALLOC=1",
             "MI_SKIP_COLLECT_ON_EXIT=1", "MI_LIBC_MUSL=1", "MI_OPT_SIMD=1", "MI_USE_ENVIRON=1", "MI_LOCAL_DYNAMIC_TLS=1",
             "MI_TLS_RECURSE_GUARD=1"]
@@ -134,8 +134,7 @@ def test_options_of_cmake_are_accepted_with_a_word(tmp_path):
 
 
 @pytest.mark.parametrize("options, told", [
-    (["-DMI_SECURE=5"], 'MI_SECURE is "5", must be ON, OFF or a level of 0 to 4'), (["-DMI_SECURE=high"], 'MI_SECURE is "high", must be'),
-    (["-DMI_SECURE_FULL=ON"], "MI_SECURE_FULL asks for an inaccessible OS page behind each page"),
+    (["-DMI_SECURE=6"], 'MI_SECURE is "6", must be ON, OFF or a level of 0 to 5'), (["-DMI_SECURE=high"], 'MI_SECURE is "high", must be'),
     (["-DMI_SECURE=ON", "-DMI_TRACK_ASAN=ON"], "MI_SECURE and a tool (MI_TRACK_ASAN, MI_TRACK_VALGRIND) are both ON")])
 def test_protection_without_code_is_refused(options, told, tmp_path):
     # If this fails, whoever asks for protection gets a library of that name, and no protection.
@@ -144,7 +143,8 @@ def test_protection_without_code_is_refused(options, told, tmp_path):
 
 
 @pytest.mark.parametrize("folder, options, level", [
-    ("b", [], 0), ("b", ["-DMI_SECURE=ON"], 4), ("b", ["-DMI_SECURE=2"], 2), ("secure", [], 4), ("secure", ["-DMI_SECURE=OFF"], 0)])
+    ("b", [], 0), ("b", ["-DMI_SECURE=ON"], 4), ("b", ["-DMI_SECURE=2"], 2), ("b", ["-DMI_SECURE_FULL=ON"], 5),
+    ("secure", [], 4), ("secure", ["-DMI_SECURE=OFF"], 0)])
 def test_level_of_a_secure_build(folder, options, level, tmp_path):
     run("cmake", "-S", conftest.ROOT, "-B", tmp_path / folder, "-G", "Ninja", *options)
     levels = set(re.findall(r"-DMI_SECURE=(\d)", (tmp_path / folder / "build.ninja").read_text()))

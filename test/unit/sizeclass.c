@@ -48,7 +48,7 @@ UNIT_TEST(sizeclass_pages_waste_little) {
     }
     check(bytes / block_size < UINT32_MAX);
     const size_t shared = mi_class_slices_shared(c);
-    check(shared >= slices && shared * MI_SLICE_SIZE <= MI_CLASS_PAGE_MAX);
+    check(shared >= slices && shared <= MI_CLASS_SLICES_MAX);
     if (block_size > MI_SLICE_SIZE / 4 && block_size <= MI_SLICE_SIZE) {
       check(shared * MI_SLICE_SIZE % block_size * 16 <= shared * MI_SLICE_SIZE);
     }

@@ -45,7 +45,7 @@
 #define MI_HUGE_BACK_OFF ((uint64_t)32)
 
 static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
-  if (heap == NULL) return false;
+  if (heap == NULL || MI_PAGE_FENCE_SIZE != 0) return false; // fences would cut the huge page
   if (!heap->is_main && mi_book_is_shorter(&heap->book, MI_HUGE_HEAP_MIN / MI_SLICE_SIZE)) {
     return false;
   }

@@ -25,7 +25,7 @@
 
 // Runs that are kept, in slices, unless they are aligned: at least more than any page of a class
 // has. Pages are many, and should lie at low addresses.
-#define MI_SPARE_MIN ((size_t)9)
+#define MI_SPARE_MIN (MI_CLASS_SLICES_MAX + 1)
 #define MI_SPARE_COUNT_BITS 24
 #define MI_SPARE_MAX (((size_t)1 << MI_SPARE_COUNT_BITS) - 1)
 #define MI_SPARE_NONE ((uint64_t)0)

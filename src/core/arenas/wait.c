@@ -45,7 +45,7 @@ MI_INTERNAL void mi_wait_release(mi_arena_t* arena, size_t slice_index, size_t s
   if (MI_HAS_FENCE) {
     mi_page_t* const page = mi_pagemap_slice(arena->start + slice_index * MI_SLICE_SIZE);
     if (mi_unlikely(!mi_fence_drop(page))) {
-      usable = page->block_size / MI_SLICE_SIZE;
+      usable = (size_t)(mi_fence_of(page) - page->start) / MI_SLICE_SIZE;
       page->has_fence = false;
     }
   }

@@ -22,14 +22,19 @@ MI_INTERNAL void mi_fence_unmap(void* start, size_t size, size_t alignment) {
   mi_os_unmap((uint8_t*)start - alignment, size + 2 * alignment);
 }
 
+MI_INTERNAL uint8_t* mi_fence_of(const mi_page_t* page) {
+  if (page->size_class == MI_CLASS_COUNT) return page->start + page->block_size;
+  return page->start + page->slice_count * MI_SLICE_SIZE - mi_state.os.page_size;
+}
+
 MI_INTERNAL void mi_fence_raise(mi_page_t* page) {
   if (page->has_fence) return;
-  page->has_fence = mi_os_guard(page->start + page->block_size, mi_state.os.page_size);
+  page->has_fence = mi_os_guard(mi_fence_of(page), mi_state.os.page_size);
 }
 
 MI_INTERNAL bool mi_fence_drop(mi_page_t* page) {
   if (!page->has_fence) return true;
-  uint8_t* const fence = page->start + page->block_size;
+  uint8_t* const fence = mi_fence_of(page);
   const size_t size = mi_state.os.page_size;
   // A filter of system calls that came after the fence may refuse the first one.
   page->has_fence = !mi_os_unguard(fence, size) && mi_os_remap(fence, size) != 0;

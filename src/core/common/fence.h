@@ -4,6 +4,7 @@
 //
 //   | fence | table of descriptors or marks, structures of ours | fence |
 //   | large block (whole OS pages) | fence | rest of its last slice |
+//   | block | block | block | rest | fence |                          a page, at level 5
 //
 // FENCE-1  every mapping that holds only data of the allocator has a fence before it and behind it:
 //     a write that runs on from a mapping of the program does not get there.
@@ -13,6 +14,7 @@
 // FENCE-3  free slices have no fence: they are purged, moved, and faulted in by huge pages. Only
 //     the spare run keeps its own, for the next block of the same size (spare.c). A slice with a
 //     fence that the system refuses to take away is not used any more (wait.c).
+// FENCE-4  at level 5, the last OS page of each page of blocks is a fence, too, likewise.
 //
 // A fence of FENCE-1 is a mapping of its own: there are few, and all kernels have those. The state
 // that lies in the library itself needs none: its code is before it, and behind it `none` of the
@@ -32,11 +34,14 @@ MI_INTERNAL void* mi_fence_map(size_t size, size_t alignment);
 // Unmap that, with its fences.
 MI_INTERNAL void mi_fence_unmap(void* start, size_t size, size_t alignment);
 
-// Raise a fence behind the single block of a page, if there is none: at `block_size` from its
-// start, which is inside the run.
+// Return where the fence of a page is, or was while its slices were in use.
+MI_INTERNAL uint8_t* mi_fence_of(const mi_page_t* page);
+
+// Raise the fence of a page, if it has none: behind its single block, where the run must have room,
+// or at its end.
 MI_INTERNAL void mi_fence_raise(mi_page_t* page);
 
-// Take it away, if there is one, as long as `block_size` is what it was. What is there reads as
+// Take it away, if there is one, as long as the page is what it was. What is there reads as
 // zero. False if the system refuses: then it is still there.
 MI_INTERNAL bool mi_fence_drop(mi_page_t* page);
 
@@ -52,6 +57,7 @@ static inline void mi_fence_unmap(void* start, size_t size, size_t alignment) {
   mi_os_unmap(start, size);
 }
 
+static inline uint8_t* mi_fence_of(const mi_page_t* page) { return page->start; }
 static inline void mi_fence_raise(mi_page_t* page) { (void)page; }
 static inline bool mi_fence_drop(mi_page_t* page) { return page != NULL; }
 

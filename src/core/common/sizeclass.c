@@ -6,6 +6,9 @@
 //   blocks up to a slice    one slice: one to three blocks
 //   larger blocks           the fewest with at most 1/8 behind the last: mostly those of one block
 //
+// Where each page has a fence (fence.h), the blocks have an OS page less, and those of 1/4 to 1
+// slice are as many as leave at most 1/4.
+//
 // The memory behind the last block is never touched, so it costs addresses only. Pages of large
 // blocks are short on purpose: a free block in a page with other blocks serves one class of one
 // thread, while free slices serve all classes and threads. Six threads that exchange blocks up to 2
@@ -21,21 +24,22 @@
 
 #include "state.h"
 
-#define MI_TAIL(bs, n) ((n)*MI_SLICE_SIZE % (bs))
-#define MI_BLOCKS(bs, n) ((n)*MI_SLICE_SIZE / (bs))
+#define MI_ROOM(n) ((n)*MI_SLICE_SIZE - MI_PAGE_FENCE_SIZE) // for blocks
+#define MI_TAIL(bs, n) (MI_ROOM(n) % (bs))
+#define MI_BLOCKS(bs, n) (MI_ROOM(n) / (bs))
 #define MI_IS_TIGHT(bs, n, part, blocks)                                                           \
   (MI_TAIL(bs, n) * (part) <= (n)*MI_SLICE_SIZE && MI_BLOCKS(bs, n) >= (blocks))
 #define MI_FITS(bs, n)                                                                             \
   ((bs) > MI_SLICE_SIZE       ? MI_IS_TIGHT(bs, n, 8, 1)                                           \
-   : (bs) > MI_SLICE_SIZE / 4 ? 1                                                                  \
+   : (bs) > MI_SLICE_SIZE / 4 ? MI_PAGE_FENCE_SIZE == 0 || MI_IS_TIGHT(bs, n, 4, 1)                \
    : (bs) > MI_SLICE_SIZE / 8 ? MI_IS_TIGHT(bs, n, 4, 4)                                           \
                               : MI_IS_TIGHT(bs, n, 50, 8))
 #define MI_TRY(bs, n, otherwise) (MI_FITS(bs, n) ? (n) : (otherwise))
 #define MI_TRY4(bs, n, otherwise)                                                                  \
   MI_TRY(bs, n, MI_TRY(bs, (n) + 1, MI_TRY(bs, (n) + 2, MI_TRY(bs, (n) + 3, otherwise))))
-// Eight tries are enough for all classes: no result is 0. (Trying more costs a second whenever the
-// file is compiled.)
-#define MI_SLICES(bs) MI_TRY4(bs, 1, MI_TRY4(bs, 5, 0))
+// Eight tries are enough for all classes, and nine where pages have a fence. (Trying more costs a
+// second whenever the file is compiled.)
+#define MI_SLICES(bs) MI_TRY4(bs, 1, MI_TRY4(bs, 5, MI_CLASS_SLICES_MAX))
 
 // The eight classes above 2^top.
 #define MI_EIGHT(top)                                                                              \
@@ -99,7 +103,7 @@ MI_INTERNAL size_t mi_class_slices(size_t size_class) {
 MI_INTERNAL size_t mi_class_slices_shared(size_t size_class) {
   const size_t size = mi_class_size(size_class);
   size_t count = mi_class_slices(size_class);
-  if (size <= MI_SLICE_SIZE / 4 || size > MI_SLICE_SIZE) return count;
+  if (size <= MI_SLICE_SIZE / 4 || size > MI_SLICE_SIZE || MI_PAGE_FENCE_SIZE != 0) return count;
   while (MI_TAIL(size, count) * 16 > count * MI_SLICE_SIZE) count++;
   return count;
 }

@@ -52,8 +52,13 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
 #define MI_RECIPROCAL_SHIFT 42
 MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];
 
-// No page of a class is longer, in bytes.
-#define MI_CLASS_PAGE_MAX (8 * MI_SLICE_SIZE)
+// The most slices that a page of a class has.
+#define MI_CLASS_SLICES_MAX ((size_t)(MI_PAGE_FENCE_SIZE == 0 ? 8 : 9))
+
+// Return how many blocks of a size fit into a page of so many slices.
+static inline size_t mi_class_blocks(size_t block_size, size_t slice_count) {
+  return (slice_count * MI_SLICE_SIZE - MI_PAGE_FENCE_SIZE) / block_size;
+}
 
 // Return how many slices a page of the class has: the fewest that keep SIZECLASS-3 and hold enough
 // blocks.

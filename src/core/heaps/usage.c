@@ -26,7 +26,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
     return true;
   }
   const size_t size = mi_class_size(c);
-  const size_t fit = mi_class_slices_shared(c) * MI_SLICE_SIZE / size;
+  const size_t fit = mi_class_blocks(size, mi_class_slices_shared(c));
   const size_t carved = mi_bits_min((size_t)mi_atomic_peek(&page->refilled.used) - 1, fit);
   const size_t bias = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0; // LIFE-1
   const size_t used = mi_bits_max(mi_atomic_peek(&page->count.used), bias) - bias;

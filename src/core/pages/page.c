@@ -30,6 +30,12 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   }
 }
 
+// True if an OS page behind the blocks may be made inaccessible: FENCE-4.
+static bool mi_page_may_have_fence(const mi_run_t* run) {
+  return MI_PAGE_FENCE_SIZE != 0 && mi_state.os.page_size <= MI_PAGE_FENCE_SIZE &&
+         (run->arena == NULL || mi_arena_is_mapped_by_us(run->arena));
+}
+
 static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
   return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
 }
@@ -57,7 +63,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   const size_t size_class = plan->size_class;
   const size_t slice_count = plan->slice_count;
   const size_t block_size = mi_class_size(size_class);
-  const size_t block_count = slice_count * MI_SLICE_SIZE / block_size;
+  const size_t block_count = mi_class_blocks(block_size, slice_count);
   const mi_interior_t interior = mi_page_interior(slice_count, block_count);
   const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, 0, interior.end};
   mi_run_t run;
@@ -87,6 +93,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   }
   mi_page_count(heap, 1);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
+  if (mi_page_may_have_fence(&run)) mi_fence_raise(page);
   return page;
 }
 
