@@ -225,10 +225,53 @@ static void pages_end_at_a_fence_at_level_5(void** state) {
   close(pipe_end[1]);
 }
 
+// If this fails, one run of a program tells where memory is in the next, or one arena where another
+// is.
+static void arenas_lie_anywhere(void** state) {
+  (void)state;
+  enum { ARENAS = 32 };
+  uintptr_t start[ARENAS];
+  uintptr_t differs = 0;
+  for (size_t i = 0; i < ARENAS; i++) {
+    mi_arena_id_t id;
+    assert_int_equal(mi_reserve_os_memory_ex(4 * TEST_MIB, true, false, true, &id), 0);
+    size_t size;
+    start[i] = (uintptr_t)mi_arena_area(id, &size);
+    assert_true(start[i] != 0 && size >= 4 * TEST_MIB);
+    differs |= start[i] ^ start[0];
+    for (size_t k = 0; k < i; k++) {
+      const uintptr_t distance = start[i] > start[k] ? start[i] - start[k] : start[k] - start[i];
+      assert_true(distance > (uintptr_t)16 * TEST_MIB);
+    }
+  }
+  for (size_t bit = 21; bit < 46; bit++) assert_true((differs >> bit & 1) == 1);
+}
+
+// If this fails, the page that a block is in tells where the next page will be.
+static void pages_come_in_random_order(void** state) {
+  (void)state;
+  enum { PAGES = 64 };
+  size_t upwards = 0;
+  mi_heap_t* const heap = mi_heap_new();
+  uintptr_t last = 0;
+  for (size_t i = 0; i < PAGES; i++) {
+    uintptr_t slice = last;
+    while (slice == last) {
+      slice = (uintptr_t)mi_heap_malloc(heap, 64) & ~(uintptr_t)(64 * TEST_KIB - 1);
+    }
+    upwards += slice == last + 64 * TEST_KIB ? 1 : 0;
+    last = slice;
+  }
+  mi_heap_destroy(heap);
+  assert_in_range(upwards, 0, PAGES / 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_blocks_end_at_a_fence),
       cmocka_unit_test(pages_end_at_a_fence_at_level_5),
+      cmocka_unit_test(arenas_lie_anywhere),
+      cmocka_unit_test(pages_come_in_random_order),
       cmocka_unit_test(state_is_between_constants),
       cmocka_unit_test(tables_are_between_fences),
   };

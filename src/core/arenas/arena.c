@@ -23,6 +23,10 @@
 //     replaced). So the memory that is locked (mlockall), or charged to a limit (ulimit -v), is
 //     little more than what the program uses.
 //
+// ARENA-8  in a secure build each arena starts at a random chunk of most of the addresses below
+//     programs, and from level 2 on a page of one slice gets a random one of the free slices of the
+//     lowest chunk that has any: the address of a block tells little about another in another page.
+//
 // Claim and release take no lock (bitmap.h); growth takes the arena lock, and a thread that waited
 // for it searches again before growing. Bits of slices that are not mapped are clear in all
 // bitmaps: such slices are not even free. Runs are taken at the lowest address that fits, so that
@@ -41,6 +45,7 @@
 
 #define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
 #define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
+#define MI_ARENA_RANDOM_RANGE ((uintptr_t)80 << 40) // programs are loaded from 85 TiB on
 // Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
 #define MI_ARENA_TRIES 32
 #define MI_ARENA_ALIGNED_TRIES 1
@@ -148,6 +153,23 @@ static void mi_arena_note_low(mi_arena_t* arena, size_t count, size_t word) {
   if (is_smallest) mi_atomic_store_relaxed(&arena->low_word[kind], word);
 }
 
+// Return where a run found at `bit`, the lowest of the free slices `x` of a word, goes: ARENA-8.
+static size_t mi_arena_place(uint64_t x, size_t bit, size_t count) {
+#if MI_SECURE_LEVEL >= 2
+  if (count > 1) return bit; // longer runs would find no room between
+  const size_t chunk_end = mi_bits_align_down(bit, MI_CHUNK_SLICES) + MI_CHUNK_SLICES;
+  uint64_t near = x & mi_bits_mask(chunk_end);
+  mi_random_t random = mi_secret_random();
+  for (uint32_t i = mi_random_below(&random, (uint32_t)mi_bits_count(near)); i > 0; i--) {
+    near &= near - 1;
+  }
+  return mi_bits_trailing_zeros(near);
+#else
+  (void)x, (void)count;
+  return bit;
+#endif
+}
+
 // Claim the lowest run inside one word: the common case, pages and blocks of medium size. It looks
 // at some words only.
 static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
@@ -158,7 +180,7 @@ static size_t mi_arena_claim_in_word(mi_arena_t* arena, size_t count) {
     size_t bit;
     while (x != 0 && (bit = mi_bitmap_find_in_word(x, count)) != MI_BITMAP_NONE) {
       if (w > low) mi_arena_note_low(arena, count, w);
-      const size_t index = w * MI_WORD_BITS + bit;
+      const size_t index = w * MI_WORD_BITS + mi_arena_place(x, bit, count);
       if (mi_arena_hold(arena, index, count)) return index;
       x = mi_atomic_load_relaxed(&arena->free[w]);
     }
@@ -262,6 +284,7 @@ static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
 // large as it may be. The window of the near arena has no room for others.
 static void mi_arena_note_end(const mi_arena_t* arena) {
+  if (MI_IS_SECURE) return; // ARENA-8
   uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
   const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
   mi_state.arena_hint = (uint8_t*)mi_bits_align_up((uintptr_t)end, unit);
@@ -270,9 +293,15 @@ static void mi_arena_note_end(const mi_arena_t* arena) {
 static uint8_t* mi_arena_hint_locked(void) {
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_state.arena_hint != NULL) return mi_state.arena_hint;
+#if MI_IS_SECURE
+  mi_random_t random = mi_secret_random();
+  const uintptr_t chunk = mi_random_next(&random) % (MI_ARENA_RANDOM_RANGE / MI_CHUNK_SIZE);
+  return (uint8_t*)(MI_ARENA_HINT_BASE + chunk * MI_CHUNK_SIZE);
+#else
   const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
   const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
   return (uint8_t*)mi_bits_align_down(base + offset, MI_WINDOW_SIZE);
+#endif
 }
 
 MI_INTERNAL uint8_t* mi_arena_hint(void) {
@@ -317,8 +346,9 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
-  const bool is_near =
-      plan->size_max > plan->size && mi_pagemap_may_be_near(plan->start, plan->size);
+  // (In a secure build arenas start anywhere in a window.)
+  const bool is_near = !MI_IS_SECURE && plan->size_max > plan->size &&
+                       mi_pagemap_may_be_near(plan->start, plan->size);
   const size_t size_max = is_near ? mi_bits_min(plan->size_max, MI_NEAR_SIZE) : plan->size_max;
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);

@@ -71,7 +71,8 @@ static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t
 static mi_attr_inline bool mi_page_is_link_near(const mi_page_t* page, const mi_block_t* head) {
   const mi_block_t* const next = mi_block_next(head);
   if (next == NULL) return true;
-  return next != head && (size_t)((const uint8_t*)next - page->start) < MI_CLASS_SLICES_MAX * MI_SLICE_SIZE;
+  return next != head &&
+         (size_t)((const uint8_t*)next - page->start) < MI_CLASS_SLICES_MAX * MI_SLICE_SIZE;
 }
 
 static inline bool mi_page_has_interior(mi_page_t* page) {
