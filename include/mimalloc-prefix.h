@@ -35,6 +35,8 @@
 #define mi_collect MI_PREFIXED(collect)
 #define mi_collect_reduce MI_PREFIXED(collect_reduce)
 #define mi_debug_show_arenas MI_PREFIXED(debug_show_arenas)
+#define mi_describe MI_PREFIXED(describe)
+#define mi_describe_json MI_PREFIXED(describe_json)
 #define mi_dupenv_s MI_PREFIXED(dupenv_s)
 #define mi_expand MI_PREFIXED(expand)
 #define mi_free MI_PREFIXED(free)

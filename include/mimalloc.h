@@ -879,11 +879,43 @@ mi_decl_export void mi_register_deferred_free(mi_deferred_free_fun* deferred_fre
 /// @param arg passed to it
 mi_decl_export void mi_register_output(mi_output_fun* out, void* arg) mi_attr_noexcept;
 
-/// Register who is told of errors, after their message was printed. By default debug builds abort
-/// on EFAULT, and all else goes on.
+/// Register who is told of errors, after their message was printed. Then the process ends or goes
+/// on, as the option `mi_option_abort_on_misuse` says: by default secure builds abort after any
+/// mistake, debug builds where memory is damaged and no function is registered, others never. The
+/// function may use all of the library; a mistake of its own does not call it again.
 /// @param fun called with an errno value
 /// @param arg passed to it
 mi_decl_export void mi_register_error(mi_error_fun* fun, void* arg);
+
+/// @name What an address is
+/// Of this library alone. They take any address, in use, freed, inside a block or foreign, on any
+/// thread and in signal handlers; they never fail, allocate or wait, and follow nothing that a
+/// program may have damaged. What they say is of a moment: other threads go on. The guide explains
+/// the text and the keys, which are those of reports.
+///
+/// @code
+/// char text[1000];
+/// mi_describe(p, text, sizeof(text));
+/// puts(text); // block 5 of 1024 at 0x16240000140 of 64 bytes; page at ...
+/// @endcode
+/// @{
+
+/// Describe an address in words: its block, page, thread and heap on the first line, then the block
+/// and its neighbours.
+/// @param p any address
+/// @param[out] buffer gets the text, zero-terminated, cut if it is too long; may be NULL
+/// @param size bytes of the buffer; 1000 are enough
+/// @return the length of the whole text
+mi_decl_export size_t mi_describe(const void* p, char* buffer, size_t size) mi_attr_noexcept;
+
+/// The same as JSON: one object on one line (RFC 8259).
+/// @param p any address
+/// @param[out] buffer gets the text, zero-terminated, or an empty one if it is too long; may be
+///        NULL
+/// @param size bytes of the buffer; 2000 are enough
+/// @return the length of the whole text
+mi_decl_export size_t mi_describe_json(const void* p, char* buffer, size_t size) mi_attr_noexcept;
+/// @}
 /// @}
 
 // ------------------------------------------------------------------------------------------------
@@ -1847,6 +1879,7 @@ typedef enum mi_option_e {
   mi_option_drop_deepbind = 1001, ///< `dlopen` ignores `RTLD_DEEPBIND` (glibc, shared library)
   mi_option_abort_on_misuse = 1002, ///< 0 no, 1 if memory is damaged, 2 any: ends the process
   mi_option_zero_on_free = 1003, ///< clear what is freed (secure builds)
+  mi_option_report_json = 1004, ///< each report of a mistake is a line of JSON
 
   mi_option_eager_region_commit = mi_option_arena_eager_commit, ///< older name
   mi_option_reset_decommits = mi_option_purge_decommits, ///< older name

@@ -26,6 +26,7 @@
 #include "core/common/meta.c"
 #include "core/common/secret.c"
 #include "core/common/describe.c"
+#include "core/common/explain.c"
 #include "core/common/report.c"
 #include "core/common/mark.c"
 // - slices

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // output.c - messages: where they go, how many are printed, and the two callbacks for output and
-// errors.
+// errors; and what a mistake of the program leads to.
 //
 //   mi_hook_verbose, mi_hook_warning, mi_hook_error (core/common/hooks.h)
 //     -> one message with a prefix -> registered output, or standard error; only the buffer
@@ -15,13 +15,17 @@
 // OUTPUT-4  each kind of error is printed once; later errors are counted, and the counts printed at
 //     the end. With option verbose all errors are printed.
 //
-// Any thread may call any function here. Deliberately absent: formatting (base/text.c) and the text
-// of reports (stats.c, options.c).
+// Any thread may call any function here. Deliberately absent: formatting (base/text.c), what a
+// report of a mistake says (core/common/explain.c), and the text of other reports (stats.c,
+// options.c).
 #include <errno.h>
 #include <stdio.h> // for the addresses of stdout and stderr only, see `mi_output_sink`
 
 #include "api.h"
 #include "callback.h"
+
+// Longest report, with prefix, end of line, and terminating zero.
+#define MI_OUTPUT_REPORT_MAX (MI_EXPLAIN_MAX + 64)
 
 // The most bytes that an output function registered later receives. Further text goes only to
 // standard error.
@@ -148,21 +152,31 @@ static bool mi_output_admit(mi_atomic(long) * count, long max) {
   return mi_output_is_verbose() || max < 0 || earlier < max;
 }
 
-static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
-  if (mi_self.is_printing) return;
-  char text[MI_OUTPUT_MESSAGE_MAX];
-  const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
-  size_t used = mi_text_append(text, capacity, 0, prefix);
+static const char mi_output_error_prefix[] = "mimalloc: error: ";
+
+// Begin a message: the prefix, and the thread if that is not the main one. Returns the length.
+static size_t mi_output_begin(const char* prefix, char* text, size_t capacity) {
+  const size_t used = mi_text_append(text, capacity, 0, prefix);
   const uintptr_t self = mi_tls_thread_id();
   const uintptr_t main_thread = mi_atomic_load_relaxed(&mi_output.main_thread);
-  if (main_thread != 0 && main_thread != self) {
-    used += mi_text_format(text + used, capacity - used, "thread 0x%zx: ", (size_t)self);
-  }
-  used += mi_text_vformat(text + used, capacity - used, format, args);
+  if (main_thread == 0 || main_thread == self) return used;
+  return used + mi_text_format(text + used, capacity - used, "thread 0x%zx: ", (size_t)self);
+}
+
+// End the line, for which there is room, and print the message.
+static void mi_output_end(char* text, size_t used) {
   if (used == 0 || text[used - 1] != '\n') text[used++] = '\n';
   text[used] = 0;
   const mi_sink_t sink = {NULL, NULL};
   mi_output_deliver(sink, text, used);
+}
+
+static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
+  if (mi_self.is_printing) return;
+  char text[MI_OUTPUT_MESSAGE_MAX];
+  const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
+  const size_t used = mi_output_begin(prefix, text, capacity);
+  mi_output_end(text, used + mi_text_vformat(text + used, capacity - used, format, args));
 }
 
 mi_attr_printf(2, 3) static void mi_output_message(const char* prefix, const char* format, ...) {
@@ -210,23 +224,6 @@ MI_INTERNAL void mi_output_force_warning(const char* format, ...) {
 
 // -- Errors --
 
-static const struct {
-  int code; // what the user's error function receives
-  const char* label; // names the kind in the summary
-} mi_output_kinds[MI_ERROR_COUNT] = {
-    [MI_ERROR_INVALID_POINTER] = {EINVAL, "invalid pointer"},
-    [MI_ERROR_INTERIOR_POINTER] = {EINVAL, "pointer inside a block"},
-    [MI_ERROR_DOUBLE_FREE] = {EAGAIN, "double free"},
-    [MI_ERROR_CORRUPT_LIST] = {EFAULT, "corrupted free list"},
-    [MI_ERROR_CORRUPT_PAGE] = {EFAULT, "corrupted page"},
-    [MI_ERROR_OVERFLOW] = {EFAULT, "buffer overflow"},
-    [MI_ERROR_UNDERFLOW] = {EFAULT, "buffer underflow"},
-    [MI_ERROR_LATE_WRITE] = {EFAULT, "use after free"},
-    [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large"},
-    [MI_ERROR_ALIGNMENT] = {EOVERFLOW, "invalid alignment"},
-    [MI_ERROR_OUT_OF_MEMORY] = {ENOMEM, "unable to allocate memory"},
-};
-
 // True if the process ends after an error: builds with MI_XMALLOC if there is no memory, all others
 // by the option abort_on_misuse. `is_handled`: an error function was called.
 static bool mi_output_must_stop(int code, bool is_handled) {
@@ -237,7 +234,11 @@ static bool mi_output_must_stop(int code, bool is_handled) {
 
 // Calls the user's function, if there is one, and ends the process, if it must.
 static void mi_output_call_error(int code) {
-  if (mi_self.is_in_error) return;
+  if (mi_self.is_in_error) {
+    // The function itself made a mistake, or never came back (longjmp): it is not called again.
+    if (mi_output_must_stop(code, true)) mi_os_abort("");
+    return;
+  }
   mi_self.is_in_error = true;
   const int saved_errno = errno;
   void* arg = NULL;
@@ -248,81 +249,17 @@ static void mi_output_call_error(int code) {
   mi_self.is_in_error = false;
 }
 
-// The bytes that a program wrote where it must not, as numbers and as text.
-static void mi_output_bytes(const mi_report_t* report, char* text, size_t capacity) {
-  size_t used = 0;
-  for (size_t i = 0; i < report->byte_count; i++) {
-    const unsigned byte = report->bytes[i];
-    used += mi_text_format(text + used, capacity - used, " %x%x", byte / 16, byte % 16);
-  }
-  used += mi_text_format(text + used, capacity - used, " \"");
-  for (size_t i = 0; i < report->byte_count; i++) {
-    const char c = (char)report->bytes[i];
-    used += mi_text_format(text + used, capacity - used, "%c", c >= ' ' && c <= '~' ? c : '.');
-  }
-  mi_text_format(text + used, capacity - used, "\"");
-}
-
-// A write outside of blocks in use; it happened before the call that found it.
-static void mi_output_say_write(const mi_report_t* report, const char* prefix, const char* about) {
-  const char* const p = (const char*)report->p;
-  const char* const found = (const char*)report->found;
-  char at[80];
-  if (report->kind == MI_ERROR_OVERFLOW) {
-    mi_text_format(at, sizeof(at), "write after %zu bytes", (size_t)(found - p));
-  } else if (report->kind == MI_ERROR_UNDERFLOW) {
-    mi_text_format(at, sizeof(at), "write %zu bytes before it", (size_t)(p - found));
-  } else {
-    mi_text_format(at, sizeof(at), "write %zu bytes into it", (size_t)(found - p));
-  }
-  char bytes[MI_REPORT_BYTES * 4 + 8];
-  mi_output_bytes(report, bytes, sizeof(bytes));
-  mi_output_message(prefix, "%s in heap block %p of size %zu: %s, found in %s; there is now%s: %s",
-                    mi_output_kinds[report->kind].label, report->p, report->size, at, report->where,
-                    bytes, about);
-}
+static bool mi_output_wants_json(void) { return mi_option_value(report_json) != 0; }
 
 static void mi_output_say(const mi_report_t* report) {
-  const char* const prefix = "mimalloc: error: ";
-  const char* const where = report->where;
-  const size_t size = report->size;
-  char about[MI_DESCRIBE_TEXT_MAX];
-  mi_describe_text(&report->about, about, sizeof(about));
-  switch (report->kind) {
-    case MI_ERROR_INVALID_POINTER:
-    case MI_ERROR_INTERIOR_POINTER:
-      mi_output_message(prefix, "invalid pointer: %p in %s: %s", report->p, where, about);
-      break;
-    case MI_ERROR_DOUBLE_FREE:
-      mi_output_message(prefix, "double free detected of block %p with size %zu in %s: %s",
-                        report->p, size, where, about);
-      break;
-    case MI_ERROR_CORRUPT_LIST:
-      mi_output_message(prefix, "corrupted free list entry of size %zu at %p: value %p in %s: %s",
-                        size, report->p, report->found, where, about);
-      break;
-    case MI_ERROR_CORRUPT_PAGE:
-      mi_output_message(prefix, "corrupted page with blocks of size %zu at %p in %s: %s", size,
-                        report->p, where, about);
-      break;
-    case MI_ERROR_OVERFLOW:
-    case MI_ERROR_UNDERFLOW:
-    case MI_ERROR_LATE_WRITE:
-      // No other build finds them.
-      if (MI_IS_PADDED || MI_HAS_CANARY) mi_output_say_write(report, prefix, about);
-      break;
-    case MI_ERROR_TOO_LARGE:
-      // A product that overflows has no size to show.
-      mi_output_message(prefix, "allocation request is too large (%s%zu bytes) in %s",
-                        size == SIZE_MAX ? "more than " : "", size, where);
-      break;
-    case MI_ERROR_ALIGNMENT:
-      mi_output_message(prefix, "invalid alignment: %zu in %s is not a power of two", size, where);
-      break;
-    default:
-      mi_output_message(prefix, "unable to allocate memory (%zu bytes) in %s", size, where);
-      break;
-  }
+  if (mi_self.is_printing) return;
+  char text[MI_OUTPUT_REPORT_MAX];
+  const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
+  const bool is_json = mi_output_wants_json();
+  const size_t used = is_json ? 0 : mi_output_begin(mi_output_error_prefix, text, capacity);
+  const mi_explain_form_t form = is_json ? MI_EXPLAIN_JSON : MI_EXPLAIN_TEXT;
+  const size_t length = mi_explain_report(report, form, text + used, capacity - used);
+  mi_output_end(text, mi_bits_min(used + length, capacity - 1));
 }
 
 MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
@@ -340,14 +277,22 @@ MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
       mi_output_say(report);
     }
   }
-  mi_output_call_error(mi_output_kinds[kind].code);
+  mi_output_call_error(mi_explain_code(kind));
 }
 
 MI_INTERNAL void mi_output_error(int err, const char* format, ...) {
   if (mi_output_admit(&mi_output.errors, mi_option_value(max_errors))) {
     va_list args;
     va_start(args, format);
-    mi_output_vmessage("mimalloc: error: ", format, args);
+    if (mi_output_wants_json()) {
+      char message[MI_OUTPUT_LINE_MAX];
+      char text[MI_OUTPUT_REPORT_MAX];
+      mi_text_vformat(message, sizeof(message), format, args);
+      const size_t length = mi_explain_message(err, message, text, MI_EXPLAIN_MAX);
+      if (!mi_self.is_printing) mi_output_end(text, length);
+    } else {
+      mi_output_vmessage(mi_output_error_prefix, format, args);
+    }
     va_end(args);
   }
   mi_output_call_error(err);
@@ -358,11 +303,34 @@ MI_INTERNAL void mi_output_summary(void) {
   for (size_t kind = 0; kind < MI_ERROR_COUNT; kind++) {
     const size_t hidden = mi_atomic_load_relaxed(&mi_output.hidden[kind]);
     if (hidden == 0) continue;
-    mi_output_message("mimalloc: error: ", "%s: %zu more of this kind", mi_output_kinds[kind].label,
-                      hidden);
+    if (mi_output_wants_json()) {
+      char text[MI_OUTPUT_LINE_MAX];
+      mi_output_end(text, mi_explain_hidden((mi_error_kind_t)kind, hidden, text, sizeof(text) - 1));
+    } else {
+      mi_output_message(mi_output_error_prefix, "%s: %zu more of this kind",
+                        mi_explain_label((mi_error_kind_t)kind), hidden);
+    }
   }
 }
 
 void mi_register_error(mi_error_fun* fun, void* arg) {
   mi_callback_set(&mi_output.error, (mi_callback_fun_t*)fun, arg);
+}
+
+// -- Descriptions --
+
+static size_t mi_output_describe(const void* p, mi_explain_form_t form, char* buffer, size_t size) {
+  mi_about_t about;
+  mi_describe_address(p, &about);
+  return mi_explain_about(&about, form, buffer, buffer != NULL ? size : 0);
+}
+
+size_t mi_describe(const void* p, char* buffer, size_t size) mi_attr_noexcept {
+  return mi_output_describe(p, MI_EXPLAIN_TEXT, buffer, size);
+}
+
+size_t mi_describe_json(const void* p, char* buffer, size_t size) mi_attr_noexcept {
+  const size_t length = mi_output_describe(p, MI_EXPLAIN_JSON, buffer, size);
+  if (buffer != NULL && size > 0 && length >= size) buffer[0] = 0; // never half an object
+  return length;
 }

@@ -184,6 +184,10 @@ MI_INTERNAL size_t mi_os_numa_node(void);
 // has no effect.
 MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node);
 
+// True if the 4 bytes at `p`, an address that is a multiple of 4, can be read now. Makes a system
+// call.
+MI_INTERNAL bool mi_os_is_readable(const void* p);
+
 // End the process, with `text` on the standard error stream.
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text);
 

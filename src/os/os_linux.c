@@ -89,6 +89,9 @@ static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
 
 static void mi_os_threads_init(void);
 
+// An array, because long literals lie where few programs come (cmake/layout.ld).
+static const char mi_os_overcommit_file[] = "/proc/sys/vm/overcommit_memory";
+
 MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   const int saved_errno = errno;
   char buffer[MI_OS_FILE_MAX];
@@ -98,7 +101,7 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   info->huge_page_size = info->page_size / 8 * info->page_size;
   info->address_bits = MI_ADDRESS_BITS;
   // 0 heuristic, 1 always, 2 never (proc_sys_vm(5)). Without /proc, assume the usual value.
-  const size_t length = mi_os_read_file("/proc/sys/vm/overcommit_memory", buffer, sizeof(buffer));
+  const size_t length = mi_os_read_file(mi_os_overcommit_file, buffer, sizeof(buffer));
   info->has_overcommit = (length == 0 || buffer[0] != '2');
   info->is_setuid = getauxval(AT_SECURE) != 0;
   mi_os_threads_init();
@@ -646,4 +649,16 @@ MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
   const int saved_errno = errno;
   syscall(SYS_futex, word, MI_FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
   errno = saved_errno;
+}
+
+// The kernel compares the word with a value before anybody would wait, and says if it cannot read
+// the word. If it is the same value, the wait is over at once. (We need futex(2) in any case, so
+// that no sandbox forbids it.)
+MI_INTERNAL bool mi_os_is_readable(const void* p) {
+  const int saved_errno = errno;
+  const struct timespec now = {0, 0};
+  const long rc = syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 0, &now, NULL, 0);
+  const bool is_readable = rc == 0 || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
+  errno = saved_errno;
+  return is_readable;
 }

@@ -269,6 +269,9 @@ CALL(arena_area, use(mi_arena_area(NULL, &sink)))
 CALL(arena_contains, sink += mi_arena_contains(NULL, &local_object))
 CALL(arenas_print, mi_arenas_print())
 CALL(debug_show_arenas, mi_debug_show_arenas())
+CALL(describe, char text[100]; sink += mi_describe(test_opaque_pointer(&local_object), text, 100))
+CALL(describe_null, sink += mi_describe(NULL, NULL, 0))
+CALL(describe_json, char text[100]; sink += mi_describe_json(&sink, text, 100))
 CALL(is_redirected, sink += mi_is_redirected())
 CALL(arena_unload, sink += mi_arena_unload(NULL, NULL, NULL, NULL))
 CALL(arena_reload, sink += mi_arena_reload(NULL, 0, NULL))
@@ -504,6 +507,9 @@ static const struct {
     ENTRY(arena_contains),
     ENTRY(arenas_print),
     ENTRY(debug_show_arenas),
+    ENTRY(describe),
+    ENTRY(describe_null),
+    ENTRY(describe_json),
     ENTRY(is_redirected),
     ENTRY(arena_unload),
     ENTRY(arena_reload),

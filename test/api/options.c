@@ -71,6 +71,7 @@ static const struct {
     {"drop_deepbind", 1, false},
     {"abort_on_misuse", LONG_MIN, false},
     {"zero_on_free", LONG_MIN, false},
+    {"report_json", 0, false},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -126,6 +127,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_drop_deepbind, 1001);
   assert_int_equal(mi_option_abort_on_misuse, 1002);
   assert_int_equal(mi_option_zero_on_free, 1003);
+  assert_int_equal(mi_option_report_json, 1004);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -309,6 +310,13 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
 }
 
 MI_INTERNAL bool mi_os_hints(void) { return os_fake.has_hints; }
+
+MI_INTERNAL bool mi_os_is_readable(const void* p) {
+  uint32_t word;
+  const struct iovec to = {&word, sizeof(word)};
+  const struct iovec from = {(void*)(uintptr_t)p, sizeof(word)};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof(word);
+}
 
 MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
   real_protect(start, size, PROT_READ);

@@ -543,6 +543,9 @@ static void printing(void) {
   mi_options_print();
   mi_arenas_print();
   mi_debug_show_arenas();
+  char text[2000];
+  mi_describe(text, text, sizeof(text));
+  mi_describe_json(&hear, text, sizeof(text));
   mi_stats_print(NULL);
   mi_process_info_print();
   mi_register_output(NULL, NULL);

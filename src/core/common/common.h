@@ -7,8 +7,9 @@
 //   sizeclass.h        from a size to its class
 //   meta.h             memory for our own structures
 //   secret.h mark.h    random numbers, and the exact state of each block, of a secure build
+//   note.h slack.h     the codes of what lies at the ends of slots in tracked, and in secure builds
 //   hooks.h            the only calls upwards: options, messages, callbacks
-//   describe.h report.h  what an address is, in words; reports of misuse
+//   describe.h explain.h report.h  what an address is; reports of misuse, and their words
 //
 // The layers above include this file and no other of this folder.
 #ifndef MI_CORE_COMMON_H
@@ -23,8 +24,11 @@
 #include "meta.h"
 #include "secret.h"
 #include "mark.h"
+#include "note.h"
+#include "slack.h"
 #include "describe.h"
 #include "hooks.h"
+#include "explain.h"
 #include "report.h"
 
 #endif

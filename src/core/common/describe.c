@@ -2,13 +2,19 @@
 // describe.c - the block, page and heap of an address in words, as part of every report of misuse
 // and damage, and of every failed assertion about a page.
 //
-//   address -> descriptor (pagemap.h) -> is it sound? -> page, block -> heap
+//   address -> descriptor (pagemap.h) -> is it sound? -> page, block, its neighbours -> heap
+//
+// What is known of a block depends on the build: with notes (note.h) its address, size and state,
+// as the program has it; in a secure build its state (mark.h), and mostly its size (slack.h); in
+// any other only if it was ever handed out, and if nothing of its page is in use.
 //
 // When this code runs, the program may be about to end or its memory may be damaged; it may run in
 // a signal handler, while this very thread holds a lock.
 // DESCRIBE-1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
 // DESCRIBE-2  a pointer is followed only if it leads into a table of descriptors or into memory of
 //     our own structures (both stay mapped, TYPES-2); a number is used only if it is in its range.
+//     Of blocks only the last bytes of their slots are read, which may be no memory at all if the
+//     descriptor lies: the system is asked before (`mi_describe_read`).
 // DESCRIBE-3  other threads change the data meanwhile: the facts are copied once, and may
 //     contradict each other.
 #include "describe.h"
@@ -16,8 +22,10 @@
 #include "../../base/text.h"
 #include "mark.h"
 #include "meta.h"
+#include "note.h"
 #include "pagemap.h"
 #include "sizeclass.h"
+#include "slack.h"
 
 // How many windows, and slices, below that of an address are searched for the start of its page.
 #define MI_DESCRIBE_WINDOWS 16
@@ -90,14 +98,107 @@ static mi_attr_racy void mi_describe_heap(mi_about_t* about) {
   }
 }
 
-// Return the distance from the start of the page to the block that `p` is in.
-static size_t mi_describe_block_at(const mi_about_t* about) {
-  const size_t offset = (size_t)(about->p - about->start);
-  return about->is_single ? about->shift : offset - offset % about->block_size;
-}
-
 static bool mi_describe_has_address(const mi_about_t* about) {
   return (size_t)(about->p - about->start) < about->slice_count * MI_SLICE_SIZE;
+}
+
+// -- Blocks --
+
+MI_INTERNAL mi_attr_unwatched void mi_describe_copy_bytes(void* to, const uint8_t* from,
+                                                          size_t size) {
+  mi_tool_pause();
+  for (size_t i = 0; i < size; i++) ((volatile uint8_t*)to)[i] = ((const volatile uint8_t*)from)[i];
+  mi_tool_resume();
+}
+
+#if MI_IS_TRACKED || MI_HAS_CANARY
+
+// Copy `size` bytes, at most an OS page, from the end of a slot. False if they cannot be read.
+static bool mi_describe_read(void* to, const uint8_t* end, size_t size) {
+  const uintptr_t first = (uintptr_t)end - size;
+  const uintptr_t last = (uintptr_t)end - 1;
+  if (first > last || !mi_describe_is_address((const void*)last)) return false;
+  mi_tool_pause();
+  const bool is_readable = mi_os_is_readable((const void*)(first & ~(uintptr_t)3)) &&
+                           mi_os_is_readable((const void*)(last & ~(uintptr_t)3));
+  mi_tool_resume();
+  if (is_readable) mi_describe_copy_bytes(to, end - size, size);
+  return is_readable;
+}
+
+#endif
+
+#if MI_IS_TRACKED
+
+// Add what the note of a slot says.
+static void mi_describe_add_note(const uint8_t* slot, size_t size, mi_about_block_t* block) {
+  uintptr_t words[2];
+  if (!mi_describe_read(words, slot + size, sizeof(words))) return;
+  const mi_note_t note = mi_note_decode(slot, size, words, MI_NOTE_KEY);
+  if (note.block != NULL) {
+    block->start = note.block;
+    block->size = note.size;
+  }
+  if (MI_IS_SECURE) return; // its mark is known
+  if (note.block != NULL) block->state = note.is_used ? MI_BLOCK_USED : MI_BLOCK_FREE;
+  if ((words[0] | words[1]) == 0) block->state = MI_BLOCK_FRESH;
+}
+
+#elif MI_HAS_CANARY
+
+// Add what the canary of a block in use says.
+static void mi_describe_add_canary(const uint8_t* end, mi_about_block_t* block) {
+  const size_t room = (size_t)(end - block->start);
+  uint64_t words[2];
+  if (block->state != MI_BLOCK_USED || room <= MI_CANARY_NONE_SIZE) return;
+  if (mi_mark_is_plain(block->start)) {
+    block->size = room;
+    return;
+  }
+  if (!mi_describe_read(words, end, sizeof(words))) return;
+  const uint64_t key = mi_canary_key(block->start);
+  if (!mi_canary_is_whole(words[1] ^ key)) return;
+  const size_t told = (words[1] ^ key) >> 56;
+  const size_t slack = told == MI_CANARY_FAR ? words[0] ^ key : told;
+  if (slack <= room) block->size = room - slack;
+}
+
+#endif
+
+static mi_block_state_t mi_describe_block_state(const mi_about_t* about, size_t index,
+                                                const uint8_t* block) {
+  if (!about->is_single && index >= about->capacity) return MI_BLOCK_FRESH;
+  if (MI_IS_SECURE) {
+    const uint8_t mark = mi_mark_of(block);
+    if (mark == 0) return MI_BLOCK_UNKNOWN; // another thread ends the page
+    return (mark & MI_MARK_USED) != 0 ? MI_BLOCK_USED : MI_BLOCK_FREE;
+  }
+  if (about->is_single) return MI_BLOCK_USED; // LARGE-1
+  return about->used == 0 ? MI_BLOCK_FREE : MI_BLOCK_UNKNOWN;
+}
+
+// Describe one block of a page; an index beyond its last block is none.
+static void mi_describe_block(const mi_about_t* about, size_t index, mi_about_block_t* block) {
+  if (index >= (about->is_single ? 1 : about->reserved)) return;
+  const uint8_t* const slot = about->start + index * about->block_size;
+  block->start = slot + about->shift;
+  block->size = MI_SIZE_UNKNOWN;
+  block->state = mi_describe_block_state(about, index, block->start);
+  if (block->state == MI_BLOCK_FRESH) return;
+#if MI_IS_TRACKED
+  mi_describe_add_note(slot, about->block_size, block);
+#elif MI_HAS_CANARY
+  mi_describe_add_canary(slot + about->block_size, block);
+#endif
+}
+
+// Describe the block that the address is in, and those beside it.
+static void mi_describe_blocks(mi_about_t* about) {
+  about->index = about->is_single ? 0 : (size_t)(about->p - about->start) / about->block_size;
+  mi_describe_block(about, about->index, &about->block);
+  if (about->is_single) return;
+  if (about->index > 0) mi_describe_block(about, about->index - 1, &about->before);
+  mi_describe_block(about, about->index + 1, &about->behind);
 }
 
 MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void* p,
@@ -111,7 +212,7 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
   mi_describe_copy(page, about);
   if (!mi_describe_is_sound(about) || !mi_describe_has_address(about)) return;
   about->kind = MI_ABOUT_PAGE;
-  about->mark = mi_mark_of(about->start + mi_describe_block_at(about));
+  mi_describe_blocks(about);
   mi_describe_heap(about);
 }
 
@@ -169,26 +270,23 @@ mi_attr_printf(2, 3) static void mi_describe_add(mi_describe_t* to, const char* 
 }
 
 static void mi_describe_add_block(mi_describe_t* to, const mi_about_t* about) {
-  const size_t offset = (size_t)(about->p - about->start);
-  const size_t index = about->is_single ? 0 : offset / about->block_size;
-  const size_t block_at = mi_describe_block_at(about);
+  const uint8_t* const slot = mi_about_slot(about) + about->shift;
   const size_t size = about->block_size - about->shift;
-  if (index >= about->reserved && !about->is_single) {
+  if (about->block.state == MI_BLOCK_NONE) {
     mi_describe_add(to, "behind the last block, ");
     return;
   }
-  mi_describe_add(to, "block %zu of %zu at %p of %zu bytes", index,
-                  about->is_single ? (size_t)1 : about->reserved,
-                  (const void*)(about->start + block_at), size);
-  if (offset < block_at) {
-    mi_describe_add(to, ", %zu bytes before it", block_at - offset);
-  } else if (offset > block_at) {
-    mi_describe_add(to, ", %zu bytes into it", offset - block_at);
+  mi_describe_add(to, "block %zu of %zu at %p of %zu bytes", about->index,
+                  about->is_single ? (size_t)1 : about->reserved, (const void*)slot, size);
+  if (about->p < slot) {
+    mi_describe_add(to, ", %zu bytes before it", (size_t)(slot - about->p));
+  } else if (about->p > slot) {
+    mi_describe_add(to, ", %zu bytes into it", (size_t)(about->p - slot));
   }
-  if (index >= about->capacity && !about->is_single) {
+  if (about->block.state == MI_BLOCK_FRESH) {
     mi_describe_add(to, ", never handed out");
-  } else if (MI_IS_SECURE) {
-    mi_describe_add(to, (about->mark & MI_MARK_USED) != 0 ? ", in use" : ", free");
+  } else if (MI_IS_SECURE && about->block.state != MI_BLOCK_UNKNOWN) {
+    mi_describe_add(to, about->block.state == MI_BLOCK_USED ? ", in use" : ", free");
   }
   mi_describe_add(to, "; ");
 }

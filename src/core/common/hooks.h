@@ -26,7 +26,7 @@ typedef enum mi_error_kind_e {
   MI_ERROR_COUNT,
 } mi_error_kind_t;
 
-// Bytes that a report shows of what was written where it must not.
+// Bytes that a report shows from the one on that was written where it must not be, and before it.
 #define MI_REPORT_BYTES ((size_t)16)
 
 typedef struct mi_report_s {
@@ -34,8 +34,9 @@ typedef struct mi_report_s {
   const void* p; // the address it concerns, or NULL
   const void* found; // where a corrupt link leads to, or what was overwritten, or NULL
   size_t size; // bytes asked for, or of the block
-  uint8_t bytes[MI_REPORT_BYTES]; // at `found`, if it was overwritten
-  uint8_t byte_count; // how many of these there are
+  const uint8_t* bytes_at; // where these bytes are
+  uint8_t bytes[2 * MI_REPORT_BYTES]; // what was overwritten, and what is around that
+  uint8_t byte_count; // how many of them there are; 0 none
   size_t missed; // > 0: not a report, but the number of reports lost; `kind` is the last one's
   mi_error_kind_t kind;
   mi_about_t about; // what is at `p`

@@ -13,15 +13,13 @@
 //     `mi_report_enter` and `mi_report_leave`. It is delivered on the same thread, before the
 //     public function returns: when the thread lock is left (`on_left`; under the other locks no
 //     code looks at data that a program can damage), or by `mi_report_leave`.
-// REPORT-2  the facts of a report are copied when the mistake is found: the page may be gone at the
-//     delivery.
+// REPORT-2  the facts of a report, and the bytes that it shows, are copied when the mistake is
+//     found: the page may be gone at the delivery.
 // REPORT-3  slots are few, and taken without waiting. Reports that find no slot are counted, and
 //     one report tells their number.
 // REPORT-4  the refusal of a request is found only outside of locks and such sections, and its
 //     report never waits: an error function may free memory.
 #include "report.h"
-
-#include <string.h>
 
 #include "../../base/text.h"
 #include "state.h"
@@ -125,10 +123,32 @@ static void mi_report_make(const mi_report_t* report) {
   }
 }
 
+// Copy bytes of the page, from `start` to `end`, to show them.
+static void mi_report_show(mi_report_t* report, const uint8_t* start, const uint8_t* end) {
+  report->bytes_at = start;
+  report->byte_count = (uint8_t)mi_bits_min((size_t)(end - start), sizeof(report->bytes));
+  mi_describe_copy_bytes(report->bytes, start, report->byte_count);
+}
+
+// A mistake tells what the block is, where the build does not know it, or is changing it just now.
+static void mi_report_correct(mi_report_t* report) {
+  mi_about_block_t* const block = &report->about.block;
+  if (block->state == MI_BLOCK_NONE) return;
+  if (report->kind == MI_ERROR_OVERFLOW || report->kind == MI_ERROR_UNDERFLOW) {
+    block->state = MI_BLOCK_USED;
+    block->start = (const uint8_t*)report->p;
+    if (!MI_HAS_CANARY)
+      block->size = report->size; // the canary is damaged, and so the size is not known
+  } else if (report->kind == MI_ERROR_DOUBLE_FREE || report->kind == MI_ERROR_CORRUPT_LIST) {
+    if (block->state == MI_BLOCK_UNKNOWN) block->state = MI_BLOCK_FREE;
+  }
+}
+
 MI_INTERNAL mi_attr_cold void mi_report(mi_error_kind_t kind, const char* where, const void* p,
                                         size_t size) {
   mi_report_t report = {.kind = kind, .where = where, .p = p, .size = size};
   if (p != NULL) mi_describe_address(p, &report.about);
+  mi_report_correct(&report);
   mi_report_make(&report);
 }
 
@@ -137,7 +157,14 @@ MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* p
   mi_report_t report = {.kind = kind, .p = block, .found = found};
   report.where = mi_report_where();
   mi_describe_page(page, block, &report.about);
-  report.size = page->block_size;
+  report.size = report.about.block_size;
+  const bool is_carved = report.about.block.state > MI_BLOCK_FRESH;
+  // The link in the block was followed just now.
+  if (kind == MI_ERROR_CORRUPT_LIST && is_carved && block == mi_about_slot(&report.about)) {
+    const size_t size = mi_bits_min(report.about.block_size, MI_REPORT_BYTES);
+    mi_report_show(&report, (const uint8_t*)block, (const uint8_t*)block + size);
+  }
+  mi_report_correct(&report);
   mi_report_make(&report);
 }
 
@@ -147,9 +174,17 @@ MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* 
                                               size_t left) {
   mi_report_t report = {.kind = kind, .p = block, .size = size, .found = found};
   report.where = where != NULL ? where : mi_report_where();
-  report.byte_count = (uint8_t)mi_bits_min(left, MI_REPORT_BYTES);
-  memcpy(report.bytes, found, report.byte_count);
   mi_describe_address(block, &report.about);
+  const uint8_t* const first = (const uint8_t*)found;
+  const uint8_t* start = first;
+  // What is before it in the slot was read, too. (What is left of a canary is not for others.)
+  if (!MI_HAS_CANARY && report.about.kind == MI_ABOUT_PAGE) {
+    const uint8_t* const from =
+        kind == MI_ERROR_UNDERFLOW ? mi_about_slot(&report.about) : (const uint8_t*)block;
+    if (from < first) start -= mi_bits_min((size_t)(first - from), MI_REPORT_BYTES);
+  }
+  mi_report_show(&report, start, first + mi_bits_min(left, MI_REPORT_BYTES));
+  mi_report_correct(&report);
   mi_report_make(&report);
 }
 #endif

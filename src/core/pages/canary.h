@@ -24,13 +24,6 @@
 
 #if MI_HAS_CANARY
 
-mi_static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the last byte is the highest");
-
-#define MI_CANARY_SIZE ((size_t)8)
-// A slack of so many bytes or more is told by the 8 bytes before the canary.
-#define MI_CANARY_FAR ((size_t)0x78)
-#define MI_CANARY_NONE_SIZE ((size_t)16)
-
 // Return the size to ask the core for.
 static mi_attr_inline size_t mi_canary_room(size_t size, size_t alignment) {
   if (size > MI_REQUEST_MAX) return size; // refused
@@ -46,29 +39,6 @@ MI_INTERNAL uint8_t* mi_canary_end_single(const void* p);
 static mi_attr_inline uint8_t* mi_canary_end(const void* p, uint8_t mark) {
   if (mi_unlikely(mark == MI_MARK_SINGLE)) return mi_canary_end_single(p);
   return (uint8_t*)(uintptr_t)p + mi_mark_size(mark);
-}
-
-static mi_attr_inline uint64_t mi_canary_key(const void* p) {
-  const uint64_t mixed = ((uintptr_t)p * mi_secret.canary_factor) ^ mi_secret.canary;
-  return mixed | UINT64_C(0x8080808080808080);
-}
-
-// Return the last 8 bytes of a slot, decoded: the highest byte is the slack, as is each of the
-// others that belongs to the canary.
-static mi_attr_inline uint64_t mi_canary_read(const void* p, const uint8_t* end) {
-  uint64_t word;
-  memcpy(&word, end - MI_CANARY_SIZE, sizeof(word));
-  return word ^ mi_canary_key(p);
-}
-
-#define MI_CANARY_EACH UINT64_C(0x0101010101010101)
-
-// True if this is a canary.
-static mi_attr_inline bool mi_canary_is_whole(uint64_t read) {
-  const uint64_t slack = read >> 56;
-  if (slack - 1 > MI_CANARY_FAR - 1) return false;
-  const uint64_t count = mi_bits_min(slack, MI_CANARY_SIZE); // bytes of the canary
-  return (read ^ slack * MI_CANARY_EACH) >> (64 - 8 * count) == 0;
 }
 
 // Write the canary of a block that is handed out, and was asked for with this size / of one that

@@ -13,22 +13,6 @@
 
 #if MI_IS_TRACKED
 
-// TRACK-6: a word is coded as (word + key) * factor, modulo 2^64. A change of any byte but the
-// highest changes most of the bits above it in what is read; one of the highest is outside of all
-// addresses and sizes.
-#define MI_TRACK_FACTOR ((uintptr_t)0x9E3779B97F4A7C15u)
-#define MI_TRACK_INVERSE ((uintptr_t)0xF1DE83E19937733Du)
-#define MI_TRACK_KEY ((uintptr_t)0x5DEECE66D6A09E66u)
-#define MI_TRACK_KEY_TWIN ((uintptr_t)0x3C6EF372FE94F82Bu)
-// In both words of the note of a block that is not in use.
-#define MI_TRACK_FREED ((uintptr_t)1 << 63)
-
-mi_static_assert(MI_TRACK_FACTOR* MI_TRACK_INVERSE == 1, "one undoes the other");
-
-// Instead of the first word, while a note and the patterns around its block change: in the child of
-// a fork, half of such a change by another thread is not taken for a mistake.
-#define MI_TRACK_BUSY ((uintptr_t)0xB5297A4D3C1E0F87u)
-
 // TRACK-2, coded; all zero before the slot was ever handed out. Also the twin.
 typedef struct mi_track_note_s {
   // block - as it was handed out. Who changes it from "in use" to "busy" takes the block back; all
@@ -40,29 +24,13 @@ typedef struct mi_track_note_s {
   uintptr_t size; // as it was asked for
 } mi_track_note_t;
 
+mi_static_assert(sizeof(mi_track_note_t) == MI_NOTE_SIZE, "both words");
 mi_static_assert(sizeof(mi_track_note_t) == MI_TRACK_ALIGNMENT, "the twin fits into the margin");
 
 typedef struct mi_track_slot_s {
   uint8_t* start; // NULL: nothing was carved there
   size_t size;
 } mi_track_slot_t;
-
-// What a note says.
-typedef struct mi_track_state_s {
-  uint8_t* block; // NULL: not known
-  size_t size;
-  bool is_used;
-  bool is_busy; // another thread takes it back
-  uintptr_t word; // the first one, as it is
-} mi_track_state_t;
-
-static uintptr_t mi_track_code(uintptr_t word, uintptr_t key) {
-  return (word + key) * MI_TRACK_FACTOR;
-}
-
-static uintptr_t mi_track_decode(uintptr_t code, uintptr_t key) {
-  return code * MI_TRACK_INVERSE - key;
-}
 
 // Return the margin for an alignment. There is none for a slice or more: the block must start in
 // the slice of its descriptor.
@@ -115,80 +83,62 @@ static mi_attr_unwatched void mi_track_store(void* at, const uintptr_t words[2])
   mi_tool_resume();
 }
 
-static mi_track_state_t mi_track_state(const mi_track_slot_t* slot, const uintptr_t words[2],
-                                       uintptr_t key) {
-  mi_track_state_t state = {.word = words[0], .is_busy = words[0] == MI_TRACK_BUSY};
-  const uintptr_t word = mi_track_decode(words[0], key);
-  const uintptr_t size_word = mi_track_decode(words[1], key);
-  const uintptr_t block = word & ~MI_TRACK_FREED;
-  const size_t size = size_word & ~MI_TRACK_FREED;
-  const uintptr_t end = (uintptr_t)mi_track_note(slot);
-  if (((word ^ size_word) & MI_TRACK_FREED) != 0) return state; // TRACK-6
-  if (block < (uintptr_t)slot->start || block > end || size > end - block) return state;
-  state.block = (uint8_t*)block;
-  state.size = size;
-  state.is_used = (word & MI_TRACK_FREED) == 0;
-  return state;
+static mi_note_t mi_track_decode(const mi_track_slot_t* slot, const uintptr_t words[2],
+                                 uintptr_t key) {
+  return mi_note_decode(slot->start, slot->size, words, key);
 }
 
-static mi_track_state_t mi_track_read(const mi_track_slot_t* slot) {
+static mi_note_t mi_track_read(const mi_track_slot_t* slot) {
   uintptr_t words[2];
   mi_track_load(mi_track_note(slot), words);
-  return mi_track_state(slot, words, MI_TRACK_KEY);
+  return mi_track_decode(slot, words, MI_NOTE_KEY);
 }
 
 // Read the note; if it is damaged, the twin in front of `p`, if there is one and it is about `p`.
-static mi_track_state_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
-  const mi_track_state_t state = mi_track_read(slot);
+static mi_note_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
+  const mi_note_t state = mi_track_read(slot);
   if (mi_likely(state.block != NULL) || state.is_busy) return state;
   if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return state;
   uintptr_t words[2];
   mi_track_load(p - sizeof(mi_track_note_t), words);
-  mi_track_state_t twin = mi_track_state(slot, words, MI_TRACK_KEY_TWIN);
+  mi_note_t twin = mi_track_decode(slot, words, MI_NOTE_KEY_TWIN);
   twin.word = state.word;
   return twin.block == p ? twin : state;
-}
-
-static void mi_track_words(uintptr_t words[2], const uint8_t* block, size_t size, uintptr_t flag,
-                           uintptr_t key) {
-  words[0] = mi_track_code((uintptr_t)block | flag, key);
-  words[1] = mi_track_code(size | flag, key);
 }
 
 static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t size,
                            uintptr_t flag) {
   uintptr_t words[2];
-  mi_track_words(words, block, size, flag, MI_TRACK_KEY);
+  mi_note_encode(words, block, size, flag, MI_NOTE_KEY);
   mi_atomic_signal_fence(); // behind the patterns
   mi_track_store(mi_track_note(slot), words);
 }
 
 // Show in a report what the program wrote to the note of a claimed slot, if it did.
-static void mi_track_show(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+static void mi_track_show(const mi_track_slot_t* slot, const mi_note_t* state) {
   uintptr_t words[2];
   mi_track_load(mi_track_note(slot), words);
   words[0] = state->word;
-  if (mi_track_state(slot, words, MI_TRACK_KEY).block == NULL) {
+  if (mi_track_decode(slot, words, MI_NOTE_KEY).block == NULL) {
     mi_track_store(mi_track_note(slot), words);
   }
 }
 
 // Begin a change of the slot.
 static void mi_track_forget(const mi_track_slot_t* slot) {
-  static const uintptr_t busy[2] = {MI_TRACK_BUSY, 0};
+  static const uintptr_t busy[2] = {MI_NOTE_BUSY, 0};
   mi_track_store(mi_track_note(slot), busy);
   mi_atomic_signal_fence(); // before the patterns
 }
 
 // The same for a slot whose note was read. False if it changed since.
-static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot,
-                                             const mi_track_state_t* state) {
+static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot, const mi_note_t* state) {
   mi_track_note_t* const note = mi_track_note(slot);
   uintptr_t word = state->word;
   bool is_claimed;
   mi_tool_pause();
   do { // relaxed: the program orders the use of a block before its free
-    is_claimed = mi_atomic_cas_weak_relaxed(&note->block, &word, MI_TRACK_BUSY);
+    is_claimed = mi_atomic_cas_weak_relaxed(&note->block, &word, MI_NOTE_BUSY);
   } while (!is_claimed && word == state->word);
   mi_tool_resume();
   return is_claimed;
@@ -217,7 +167,7 @@ static void mi_track_pad(const mi_track_slot_t* slot, uint8_t* block, size_t siz
   if (mi_track_has_twin(slot, block)) {
     uintptr_t words[2];
     margin_end = block - sizeof(mi_track_note_t);
-    mi_track_words(words, block, size, 0, MI_TRACK_KEY_TWIN);
+    mi_note_encode(words, block, size, 0, MI_NOTE_KEY_TWIN);
     mi_track_store(margin_end, words);
   }
   mi_pad_fill(mi_track_margin_start(slot, block), margin_end, MI_PAD_AROUND);
@@ -239,23 +189,21 @@ static const uint8_t* mi_track_differing(const uint8_t* at, const uintptr_t want
   return found;
 }
 
-static const uint8_t* mi_track_find_behind(const mi_track_slot_t* slot,
-                                           const mi_track_state_t* state) {
+static const uint8_t* mi_track_find_behind(const mi_track_slot_t* slot, const mi_note_t* state) {
   const uint8_t* const note = (const uint8_t*)mi_track_note(slot);
   const uint8_t* const found = mi_pad_first(state->block + state->size, note, MI_PAD_AROUND);
   if (found != NULL) return found;
   uintptr_t words[2];
-  mi_track_words(words, state->block, state->size, 0, MI_TRACK_KEY);
+  mi_note_encode(words, state->block, state->size, 0, MI_NOTE_KEY);
   return mi_track_differing(note, words, false);
 }
 
-static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot,
-                                           const mi_track_state_t* state) {
+static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot, const mi_note_t* state) {
   const uint8_t* margin_end = state->block;
   if (mi_track_has_twin(slot, state->block)) {
     uintptr_t words[2];
     margin_end -= sizeof(mi_track_note_t);
-    mi_track_words(words, state->block, state->size, 0, MI_TRACK_KEY_TWIN);
+    mi_note_encode(words, state->block, state->size, 0, MI_NOTE_KEY_TWIN);
     const uint8_t* const found = mi_track_differing(margin_end, words, true);
     if (found != NULL) return found;
   }
@@ -263,12 +211,12 @@ static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot,
 }
 
 // Look around a block in use.
-static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_note_t* state) {
   return (mi_track_found_t){mi_track_find_behind(slot, state), mi_track_find_before(slot, state)};
 }
 
 // Report what was found around a block.
-static void mi_track_tell(const mi_track_slot_t* slot, const mi_track_state_t* state,
+static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
                           const mi_track_found_t* found, const char* where) {
   if (mi_unlikely(found->behind != NULL)) {
     mi_report_write(MI_ERROR_OVERFLOW, where, state->block, state->size, found->behind,
@@ -282,7 +230,7 @@ static void mi_track_tell(const mi_track_slot_t* slot, const mi_track_state_t* s
 
 // Report a change of a freed block, once. Where there is no margin, the link of the free slot lies
 // in the block.
-static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_track_state_t* state,
+static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_note_t* state,
                                  const char* where) {
   if (state->size > MI_PAD_CONTENTS_MAX) return;
   uint8_t* const end = state->block + state->size;
@@ -300,7 +248,7 @@ static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_track_sta
 // once its block is free.
 static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
                                 const char* where) {
-  const mi_track_state_t state = mi_track_read_either(slot, slot->start + MI_TRACK_ALIGNMENT);
+  const mi_note_t state = mi_track_read_either(slot, slot->start + MI_TRACK_ALIGNMENT);
   if (state.block == NULL) return;
   if (state.is_used) {
     const mi_track_found_t found = mi_track_find(slot, &state);
@@ -320,12 +268,12 @@ static void mi_track_pad_contents(uint8_t* block, size_t size, uint8_t value) {
   (void)block, (void)size, (void)value;
 }
 
-static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_track_state_t* state) {
+static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_note_t* state) {
   (void)slot, (void)state;
   return (mi_track_found_t){NULL, NULL};
 }
 
-static void mi_track_tell(const mi_track_slot_t* slot, const mi_track_state_t* state,
+static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
                           const mi_track_found_t* found, const char* where) {
   (void)slot, (void)state, (void)found, (void)where;
 }
@@ -377,7 +325,7 @@ MI_INTERNAL bool mi_track_take(void** block) {
     if (!mi_state.is_unloaded) mi_track_refuse(MI_ERROR_INVALID_POINTER, p, 0);
     return false;
   }
-  const mi_track_state_t state = mi_track_read_either(&slot, p);
+  const mi_note_t state = mi_track_read_either(&slot, p);
   if (state.is_busy) return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
   if (state.block != p) return mi_track_refuse(MI_ERROR_INTERIOR_POINTER, p, slot.size);
   if (!state.is_used) return mi_track_refuse(MI_ERROR_DOUBLE_FREE, p, slot.size);
@@ -387,7 +335,7 @@ MI_INTERNAL bool mi_track_take(void** block) {
   if (found.behind != NULL) mi_track_show(&slot, &state);
   mi_track_tell(&slot, &state, &found, "free");
   mi_track_pad_contents(p, state.size, MI_PAD_FREED);
-  mi_track_write(&slot, p, state.size, MI_TRACK_FREED);
+  mi_track_write(&slot, p, state.size, MI_NOTE_FREED);
   mi_tool_take(p, state.size);
   *block = mi_page_is_single(page) ? slot.start + page->shift : slot.start;
   return true;
@@ -410,7 +358,7 @@ MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable) {
   (void)usable;
   const mi_track_slot_t slot = mi_track_slot(mi_pagemap_find(p), p);
   if (slot.start == NULL) return 0;
-  const mi_track_state_t state = mi_track_read(&slot);
+  const mi_note_t state = mi_track_read(&slot);
   if (!state.is_used) return 0;
   const size_t offset = (size_t)((const uint8_t*)p - state.block);
   return offset < state.size ? state.size - offset : 0;
@@ -418,7 +366,7 @@ MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable) {
 
 MI_INTERNAL void* mi_track_block(void* start, size_t slot_size) {
   const mi_track_slot_t slot = {(uint8_t*)start, slot_size};
-  const mi_track_state_t state = mi_track_read(&slot);
+  const mi_note_t state = mi_track_read(&slot);
   return state.is_used ? state.block : NULL;
 }
 
@@ -432,9 +380,9 @@ MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
     const mi_track_slot_t slot = mi_track_slot_at(page, i);
     mi_track_check_slot(page, &slot, NULL);
-    const mi_track_state_t state = mi_track_read(&slot);
+    const mi_note_t state = mi_track_read(&slot);
     if (!state.is_used) continue;
-    mi_track_write(&slot, state.block, state.size, MI_TRACK_FREED);
+    mi_track_write(&slot, state.block, state.size, MI_NOTE_FREED);
     mi_tool_take(state.block, state.size);
   }
 }

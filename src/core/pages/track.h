@@ -24,7 +24,7 @@
 //     the slack, have a pattern (pad.h). They are checked when the block is freed or resized, and
 //     in blocks in use when everything is collected, or their page goes.
 // TRACK-6  a note is coded so that hardly any change of it makes a note that can be: what is in it
-//     is known to be damaged, or true.
+//     is known to be damaged, or true (note.h).
 // TRACK-7  a freed block up to MI_PAD_CONTENTS_MAX has a pattern, which is checked when its slot is
 //     used again (not for a zeroed block, because that is zero by then), when everything is
 //     collected, and when its page goes. The link of a free slot lies in the margin, if there is
