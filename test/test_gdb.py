@@ -6,59 +6,99 @@ import pytest
 import conftest
 from conftest import attempt, find, run
 
-PROGRAM = """
+PROGRAM = r"""
 #include "static.c"
 #include <stdio.h>
 #include <stdlib.h>
 static void tell(const char* name, const void* p) {
-  mi_about_t about;
-  char text[MI_DESCRIBE_TEXT_MAX];
-  mi_describe_address(p, &about);
-  mi_describe_text(&about, text, sizeof(text));
-  printf("%s %p %s\\n", name, p, text);
+  char text[1000];
+  mi_describe(p, text, sizeof(text));
+  printf("%s 0x%lx: %s\n.\n", name, (unsigned long)p, text);
+}
+static void* leave(void* arg) {
+  *(void**)arg = mi_malloc(700);
+  return NULL;
 }
 char* volatile small; // p + 8 in the test
 int main(void) {
+  char* blocks[40];
+  for (int i = 0; i < 40; i++) blocks[i] = mi_malloc(300 + i);
+  for (int i = 0; i < 40; i += 3) mi_free(blocks[i]);
   small = mi_malloc(100);
   char* const large = mi_malloc(3000000);
   mi_heap_t* const heap = mi_heap_new();
+  mi_heap_t* const other = mi_heap_new();
+  char* const in_other = mi_heap_malloc(other, 64);
   tell("small", small);
   tell("inside", small + 8);
+  tell("behind", small + 105);
+  for (int i = 0; i < 40; i++) tell("one", blocks[i]);
+  tell("far", blocks[0] + 60000);
+  tell("tail", (char*)(((uintptr_t)blocks[0] | 0xffff) - 7));
+  tell("head", (char*)((uintptr_t)blocks[0] & ~(uintptr_t)0xffff));
   tell("large", large);
+  tell("later", large + 2000000);
+  tell("shifted", mi_malloc_aligned_at(1000000, 64, 8));
+  tell("aligned", mi_malloc_aligned(300, 512));
   tell("heap", mi_heap_malloc(heap, 64));
+  mi_heap_delete(other);
+  tell("moved", in_other);
+  pthread_t thread;
+  void* left = NULL;
+  if (pthread_create(&thread, NULL, &leave, &left) != 0) return 1;
+  pthread_join(thread, NULL);
+  tell("left", left);
   char* const freed = mi_malloc(5000000);
   mi_free(freed);
   tell("freed", freed);
   tell("foreign", &small);
+  tell("null", NULL);
+  tell("wild", (void*)(uintptr_t)0xffff800000001000);
+  char* const victim = mi_malloc(5000);
+  mi_pagemap_find(victim)->block_size++;
+  tell("damaged", victim);
   fflush(stdout);
   abort();
 }
 """
+NAMES = ["small", "inside", "behind", *["one"] * 40, "far", "tail", "head", "large", "later", "shifted", "aligned", "heap", "moved",
+         "left", "freed", "foreign", "null", "wild", "damaged"]
+BUILDS = {"release": [], "padded": ["-DMI_PADDING=1"], "secure": ["-DMI_SECURE=4"], "both": ["-DMI_SECURE=4", "-DMI_PADDING=1"]}
 
 
-def test_gdb_says_what_reports_say(tmp_path):
-    """Whoever gets a core dump of a user learns which block, page and heap an address in it belongs to."""
+@pytest.mark.parametrize("build", BUILDS)
+def test_gdb_says_what_mi_describe_says(build, tmp_path):
+    """Whoever gets a core dump of a user, or stops a program, learns which block, page and heap an address belongs to."""
     gdb = find("gdb")
     if attempt(gdb, "-batch", "-ex", "python print(1)", apart=True).output != "1\n":
         pytest.skip("this gdb has no Python")
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(PROGRAM)
-    run("cc", "-g", "-O1", "-std=gnu11", f"-I{conftest.ROOT}/src", f"-I{conftest.ROOT}/include", source, "-o", program,
-        "-lpthread")
-    core = tmp_path / "core"
+    run("cc", "-g", "-O1", "-std=gnu11", f"-I{conftest.ROOT}/src", f"-I{conftest.ROOT}/include", *BUILDS[build], source,
+        "-o", program, "-lpthread")
+    core, script = tmp_path / "core", conftest.ROOT / "scripts" / "gdb.py"
+    # Describes each address that the program told of.
+    ask = tmp_path / "ask.py"
+    ask.write_text(f"""
+import gdb, re
+for address in re.findall(r"^\\w+ (0x[0-9a-f]+): ", open("{tmp_path}/told").read(), re.M):
+    gdb.execute("mi " + address)
+gdb.execute("mi small+8")
+""")
     # A core dump that no setting of the machine forbids: gdb writes it when the program has stopped.
-    dumped = attempt(gdb, "-nx", "-batch", "-ex", "set disable-randomization off", "-ex", "run",
-                     "-ex", f"generate-core-file {core}", program, apart=True, DEBUGINFOD_URLS="")
+    live = attempt(gdb, "-nx", "-batch", "-ex", "set disable-randomization off", "-ex", f"run > {tmp_path}/told",
+                   "-ex", f"generate-core-file {core}", "-ex", f"source {script}", "-ex", f"source {ask}", program, apart=True,
+                   DEBUGINFOD_URLS="")
     if not core.exists():
-        pytest.skip(f"gdb cannot run a program here: {dumped.errors.strip()[-200:]}")
-    told = re.findall(r"^(\w+) (0x[0-9a-f]+) (.*)$", dumped.output, re.M)
-    assert [name for name, _, _ in told] == ["small", "inside", "large", "heap", "freed", "foreign"]
-    commands = [argument for _, address, _ in told for argument in ("-ex", f"mi {address}")]
-    seen = attempt(gdb, "-nx", "-batch", "-ex", f"source {conftest.ROOT}/scripts/gdb.py", *commands, "-ex", "mi small+8",
-                   program, core, apart=True, DEBUGINFOD_URLS="")
-    for name, address, text in told:
-        assert f"{address}: {text}\n" in seen.output, (name, seen.output, seen.errors)
-    assert seen.output.count(f"{told[1][1]}: {told[1][2]}\n") == 2
+        pytest.skip(f"gdb cannot run a program here: {live.errors.strip()[-200:]}")
+    told = re.findall(r"^(\w+) (0x[0-9a-f]+): (.*?)\n\.$", (tmp_path / "told").read_text(), re.M | re.S)
+    assert [name for name, _, _ in told] == NAMES
+    dead = attempt(gdb, "-nx", "-batch", "-ex", f"source {script}", "-ex", f"source {ask}", program, core, apart=True,
+                   DEBUGINFOD_URLS="")
+    for seen in (live, dead):
+        for name, address, text in told:
+            assert f"{address}: {text}\n" in seen.output, (name, address, text, seen.output[-3000:], seen.errors[-500:])
+        assert seen.output.count(f"{told[1][1]}: {told[1][2]}\n") == 2
 
 
 def test_gdb_without_the_library():
