@@ -307,6 +307,8 @@ def describe_gap(pagemap, address):
     past = None
     start = address - address % pagemap.slice_size
     for at in range(start, max(start - DESCRIBE_SLICES * pagemap.slice_size, 0), -pagemap.slice_size):
+        if pagemap.window(at >> pagemap.window_shift) == 0:
+            continue  # no descriptor
         page = Page(pagemap, pagemap.descriptor(at))
         if page.owner == OWNER_INTERIOR:
             break
@@ -324,7 +326,7 @@ def describe_gap(pagemap, address):
 
 def describe(address):
     pagemap = Map()
-    if address == 0 or address >= pagemap.limit or pagemap.window(address >> pagemap.window_shift) == 0:
+    if address == 0 or address >= pagemap.limit:
         return "the address is not ours"
     page = Page(pagemap, pagemap.descriptor(address))
     if page.owner == OWNER_NONE:

@@ -221,8 +221,9 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
 // except for the owner.
 static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
   mi_about_t past = *about;
-  const uint8_t* slice = about->p - ((uintptr_t)about->p & (MI_SLICE_SIZE - 1));
-  for (size_t k = 0; k < MI_DESCRIBE_SLICES && slice != NULL; k++, slice -= MI_SLICE_SIZE) {
+  const uintptr_t last = (uintptr_t)about->p >> MI_SLICE_SHIFT;
+  for (size_t k = 0; k < MI_DESCRIBE_SLICES && k <= last; k++) {
+    const uint8_t* const slice = (const uint8_t*)((last - k) << MI_SLICE_SHIFT);
     mi_about_t found = {.p = about->p};
     mi_describe_copy(mi_pagemap_slice(slice), &found);
     if (found.owner == MI_OWNER_INTERIOR) break;
@@ -244,7 +245,6 @@ static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
 MI_INTERNAL mi_attr_racy void mi_describe_address(const void* p, mi_about_t* about) {
   *about = (mi_about_t){.p = (const uint8_t*)p};
   if (p == NULL || !mi_describe_is_address(p)) return;
-  if (mi_atomic_load_relaxed(&mi_pagemap.window[(uintptr_t)p >> MI_WINDOW_SHIFT]) == 0) return;
   mi_page_t* const page = mi_pagemap_slice(p);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_NONE) {
