@@ -94,6 +94,23 @@ static void describe_heaps_and_threads(void** state) {
   says(p, "nothing is in use there");
 }
 
+// If this fails, asking about a block that a guard made inaccessible is a second crash.
+static void describe_memory_that_cannot_be_read(void** state) {
+  (void)state;
+  const size_t sizes[] = {3000000, 700000}; // no other block is in their OS pages
+  for (size_t i = 0; i < 2; i++) {
+    char* const p = (char*)mi_malloc(sizes[i]);
+    char* const start = (char*)((uintptr_t)p & ~(uintptr_t)4095);
+    const size_t size = (size_t)(p + sizes[i] + 32 - start);
+    if (mprotect(start, size, PROT_NONE) != 0) test_skip("mprotect is refused");
+    mi_describe(p, text, sizeof(text));
+    assert_int_equal(mprotect(start, size, PROT_READ | PROT_WRITE), 0);
+    assert_non_null(strstr(text, "\n  block:  0x"));
+    assert_null(strstr(text, "asked for"));
+    mi_free(p);
+  }
+}
+
 // If this fails, a small buffer is written past its end, or a program gets half an object.
 static void describe_fits_any_buffer(void** state) {
   (void)state;
@@ -183,6 +200,7 @@ int main(void) {
       cmocka_unit_test(describe_addresses_that_are_not_ours),
       cmocka_unit_test(describe_blocks_in_use_and_freed),
       cmocka_unit_test(describe_heaps_and_threads),
+      cmocka_unit_test(describe_memory_that_cannot_be_read),
       cmocka_unit_test(describe_fits_any_buffer),
       cmocka_unit_test(describe_allocates_nothing),
       cmocka_unit_test(describe_in_a_signal_handler),

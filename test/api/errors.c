@@ -7,6 +7,7 @@
 #include "test_api.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -449,7 +450,32 @@ static void messages_are_limited(void** state) {
   assert_int_equal(spawn_count(&result, "invalid pointer: 0x"), 100);
 }
 
+static jmp_buf jump_target;
+
+static void jump_away(int code, void* arg) {
+  (void)code, (void)arg;
+  longjmp(jump_target, 1);
+}
+
+static int free_wild_twice_and_jump(void) {
+  mi_register_error(&jump_away, NULL);
+  if (setjmp(jump_target) == 0) return free_wild();
+  printf("jumped\n");
+  fflush(stdout);
+  return free_wild();
+}
+
+// If this fails, an attacker who makes the error function end early is not stopped any more.
+static void misuse_behind_a_jump_ends_the_process(void** state) {
+  (void)state;
+  const char* const environment[] = {"MIMALLOC_ABORT_ON_MISUSE=2", NULL};
+  test_start_self("jump", environment, &result);
+  assert_int_equal(spawn_count(&result, "jumped"), 1);
+  assert_int_equal(result.signal, SIGABRT);
+}
+
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "jump") == 0) return free_wild_twice_and_jump();
   for (size_t i = 0; argc > 1 && i < MISUSE_COUNT; i++) {
     if (strcmp(argv[1], misuses[i].name) == 0) return misuses[i].run();
   }
@@ -458,6 +484,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(misuse_is_counted_after_the_first),
       cmocka_unit_test(misuse_is_silent_by_default),
       cmocka_unit_test(messages_are_limited),
+      cmocka_unit_test(misuse_behind_a_jump_ends_the_process),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

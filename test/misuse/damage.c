@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // damage.c - the library with descriptors, heaps and ends of slots that were overwritten, and with
 // memory that cannot be touched, in many random ways: whatever is asked or reported then, nothing
-// crashes, hangs, or is too long for its buffer, and JSON stays JSON. test/test_reports.py builds it
-// for each flavour, and reads what it prints.
+// crashes, hangs, or is too long for its buffer, and JSON stays JSON. test/test_reports.py builds
+// it for each flavour, and reads what it prints.
 //
 //   damage ROUNDS SEED    prints some of the reports, and at the end how many were of each kind
 #include "static.c"

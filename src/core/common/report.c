@@ -158,7 +158,8 @@ MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* p
   report.where = mi_report_where();
   mi_describe_page(page, block, &report.about);
   report.size = report.about.block_size;
-  const bool is_carved = report.about.block.state > MI_BLOCK_FRESH;
+  const mi_block_state_t state = report.about.block.state;
+  const bool is_carved = state != MI_BLOCK_NONE && state != MI_BLOCK_FRESH;
   // The link in the block was followed just now.
   if (kind == MI_ERROR_CORRUPT_LIST && is_carved && block == mi_about_slot(&report.about)) {
     const size_t size = mi_bits_min(report.about.block_size, MI_REPORT_BYTES);
