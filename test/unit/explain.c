@@ -104,6 +104,7 @@ UNIT_TEST(explain_fits) {
       .before = block,
       .behind = block,
   };
+  size_t longest = 0;
   for (int form = 0; form < 2; form++) {
     for (size_t kind = 0; kind < MI_ERROR_COUNT; kind++) {
       for (size_t about = 0; about <= MI_ABOUT_DAMAGED; about++) {
@@ -112,12 +113,14 @@ UNIT_TEST(explain_fits) {
         const size_t length =
             mi_explain_report(&report, (mi_explain_form_t)form, text, sizeof(text));
         check(length + 64 < MI_EXPLAIN_MAX); // with the thread
+        longest = mi_bits_max(longest, length);
         check_equal(length, strlen(text));
         says(form == MI_EXPLAIN_TEXT ? "\nmimalloc:   try:    " : ",\"try\":\"");
         check(mi_explain_label(report.kind)[0] != 0 && mi_explain_code(report.kind) != 0);
       }
     }
   }
+  printf("FIGURE longest report: %zu of %zu bytes\n", longest, MI_EXPLAIN_MAX);
 }
 
 int main(void) {

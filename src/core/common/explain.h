@@ -8,7 +8,7 @@
 typedef enum mi_explain_form_e { MI_EXPLAIN_TEXT, MI_EXPLAIN_JSON } mi_explain_form_t;
 
 // Bytes that are enough for any report and its terminating zero: EXPLAIN-3.
-#define MI_EXPLAIN_MAX ((size_t)3072)
+#define MI_EXPLAIN_MAX ((size_t)2048)
 
 // Return what a user's error function receives for a kind / its name in reports.
 MI_INTERNAL int mi_explain_code(mi_error_kind_t kind);
