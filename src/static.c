@@ -60,6 +60,7 @@
 #include "core/threads/portion.c"
 #include "core/threads/parcel.c"
 #include "core/threads/flush.c"
+#include "core/threads/quarantine.c"
 #include "core/threads/thread.c"
 #include "core/threads/refill.c"
 // - heaps

@@ -105,6 +105,9 @@
 // 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)
 #define MI_IS_CLEARED (MI_IS_SECURE && !MI_IS_PADDED)
 
+// 1 if freed blocks may be kept for a while before they are handed out again (quarantine.h).
+#define MI_HAS_QUARANTINE (MI_SECURE_LEVEL >= 4 && !MI_IS_PADDED)
+
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0
 #else

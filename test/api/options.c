@@ -72,6 +72,7 @@ static const struct {
     {"abort_on_misuse", LONG_MIN, false},
     {"zero_on_free", LONG_MIN, false},
     {"report_json", 0, false},
+    {"quarantine", 0, true},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -128,6 +129,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_abort_on_misuse, 1002);
   assert_int_equal(mi_option_zero_on_free, 1003);
   assert_int_equal(mi_option_report_json, 1004);
+  assert_int_equal(mi_option_quarantine, 1005);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

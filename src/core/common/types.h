@@ -41,6 +41,7 @@ typedef struct mi_theap_s mi_theap_t;
 typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
 typedef struct mi_subproc_s mi_subproc_t;
+typedef struct mi_quarantine_s mi_quarantine_t;
 
 // Values of the owner word that are not the id of a thread. Thread ids are multiples of 16
 // (os/tls.h).
@@ -213,6 +214,7 @@ struct mi_theap_s {
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
   size_t others_count; // entries of `others`
+  mi_quarantine_t* quarantine; // freed blocks that the thread keeps, NULL none: quarantine.c
   // ended_count - how many of them have a heap that has ended. Written and read under the thread
   // lock, relaxed.
   mi_atomic(size_t) ended_count;

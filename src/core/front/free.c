@@ -84,6 +84,7 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
   if (!mi_track_take(&p) || !mi_mark_take(p, &mark)) return;
   mi_canary_take(p, mark);
   mi_large_clear_freed(p, mark);
+  if (MI_HAS_QUARANTINE && mi_option_value(quarantine) > 0 && mi_quarantine_take(p)) return;
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);

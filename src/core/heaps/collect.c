@@ -34,6 +34,7 @@ static void mi_collect_check(mi_subproc_t* subproc) {
 }
 
 MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
+  if (effort == MI_FORCE) mi_quarantine_flush();
   mi_parcel_flush();
   if (effort == MI_GENTLE) {
     mi_flush_idle(theap);

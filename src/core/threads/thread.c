@@ -36,6 +36,7 @@
 #include "flush.h"
 #include "parcel.h"
 #include "portion.h"
+#include "quarantine.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
@@ -332,6 +333,7 @@ static void mi_thread_end_home(mi_theap_t* home) {
 }
 
 MI_INTERNAL void mi_thread_give_up(void) {
+  mi_quarantine_end();
   mi_theap_t* const home = mi_self_home();
   if (home->thread_id != 0) mi_thread_end_home(home);
 }

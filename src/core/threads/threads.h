@@ -22,6 +22,7 @@
 #include "portion.h"
 #include "parcel.h"
 #include "flush.h"
+#include "quarantine.h"
 #include "thread.h"
 #include "refill.h"
 
