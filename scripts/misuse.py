@@ -3,7 +3,7 @@
 
     scripts/misuse.py                                  our builds that there are, and glibc
     scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc
-    scripts/misuse.py --update-docs NAME=FILE ...      and put the tables into docs/security.md
+    scripts/misuse.py --update-docs NAME=FILE ...      and put them into the tables of docs/security.md, beside the others
     scripts/misuse.py --only double,invalid_stack      some mistakes
     scripts/misuse.py --random [NAME=FILE ...]         how well the places of blocks can be foretold, instead
 
@@ -151,6 +151,25 @@ def our_builds():
     return {name: library for name, library in places.items() if library.exists()}
 
 
+def documented(what):
+    """The lines between the marks of a table in the document, each as its cells."""
+    text = re.search(rf"(?s)<!-- {what} -->\n(.*)<!-- end of {what} -->", DOCUMENT.read_text())[1]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line]
+
+
+def with_documented(found, mistakes):
+    """What was found, with what the document says of mistakes that were not made; and all names, in its order."""
+    rows = documented("misuse")
+    names = next(row for row in rows if row[0] == "mistake")[1:]
+    before = {(row[0].strip("`"), name): outcome for row in rows if row[0].startswith("`") for name, outcome in zip(names, row[1:])}
+    names += [name for _, name in found if name not in names]
+    missing = sorted({f"{mistake} of {name}" for mistake in mistakes for name in names} -
+                     {f"{mistake} of {name}" for mistake, name in [*before, *found]})
+    if missing:
+        raise SystemExit(f"misuse.py: the document has no outcome for {', '.join(missing)}: run these, too")
+    return before | found, list(dict.fromkeys(names))
+
+
 def update(what, text):
     before = DOCUMENT.read_text()
     after = re.sub(rf"(?s)(<!-- {what} -->\n).*(<!-- end of {what} -->)", lambda m: m[1] + text + m[2], before)
@@ -173,18 +192,22 @@ def main():
         text = randomness(libraries, arguments.runs or 1000)
         sys.stdout.write(text)
         if arguments.update_docs:
-            update("random", text)
+            rows = {line.split("|")[1]: line for line in text.splitlines()}
+            before = {f" {row[0]} ": "| " + " | ".join(row) + " |" for row in documented("random")}
+            update("random", "".join(line + "\n" for line in (before | rows).values()))
         return
     program = build()
     chosen = tuple(arguments.only.split(",")) if arguments.only else ("",)
-    mistakes = [mistake for mistake in mistakes_of(program) if mistake.startswith(chosen)]
+    every = mistakes_of(program)
+    mistakes = [mistake for mistake in every if mistake.startswith(chosen)]
     if not mistakes:
         raise SystemExit(f"misuse.py: no mistake is called {arguments.only}; {program} lists all")
     found = outcomes(program, mistakes, libraries, arguments.runs or RUNS)
     text = tables(found, mistakes, list(libraries))
     sys.stdout.write(text)
     if arguments.update_docs:
-        update("misuse", text)
+        everything, names = with_documented(found, every)
+        update("misuse", tables(everything, every, names))
 
 
 if __name__ == "__main__":
