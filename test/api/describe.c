@@ -88,7 +88,12 @@ static void describe_heaps_and_threads(void** state) {
   void* const p = mi_heap_malloc(heap, 100);
   snprintf(expected, sizeof(expected), " at %p\n", (void*)heap);
   says(p, expected);
-  snprintf(expected, sizeof(expected), " of thread 0x%zx", (size_t)pthread_self());
+#if defined(__aarch64__)
+  const size_t self = (size_t)__builtin_thread_pointer(); // which is not what pthread_self returns
+#else
+  const size_t self = (size_t)pthread_self();
+#endif
+  snprintf(expected, sizeof(expected), " of thread 0x%zx", self);
   says(p, expected);
   mi_heap_destroy(heap);
   says(p, "nothing is in use there");
