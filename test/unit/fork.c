@@ -319,6 +319,39 @@ UNIT_TEST_PAGE_SIZES(fork_child_ends_sub_processes_of_vanished_threads) {
   }
 }
 
+// If this fails, destroying a heap in the child breaks, or loses memory, when a vanished thread was
+// making or releasing a page of it: the page is in the book, and has no owner.
+UNIT_TEST_PAGE_SIZES(fork_child_destroys_a_heap_with_pages_without_an_owner) {
+  for (size_t k = 0; k < 2; k++) {
+    mi_free(mi_malloc(1));
+    heap = make_heap(&mi_state.main);
+    mi_page_t* page[2];
+    if (k == 0) { // being released: FORK-2
+      page[0] = unit_page_of(mi_heap_malloc(heap, SIZE));
+      page[1] = unit_page_of(mi_heap_malloc(heap, MI_CLASS_MAX * 2));
+      mi_flush_theap(mi_theap_find(heap));
+      mi_life_undescribe(page[0], (mi_interior_t){0, 0});
+      mi_life_undescribe(page[1], (mi_interior_t){0, 0});
+    } else { // being made: entered, and not yet owned
+      const mi_page_plan_t plan = {.size_class = CLASS, .slice_count = 1};
+      page[0] = page[1] = mi_page_make(heap, &plan);
+      check(page[0] != NULL);
+    }
+    check_equal(mi_atomic_load_relaxed(&page[0]->owner), MI_OWNER_NONE);
+    os_fake.fork_prepare();
+    os_fake.fork_child();
+    mi_heap_end_by_destroy(heap);
+    mi_collect_all(MI_FORCE);
+    for (size_t i = 0; i < 2; i++) {
+      mi_arena_t* const arena = mi_arena_of(&mi_state.main, page[i]->start);
+      const size_t slice = mi_arena_slice_of(arena, page[i]->start);
+      check(mi_bitmap_is_all_set(arena->free, slice, page[i]->slice_count));
+    }
+    unit_check_valid();
+    check_equal(hooks_fake.error_count, 0);
+  }
+}
+
 // FORK-2: a page with an owner that is in no book. Under the arena lock: no page comes.
 static mi_page_t* find_unlisted(void) {
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
@@ -558,6 +591,7 @@ int main(void) {
       cmocka_unit_test(fork_child_forgets_vanished_theaps),
       cmocka_unit_test(fork_child_takes_heaps_of_vanished_threads),
       cmocka_unit_test(fork_child_ends_sub_processes_of_vanished_threads),
+      cmocka_unit_test(fork_child_destroys_a_heap_with_pages_without_an_owner),
       cmocka_unit_test(fork_sees_no_page_without_its_book),
       cmocka_unit_test(fork_inside_waits_for_nothing),
       cmocka_unit_test(fork_touches_nothing_of_the_thread),

@@ -159,8 +159,7 @@ MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
   if (!mi_book_is_valid(&heap->book) || !mi_heap_has_valid_theaps(heap)) return false;
   mi_page_t* page;
   for (uint32_t at = 0; (page = mi_book_next(&heap->book, &at)) != NULL;) {
-    if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_NONE) return false;
-    if (mi_atomic_load_relaxed(&page->heap) != heap) return false;
+    if (mi_atomic_load_relaxed(&page->heap) != heap) return false; // its owner: FORK-4
     if (page->backing != MI_BACKING_ARENA) return false; // RUN-1
   }
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {

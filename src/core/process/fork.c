@@ -34,6 +34,9 @@
 //     word names the thread that parked the page (this one or another), or none. Only the plain id
 //     of this thread means that this thread owns the page (REMOTE-4). A thread without a theap
 //     claims pages, too: all pages are checked unless there never was another thread.
+// FORK-4  a page in a book may have no owner in the child: a vanished thread was making it, or had
+//     cleared its owner and not yet taken it out (FORK-2). No block of it is in use. Its slices are
+//     free again when its heap is destroyed; they are lost when its heap is deleted.
 #include "fork.h"
 
 static void mi_fork_prepare(void) {
