@@ -1415,13 +1415,13 @@ mi_decl_nodiscard mi_decl_export void* mi_theap_realloc(mi_theap_t* theap, void*
 
 /// @name Guarded blocks
 /// Blocks with memory behind them that cannot be touched, so that a write past the end stops the
-/// program. Builds without guards (MI_GUARDED) do nothing here.
+/// program. These functions are for the thread of the theap; options set later act on it again.
 /// @{
 
 /// How many blocks are guarded.
 /// @param theap the theap
 /// @param sample_rate one in so many; 0 none, 1 all
-/// @param seed which is the first: the remainder of a division by the rate; 0: any
+/// @param seed with the same one the same blocks are chosen; 0: any
 mi_decl_export void mi_theap_guarded_set_sample_rate(mi_theap_t* theap, size_t sample_rate,
                                                      size_t seed) mi_attr_noexcept;
 
@@ -1435,7 +1435,7 @@ mi_decl_export void mi_theap_guarded_set_size_bound(mi_theap_t* theap, size_t mi
 /// As `mi_theap_guarded_set_sample_rate()` of the calling thread's theap (version 2).
 /// @param heap the heap
 /// @param sample_rate one in so many; 0 none, 1 all
-/// @param seed which is the first; 0: any
+/// @param seed with the same one the same blocks are chosen; 0: any
 mi_decl_export void mi_heap_guarded_set_sample_rate(mi_heap_t* heap, size_t sample_rate,
                                                     size_t seed) mi_attr_noexcept;
 
@@ -1859,7 +1859,7 @@ typedef enum mi_option_e {
   mi_option_guarded_max = 30, ///< largest size of guarded blocks, bytes
   mi_option_guarded_precise = 31, ///< guard to the byte, even if that breaks the alignment
   mi_option_guarded_sample_rate = 32, ///< guard one block in so many; 0 none
-  mi_option_guarded_sample_seed = 33, ///< which block is the first; 0 any
+  mi_option_guarded_sample_seed = 33, ///< chooses which blocks; 0 any
   mi_option_generic_collect = 34, ///< collect after so many slow allocations
   mi_option_page_reclaim_on_free = 35, ///< keep pages when freeing: -1 none, 0 own, 1 all
   mi_option_page_full_retain = 36, ///< no effect: full pages belong to nobody

@@ -25,6 +25,7 @@
 #include "core/common/sizeclass.c"
 #include "core/common/meta.c"
 #include "core/common/secret.c"
+#include "core/common/guarded.c"
 #include "core/common/describe.c"
 #include "core/common/explain.c"
 #include "core/common/report.c"
@@ -52,6 +53,7 @@
 #include "core/pages/page.c"
 #include "core/pages/pool.c"
 #include "core/pages/large.c"
+#include "core/pages/guard.c"
 // - theaps: a thread's part of a heap
 #include "core/threads/theap.c"
 #include "core/threads/crowd.c"
@@ -81,8 +83,13 @@
 #include "core/front/aligned.c"
 #include "core/front/realloc.c"
 
+// observe: where calls came from, and faults in guarded blocks.
+#include "observe/stack.c"
+#include "observe/fault.c"
+
 // api: the public functions, options, messages, statistics.
 #include "api/output.c"
+#include "api/output_fault.c"
 #include "api/options.c"
 #include "api/stats.c"
 #include "api/stats_text.c"

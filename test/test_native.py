@@ -30,7 +30,16 @@ def programs(manifest, flavour=None):
     return found
 
 
-PROGRAMS = programs(BUILD / "tests.json") + programs(CROSS / "tests.json", "aarch64")
+# Programs that also run with guards around every block. A test that cannot hold then skips itself.
+EVERY_BLOCK = "guarded"
+
+
+def guarded_programs():
+    found = [p for p in programs(BUILD / "tests.json") if p["flavour"] == "release" and p["group"] == "api"]
+    return [dict(program, flavour=EVERY_BLOCK) for program in found]
+
+
+PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + programs(CROSS / "tests.json", "aarch64")
 
 
 @functools.lru_cache(maxsize=None)
@@ -45,16 +54,17 @@ def registered_names(source):
 
 
 @functools.lru_cache(maxsize=None)
-def run(path, emulator):
+def run(path, emulator, is_guarded=False):
     """Run a program once."""
-    return conftest.attempt(*emulator, path, timeout=TIMEOUT_S, CMOCKA_MESSAGE_OUTPUT="TAP")
+    more = {"MIMALLOC_GUARDED_SAMPLE_RATE": "1"} if is_guarded else {}
+    return conftest.attempt(*emulator, path, timeout=TIMEOUT_S, CMOCKA_MESSAGE_OUTPUT="TAP", **more)
 
 
 @functools.lru_cache(maxsize=None)
-def results(path, emulator):
+def results(path, emulator, is_guarded=False):
     """{test: (outcome, its lines of output)} of a cmocka program."""
     found, lines, last = {}, [], None
-    for line in run(path, emulator).output.splitlines():
+    for line in run(path, emulator, is_guarded).output.splitlines():
         match = TAP.match(line)
         if match:
             outcome = "skipped" if match[2] else "passed" if match[1] == "ok" else "failed"
@@ -120,7 +130,7 @@ def test_aarch64_is_built():
 
 @pytest.mark.parametrize("program, name", list(collect()))
 def test_native(program, name):
-    key = program["path"], tuple(program["emulator"])
+    key = program["path"], tuple(program["emulator"]), program["flavour"] == EVERY_BLOCK
     status, output, _ = run(*key)
     conftest.FIGURES.extend(f"{label(program)}: {line[7:]}" for line in output.splitlines()
                             if line.startswith("FIGURE "))

@@ -10,6 +10,7 @@
 #include "mimalloc.h"
 #include "../base/text.h"
 #include "../core/core.h"
+#include "../observe/observe.h"
 
 // Longest message, with prefix and terminating zero; longest line of a report.
 #define MI_OUTPUT_MESSAGE_MAX 992
@@ -47,6 +48,12 @@ MI_INTERNAL void mi_option_load_late(void);
 
 // Print an error of any kind, if the user wants errors, and call the user's handler with `err`.
 MI_INTERNAL void mi_output_error(int err, const char* format, ...) mi_attr_printf(2, 3);
+// Print a line of a report of an error, whatever the options say.
+MI_INTERNAL void mi_output_line(const char* format, ...) mi_attr_printf(1, 2);
+// Call the user's error function; the process goes on in any case.
+MI_INTERNAL void mi_output_notify(int err);
+// Print who allocated and freed the guarded block that `p` is in or beside, if there is one.
+MI_INTERNAL void mi_output_stacks(const void* p);
 // Print a warning even if the user did not ask for warnings.
 MI_INTERNAL void mi_output_force_warning(const char* format, ...) mi_attr_printf(1, 2);
 

@@ -126,18 +126,19 @@ void mi_heap_collect(mi_heap_t* heap, bool force) mi_attr_noexcept {
   mi_theap_collect(mi_theap_find(heap), force);
 }
 
-// Builds without MI_GUARDED have no guards to set up.
+// A theap is changed by its own thread only.
 void mi_theap_guarded_set_sample_rate(mi_theap_t* theap, size_t sample_rate,
                                       size_t seed) mi_attr_noexcept {
-  (void)theap;
-  (void)sample_rate;
-  (void)seed;
+  if (theap == NULL || theap->thread_id != mi_tls_thread_id()) return;
+  mi_sample_follow_options(theap);
+  if (sample_rate > 0) mi_fault_start();
+  mi_sample_set_rate(theap, sample_rate, seed);
 }
 
 void mi_theap_guarded_set_size_bound(mi_theap_t* theap, size_t min, size_t max) mi_attr_noexcept {
-  (void)theap;
-  (void)min;
-  (void)max;
+  if (theap == NULL || theap->thread_id != mi_tls_thread_id()) return;
+  mi_sample_follow_options(theap);
+  mi_sample_set_bounds(theap, min, max);
 }
 
 void mi_heap_guarded_set_sample_rate(mi_heap_t* heap, size_t sample_rate,

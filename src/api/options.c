@@ -24,7 +24,6 @@ typedef enum mi_option_effect_e {
   MI_OPTION_EFFECT_MACOS,
   MI_OPTION_EFFECT_ALWAYS,
   MI_OPTION_EFFECT_ABSENT,
-  MI_OPTION_EFFECT_GUARDED,
   MI_OPTION_EFFECT_SECURE,
 } mi_option_effect_t;
 static const char* const mi_option_reason[] = {
@@ -34,7 +33,6 @@ static const char* const mi_option_reason[] = {
     "it is about macOS",
     "it is always on",
     "there is nothing it could set",
-    "this version has no guard pages",
     "this is no secure build",
 };
 
@@ -241,6 +239,7 @@ MI_INTERNAL void mi_hook_load_options(void) {
     findings[i] = (uint8_t)mi_option_load(i);
   }
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) mi_option_tell(i, (mi_option_finding_t)findings[i]);
+  mi_sample_announce();
 }
 
 MI_INTERNAL void mi_option_load_late(void) {
@@ -278,6 +277,13 @@ size_t mi_option_get_size(mi_option_t option) {
   return (size_t)value > SIZE_MAX / MI_KIB ? SIZE_MAX : (size_t)value * MI_KIB;
 }
 
+// Let an option that changed take effect.
+static void mi_option_follow(size_t place) {
+  if (place < MI_OPTION_guarded_min || place > MI_OPTION_guarded_sample_seed) return;
+  if (mi_option_value(guarded_sample_rate) > 0) mi_fault_start();
+  mi_sample_announce();
+}
+
 void mi_option_set(mi_option_t option, long value) {
   const size_t place = mi_option_place(option);
   if (place == MI_OPTION_COUNT) return;
@@ -290,6 +296,7 @@ void mi_option_set(mi_option_t option, long value) {
   } else if (option == mi_option_guarded_max && mi_option_get(mi_option_guarded_min) > value) {
     mi_option_set(mi_option_guarded_min, value);
   }
+  mi_option_follow(place);
 }
 
 void mi_option_set_default(mi_option_t option, long value) {
@@ -298,6 +305,7 @@ void mi_option_set_default(mi_option_t option, long value) {
   mi_process_setup();
   if (mi_atomic_load_relaxed(&mi_option_source[place]) != MI_OPTION_FROM_TABLE) return;
   mi_atomic_store_relaxed(&mi_option_values[place], value);
+  mi_option_follow(place);
 }
 
 bool mi_option_is_enabled(mi_option_t option) { return mi_option_get(option) != 0; }
@@ -327,6 +335,7 @@ void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   }
   mi_output_print(sink, "debug level : %d\n", MI_DEBUG);
   mi_output_print(sink, "secure level: %d\n", MI_SECURE_LEVEL);
+  if (MI_DEFAULT_GUARDED_SAMPLE_RATE > 0) mi_output_print(sink, "guarded build: enabled\n");
   mi_output_print(sink, "mem tracking: %s\n", MI_TOOL_NAME);
 }
 

@@ -140,7 +140,7 @@ MI_INTERNAL mi_sink_t mi_output_sink(mi_output_fun* out, void* arg) {
 // -- Messages --
 
 static bool mi_output_wants_errors(void) {
-  return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0;
+  return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0 || mi_fault_is_on();
 }
 
 MI_INTERNAL bool mi_output_is_verbose(void) { return mi_option_value(verbose) != 0; }
@@ -260,6 +260,7 @@ static void mi_output_say(const mi_report_t* report) {
   const mi_explain_form_t form = is_json ? MI_EXPLAIN_JSON : MI_EXPLAIN_TEXT;
   const size_t length = mi_explain_report(report, form, text + used, capacity - used);
   mi_output_end(text, mi_bits_min(used + length, capacity - 1));
+  if (report->p != NULL && !is_json) mi_output_stacks(report->p);
 }
 
 MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
@@ -296,6 +297,19 @@ MI_INTERNAL void mi_output_error(int err, const char* format, ...) {
     va_end(args);
   }
   mi_output_call_error(err);
+}
+
+MI_INTERNAL void mi_output_line(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  mi_output_vmessage("mimalloc: error: ", format, args);
+  va_end(args);
+}
+
+MI_INTERNAL void mi_output_notify(int err) {
+  void* arg = NULL;
+  mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
+  if (fun != NULL) fun(err, arg);
 }
 
 MI_INTERNAL void mi_output_summary(void) {

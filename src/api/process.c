@@ -39,6 +39,7 @@ void mi_process_init(void) mi_attr_noexcept {
   if (!mi_process_once(&mi_process_is_started)) return;
   mi_option_load_late();
   mi_start_output();
+  if (mi_option_value(guarded_sample_rate) > 0) mi_fault_start();
   if (mi_output_is_verbose()) mi_options_print();
 }
 
@@ -65,7 +66,8 @@ void mi_process_done(void) mi_attr_noexcept {
 static void __attribute__((constructor)) mi_process_on_load(void) {
   mi_os_unload_watch();
   mi_process_prepare();
-  if (mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
+  if (MI_DEFAULT_GUARDED_SAMPLE_RATE > 0 ||
+      mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {
     // There is no option to read and nothing to print: a program that never allocates is never set
@@ -83,7 +85,10 @@ static void __attribute__((destructor(101))) mi_process_on_exit(void) {
   // Threads that end from now on must not call into a library that may be gone.
   mi_os_thread_key_done();
   // This is not done at the end of the process, where other code still uses its blocks.
-  if (is_unloaded) mi_unload();
+  if (is_unloaded) {
+    mi_fault_stop();
+    mi_unload();
+  }
 }
 #endif
 

@@ -89,6 +89,7 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
   stats->malloc_normal = mi_stats_now((int64_t)usage.in_use);
   stats->malloc_huge = mi_stats_count(OF(LARGE_TOTAL), large_peak, OF(LARGE));
   stats->malloc_huge_count.total = OF(LARGE_COUNT);
+  stats->malloc_guarded_count.total = OF(GUARDED);
   stats->pages_reclaim_on_alloc.total = OF(ADOPTED);
   stats->pages_reclaim_on_free.total = OF(GUESTS);
   stats->pages_reabandon_full.total = OF(FULL);

@@ -149,6 +149,7 @@ static void mi_stats_print_arenas(mi_sink_t sink, const mi_stats_t* stats) {
   mi_stats_line1(sink, "commits", MI_STATS_COUNT, stats->commit_calls.total);
   mi_stats_line1(sink, "resets", MI_STATS_COUNT, stats->reset_calls.total);
   mi_stats_line1(sink, "purges", MI_STATS_COUNT, stats->purge_calls.total);
+  mi_stats_line1(sink, "guarded", MI_STATS_COUNT, stats->malloc_guarded_count.total);
   mi_stats_line3(sink, "theaps", MI_STATS_COUNT, blank, stats->theaps.total, stats->theaps.current);
   mi_stats_line3(sink, "heaps", MI_STATS_COUNT, stats->heaps.peak, stats->heaps.total,
                  stats->heaps.current);

@@ -9,6 +9,7 @@
 //   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
 //   MI_SECURE  1: exact state of blocks; 2: random order, fences; 3, 4: coded links, canaries;
 //              5: fences behind pages (mark.h, fence.h, secret.h, canary.h).
+//   MI_GUARDED  guard one block in 4000 by default (defaults.h); every build can guard blocks.
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -39,9 +40,6 @@
 #endif
 #if defined(MI_SECURE) && MI_SECURE >= 5 && defined(MI_TINY) && MI_TINY
 #error "MI_SECURE=5 needs OS pages that are smaller than a slice: build without MI_TINY"
-#endif
-#if defined(MI_GUARDED) && MI_GUARDED > 0
-#error "MI_GUARDED: this version has no guard pages; build with MI_GUARDED=0 or without it"
 #endif
 #if defined(MI_TRACK_ETW) && MI_TRACK_ETW > 0
 #error "MI_TRACK_ETW is for Windows; build with MI_TRACK_ETW=0 or without it"

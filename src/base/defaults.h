@@ -54,7 +54,11 @@
 #endif
 
 #if !defined(MI_DEFAULT_GUARDED_SAMPLE_RATE)
+#if defined(MI_GUARDED) && MI_GUARDED > 0
+#define MI_DEFAULT_GUARDED_SAMPLE_RATE 4000
+#else
 #define MI_DEFAULT_GUARDED_SAMPLE_RATE 0
+#endif
 #endif
 
 #if !defined(MI_DEFAULT_PAGEMAP_COMMIT)

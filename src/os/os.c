@@ -5,6 +5,7 @@
 // The unit tests compile test/lib/os_fake.c instead of this file.
 #if defined(__linux__)
 #include "os_linux.c"
+#include "os_linux_fault.c"
 #else
 #error "This version supports Linux only. A port starts with os/os.h."
 #endif

@@ -74,14 +74,6 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size);
 MI_INTERNAL int mi_os_populate(void* start, size_t size);
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size);
 
-// Make OS pages of a private mapping inaccessible, without one more mapping, and at the price of
-// their contents / make them accessible again: they read as zero. Discarding or populating a range
-// leaves guards in it as they are, the latter with an error; unmapping and replacing takes them
-// away, and moving takes them along. False, and nothing happened, where the system cannot do this
-// (Linux before 6.13), or not with this memory: it is locked, or in explicit huge pages.
-MI_INTERNAL bool mi_os_guard(void* start, size_t size);
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size);
-
 // Allow or forbid huge pages in a range. A hint; failure has no effect.
 typedef enum mi_os_pages_e { MI_OS_SMALL, MI_OS_HUGE } mi_os_pages_t;
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages);
@@ -96,6 +88,14 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
 // Replace the mapping of a range by fresh zero memory that can merge with its neighbours. The whole
 // range must be ours: mappings of others would be destroyed.
 MI_INTERNAL int mi_os_remap(void* start, size_t size);
+
+// Make a range of read-write memory inaccessible, and give its contents back, without one more
+// mapping / accessible again: it reads as zero. The child of a fork inherits it. Guards stay when
+// contents are purged; populating a range with guards fails; they go with the mapping, and move with
+// it. False, and nothing is changed for good, if the system cannot do this: Linux before 6.13, or
+// memory that is locked or in explicit huge pages.
+MI_INTERNAL bool mi_os_guard(void* start, size_t size);
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size);
 
 // Make memory of the library itself read-only. A hint; failure has no effect.
 MI_INTERNAL void mi_os_make_constant(void* start, size_t size);
@@ -175,6 +175,48 @@ typedef struct mi_os_usage_s {
 
 // Store what the kernel says about this process.
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
+
+// -- Faults, and where a call came from --
+
+typedef enum mi_os_access_kind_e {
+  MI_OS_UNKNOWN_ACCESS,
+  MI_OS_READ,
+  MI_OS_WRITE
+} mi_os_access_kind_t;
+
+typedef struct mi_os_fault_s {
+  const void* address; // that could not be accessed
+  const void* at; // the instruction, NULL: not known
+  mi_os_access_kind_t access;
+  bool has_room; // the stack has room for more than a few function calls
+} mi_os_fault_t;
+
+// From now on, call `on_fault` when a thread accesses memory that is inaccessible. The function
+// runs on that thread, in the place of the access, so it must not allocate or wait for locks. Then
+// the access is treated as if this had not been called. False if the system cannot do this. A
+// second call has the same effect, if nothing else watches by then.
+MI_INTERNAL bool mi_os_fault_watch(void (*on_fault)(const mi_os_fault_t* fault));
+
+// No more, if nobody has changed that since; else `on_fault` is not called, either.
+MI_INTERNAL void mi_os_fault_unwatch(void);
+
+// Prepare `mi_os_stack`. May allocate: for a moment at which the program may call anything.
+MI_INTERNAL void mi_os_stack_prepare(void);
+
+// Store up to `capacity` addresses that the calling functions return to, innermost first, without
+// those in this library if it is a shared one. Returns their number, 0 if the system cannot tell.
+// Of a function that a fault interrupted it is the address of the instruction.
+MI_INTERNAL size_t mi_os_stack(const void** frames, size_t capacity);
+
+typedef struct mi_os_symbol_s {
+  const char* function; // name, or NULL: not known
+  size_t function_offset;
+  const char* module; // file name, or NULL
+  size_t module_offset;
+} mi_os_symbol_t;
+
+// Say what code is at an address.
+MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol);
 
 // Return the number of NUMA nodes, at least 1 / the node that the calling thread runs on.
 MI_INTERNAL size_t mi_os_numa_nodes(void);

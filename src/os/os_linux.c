@@ -228,14 +228,6 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) 
   return mi_os_advise(start, size, pages == MI_OS_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
-  return mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0;
-}
-
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
-  return mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
-}
-
 MI_INTERNAL int mi_os_populate(void* start, size_t size) {
   return mi_os_advise(start, size, MADV_POPULATE_WRITE);
 }
@@ -295,6 +287,16 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   void* const p = mmap(start, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
+}
+
+MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
+  if (mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0) return true;
+  mi_os_unguard(start, size); // part of the range may have guards
+  return false;
 }
 
 MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {

@@ -288,6 +288,7 @@ static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
 // If this fails, language run-times that free in batches never do, or do so inside themselves.
 static void deferred_free_is_called(void** state) {
   (void)state;
+  test_skip_if_guarded("so many guarded blocks take too long");
   enum { COUNT = 300000 };
   mi_register_deferred_free(&on_deferred, &deferred_calls);
   mi_collect(false);

@@ -59,6 +59,7 @@ static void fail_new_realloc(void) { (void)!mi_new_realloc(mi_new(10), test_opaq
 // expects an object.
 static void new_without_cxx_library_aborts(void** state) {
   (void)state;
+  test_skip_if_guarded("errors are shown");
   test_skip_if_sanitized();
   void (*const bodies[])(void) = {&fail_new, &fail_new_aligned, &fail_new_n, &fail_new_realloc};
   for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {

@@ -65,6 +65,7 @@ static void check_growth(void) { check_growth_of(&before, &after); }
 // If this fails, people hunt leaks that are not there, or miss those that are.
 static void statistics_are_exact_on_one_thread(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   take(&before);
   allocate_all();
@@ -103,6 +104,7 @@ static void in_thread(void* (*run)(void*), void* arg) {
 // server, nearly all.
 static void statistics_see_other_threads(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   in_thread(&run_nothing, NULL); // what libc keeps of a thread it keeps once
   take(&before);
@@ -149,6 +151,7 @@ static bool is_empty(const mi_stats_t* stats) {
 // If this fails, nobody can tell which part of a program the memory belongs to.
 static void statistics_of_a_heap_are_exact(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   take_heap(heap, &after);
@@ -256,6 +259,7 @@ static void statistics_add_up(void** state) {
 // If this fails, the blocks of a heap that was deleted are nowhere: memory that nobody can find.
 static void statistics_of_a_deleted_heap_move(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   allocate_all_in(heap);
@@ -316,6 +320,7 @@ static void* run_race(void* arg) {
 // If this fails, figures drift away in a program that deletes heaps while their blocks are freed.
 static void statistics_survive_frees_during_a_delete(void** state) {
   (void)state;
+  test_skip_if_guarded("what libc keeps of a thread counts as large, too");
   take(&before);
   pthread_t thread;
   pthread_barrier_init(&race_start, NULL, 2);
@@ -340,6 +345,7 @@ static void statistics_survive_frees_during_a_delete(void** state) {
 // If this fails, a heap that was destroyed seems to leak, or never to have been.
 static void statistics_of_a_destroyed_heap_go(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   take(&one);
@@ -367,6 +373,7 @@ static void* run_half_in(void* heap) {
 // If this fails, memory that waits for a thread to take it over cannot be seen.
 static void statistics_show_abandoned_pages(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   in_thread(&run_half_in, heap);
@@ -413,6 +420,7 @@ static size_t process_commit(void) {
 // If this fails, one tenant is charged for the memory of another.
 static void statistics_of_subprocs_are_apart(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_subproc_id_t subproc = mi_subproc_new();
   in_thread(&run_in_subproc, &subproc);
@@ -525,6 +533,7 @@ static void check_plausible(const mi_stats_t* stats) {
 // If this fails, looking at a server while it works makes it fall over, or shows nonsense.
 static void statistics_are_safe_while_others_run(void** state) {
   (void)state;
+  test_skip_if_guarded("what libc keeps of a thread counts as large, too");
   pthread_t threads[BUSY_THREADS];
   is_over = false;
   take(&before);
@@ -569,6 +578,7 @@ static int lines_with(const char* start) {
 // If this fails, the report of a heap is of something else, or cannot be read.
 static void text_of_a_heap(void** state) {
   (void)state;
+  test_skip_if_guarded("guarded blocks count as large");
   test_skip_if_tracked();
   mi_heap_t* const heap = mi_heap_new();
   void* small[3];
@@ -656,6 +666,7 @@ static void text_under_older_names(void** state) {
 // If this fails, a dashboard shows peaks below what is there.
 static void statistics_are_in_order(void** state) {
   (void)state;
+  test_skip_if_guarded("there may be no page of blocks");
   test_skip_if_tracked();
   void* const p = mi_malloc(50 * TEST_MIB);
   take(&after);

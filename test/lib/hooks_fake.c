@@ -40,6 +40,12 @@ MI_INTERNAL void mi_hook_load_options(void) {
   if (hooks_fake.on_load_options != NULL) hooks_fake.on_load_options();
 }
 
+MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity) {
+  (void)capacity;
+  frames[0] = __builtin_return_address(0);
+  frames[1] = NULL;
+}
+
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
   (void)effort;
   check_no_lock();

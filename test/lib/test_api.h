@@ -60,6 +60,12 @@ static inline void test_skip_if_tracked(void) {
     test_skip("blocks have margins or canaries, and misuse is reported at once");
 }
 
+// Where each block has guards (MIMALLOC_GUARDED_SAMPLE_RATE=1, test_native.py), a block has a page
+// of its own and exactly its size.
+static inline void test_skip_if_guarded(const char* why) {
+  if (mi_option_get(mi_option_guarded_sample_rate) == 1) test_skip(why);
+}
+
 // Memcheck needs ten times the memory of the program, also in a child with a limit.
 static inline void test_skip_if_valgrind(void) {
   const char* const preload = getenv("LD_PRELOAD");

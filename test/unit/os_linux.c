@@ -8,8 +8,10 @@
 #include "../../src/base/text.c"
 #include "../../src/os/assert.c"
 #include "../../src/os/os_linux.c"
+#include "../../src/os/os_linux_fault.c"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

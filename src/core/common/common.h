@@ -28,6 +28,7 @@
 #include "slack.h"
 #include "describe.h"
 #include "hooks.h"
+#include "guarded.h"
 #include "explain.h"
 #include "report.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // hooks.h - the only calls the core makes upwards: options, messages, the user's callbacks.
 //
-// Implemented in src/api (options.c, output.c, process.c) and by the unit tests. The core may call
-// any of them at any time, on any thread, also before libc is ready; a hook that allocates through
-// the library must be prepared for re-entry. No lock of the core is held during the call.
+// Implemented in src/api (options.c, output.c, process.c), in src/observe, and by the unit tests.
+// The core may call any of them at any time, on any thread, also before libc is ready; a hook that
+// allocates through the library must be prepared for re-entry. No lock of the core is held during
+// the call.
 #ifndef MI_CORE_HOOKS_H
 #define MI_CORE_HOOKS_H
 
@@ -52,6 +53,10 @@ MI_INTERNAL void mi_hook_warning(const char* format, ...) mi_attr_printf(1, 2);
 
 // Read the environment into the option values. Called once, as the first step of process set-up.
 MI_INTERNAL void mi_hook_load_options(void);
+
+// Store where the calling functions return to, innermost first, without those of the library;
+// entries behind the last one are NULL. Implemented in src/observe/stack.c.
+MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity);
 
 // Run the user's deferred-free callback, if there is one.
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat);

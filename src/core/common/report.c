@@ -169,7 +169,6 @@ MI_INTERNAL mi_attr_cold void mi_report_block(mi_error_kind_t kind, mi_page_t* p
   mi_report_make(&report);
 }
 
-#if MI_IS_PADDED || MI_HAS_CANARY
 MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* where,
                                               const void* block, size_t size, const void* found,
                                               size_t left) {
@@ -188,7 +187,6 @@ MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* 
   mi_report_correct(&report);
   mi_report_make(&report);
 }
-#endif
 
 #if MI_DEBUG >= 1
 MI_INTERNAL void mi_report_assertion(const mi_page_t* page, const char* text, const char* file,

@@ -28,10 +28,8 @@ MI_INTERNAL void mi_report_block(mi_error_kind_t kind, mi_page_t* page, const vo
 // Report a write of the program outside of a block in use, or into a free one: the overwritten byte
 // at `found` and those behind it, `left` at most, are shown. `size` is what the block was asked
 // for. `where` names the user's call that found it; NULL: as for a block of a page.
-#if MI_IS_PADDED || MI_HAS_CANARY
 MI_INTERNAL void mi_report_write(mi_error_kind_t kind, const char* where, const void* block,
                                  size_t size, const void* found, size_t left);
-#endif
 
 // Make the waiting reports of this thread, if they may be made now.
 MI_INTERNAL void mi_report_deliver(void);

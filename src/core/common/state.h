@@ -163,6 +163,9 @@ typedef struct mi_state_s {
   // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: each would find
   // the same.
   mi_atomic(size_t) numa_count;
+  // sample_epoch - grows when an option about samples changes. Any thread, relaxed: a theap reads
+  // the options again when it finds another number.
+  mi_atomic(uint32_t) sample_epoch;
   bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
 } mi_state_t;
 

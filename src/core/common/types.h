@@ -42,6 +42,7 @@ typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
 typedef struct mi_subproc_s mi_subproc_t;
 typedef struct mi_quarantine_s mi_quarantine_t;
+typedef struct mi_guarded_s mi_guarded_t; // guard.h
 
 // Values of the owner word that are not the id of a thread. Thread ids are multiples of 16
 // (os/tls.h).
@@ -137,7 +138,10 @@ struct mi_page_s {
   // relaxed by the thread that set POOLED, before the push publishes it; read relaxed by poppers
   // that may lose, which the tag of the head shows.
   mi_atomic(uint64_t) pool_next;
-  mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
+  union {
+    mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
+    mi_guarded_t* guarded; // of a single block: its record if it has guards, or NULL (const)
+  };
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint8_t backing; // (const) mi_page_backing_t
   bool is_idle; // the page is empty and kept in its queue, within the theap's budget
@@ -162,6 +166,7 @@ typedef struct mi_page_queue_s {
 #define MI_HEAP_GONE ((mi_heap_t*)16)
 
 #define MI_GUEST_COUNT 4
+#define MI_SAMPLE_EPOCH_NONE UINT32_MAX // the options about samples were not read yet
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 
@@ -206,8 +211,18 @@ struct mi_theap_s {
   uint64_t seen; // when the thread last refilled, for `mi_os_was_away`
   // -- sample.c --
   mi_random_t random;
-  size_t sample_interval; // mean bytes between samples; 0 is off
+  size_t sample_interval; // mean distance between samples, in bytes or blocks; 0 is off
+  bool sample_is_guarded; // blocks are counted, and a sample gets guards
+  bool sample_is_exact; // each list may be cut
+  uint32_t sample_every; // else one list in so many
+  uint32_t sample_length; // about how many blocks a list has
+  uint32_t sample_left; // refills until that list
+  uint32_t sample_epoch; // of the options that were read: `mi_state.sample_epoch`
+  uint64_t sample_ahead; // blocks up to and with the next sample, for the list that comes; 0 none
   uint64_t sample_count; // samples taken
+  size_t guarded_min, guarded_max; // sizes of guarded blocks, bytes
+  uint32_t guarded_credit; // guarded blocks that the theap may make at once: SAMPLE-5
+  uint64_t guarded_ms; // when that was last raised
   mi_theap_t* bucket_next; // homes in use, by thread id, under the thread lock
   mi_theap_t* orphan_next; // list of theaps without a thread, under the thread lock
   uint64_t orphan_since_ms;
@@ -274,6 +289,7 @@ typedef enum mi_tally_index_e {
   MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
   MI_TALLY_LARGE_TOTAL, // bytes
   MI_TALLY_LARGE_COUNT, // blocks ever made
+  MI_TALLY_GUARDED, // of them, blocks with guards
   MI_TALLY_POOLED, // pages put into pools
   MI_TALLY_ADOPTED, // pages taken over by an allocation
   MI_TALLY_GUESTS, // pages taken over by a free

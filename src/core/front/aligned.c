@@ -69,6 +69,12 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
 MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill) {
   const size_t room = mi_track_room(size, alignment);
+  if (mi_unlikely(theap->sample_interval != 0) && mi_bits_is_power_of_two(alignment) &&
+      (offset & (alignment - 1)) == 0) {
+    const size_t slot = MI_IS_TRACKED ? mi_bits_align_up(room, MI_TRACK_ALIGNMENT) : size;
+    void* const p = mi_slow_sample_aligned(theap, slot, alignment, fill);
+    if (p != NULL) return mi_track_give(p, size, alignment, fill);
+  }
   void* const p = mi_aligned_block(theap, room, alignment, offset, fill);
   return mi_track_give(p, size, alignment, fill);
 }

@@ -8,7 +8,7 @@
 //   owner word               what it is                                     where it goes
 //   none                     NULL, or not ours                              nothing, or a report
 //   interior                 a later slice of a page                        its first slice, again
-//   single                   a large block                                  large.c
+//   single                   a large block                                  guard.c, large.c
 //   this thread and flags    parked: full before; slow: interior pointers   portion.c, or here
 //   another thread, shared   remote free                                    parcel.c
 //
@@ -42,6 +42,13 @@ static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
   return NULL;
 }
 
+// Report a free where no page is.
+static mi_attr_cold void mi_free_none(void* p) {
+  size_t size;
+  const mi_error_kind_t kind = mi_guarded_mistake(p, &size);
+  mi_report(kind, "free", p, size);
+}
+
 static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_INTERIOR) {
@@ -55,11 +62,11 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
   if (owner == MI_OWNER_NONE) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
-    if (p != NULL && !mi_state.is_unloaded) mi_report(MI_ERROR_INVALID_POINTER, "free", p, 0);
+    if (p != NULL && !mi_state.is_unloaded) mi_free_none(p);
     return;
   }
   if (owner == MI_OWNER_SINGLE) {
-    mi_large_free(page, p);
+    mi_guard_free(page, p);
     return;
   }
   mi_block_t* const block = mi_free_block_of(page, p);

@@ -6,6 +6,7 @@
 // REALLOC-2  a block stays where it is when the new size fits and uses at least half of it.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
+// REALLOC-5  a guarded block of another size moves: its guard is at its end.
 #include <errno.h>
 #include <string.h>
 
@@ -71,8 +72,9 @@ static bool mi_realloc_is_block(mi_page_t* page, const uint8_t* p) {
 }
 
 // Return what is wrong about a block at `p`.
-static mi_error_kind_t mi_realloc_mistake(mi_page_t* page, const void* p) {
-  if (page == NULL) return MI_ERROR_INVALID_POINTER;
+static mi_error_kind_t mi_realloc_mistake(mi_page_t* page, const void* p, size_t* size) {
+  if (page == NULL) return mi_guarded_mistake(p, size);
+  *size = page->block_size;
   if (!mi_realloc_is_block(page, (const uint8_t*)p)) return MI_ERROR_INTERIOR_POINTER;
   return MI_ERROR_DOUBLE_FREE;
 }
@@ -84,7 +86,9 @@ static mi_page_t* mi_realloc_page_of(void* p) {
                 mi_realloc_is_block(page, (const uint8_t*)p))) {
     return page;
   }
-  mi_report(mi_realloc_mistake(page, p), "realloc", p, page != NULL ? page->block_size : 0);
+  size_t size;
+  const mi_error_kind_t mistake = mi_realloc_mistake(page, p, &size);
+  mi_report(mistake, "realloc", p, size);
   errno = EINVAL;
   return NULL;
 }
@@ -111,6 +115,8 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
   }
   if (!mi_realloc_may_stay(theap, page)) {
     // The block must move into the other heap.
+  } else if (mi_page_is_guarded(page)) {
+    if (size == usable) return mi_track_resize(p, usable, size); // else REALLOC-5
   } else if (mi_page_is_single(page)) {
     const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
     if (is_same) {
@@ -125,7 +131,8 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
     return mi_realloc_in_slot(p, usable, size, fill);
   }
   void* q = NULL;
-  if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0) {
+  if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0 &&
+      !mi_page_is_guarded(page)) {
     q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
     q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
@@ -146,7 +153,9 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
       return mi_realloc_in_slot(p, usable, size, fill);
     }
     mi_canary_check(p, "realloc");
-    if (size <= usable && size >= usable / 2) return mi_track_resize(p, usable, size);
+    const bool is_kept =
+        mi_page_is_guarded(page) ? size == usable : size <= usable && size >= usable / 2;
+    if (is_kept) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
         mi_large_resize(page, mi_realloc_room(size) + shift)) {

@@ -3,7 +3,8 @@
 // large, or the thread has no theap yet.
 //
 //   0. the thread's theap, made on its first call                          enter.c
-//   1. a block of a class: the list is filled (steps 1 to 7 of refill.c)   refill.c
+//   1. the cadence, and a sample if it is due (1 and 2 of refill.c)        sample.c, guard.c
+//      a block of a class: the list is filled (3 to 7 of refill.c)         refill.c
 //      a larger one                                                        large.c
 //   2. no memory: give up all unused memory, try once more, then report it
 #include "slow.h"
@@ -44,6 +45,71 @@ MI_INTERNAL void* mi_slow_large(mi_heap_t* heap, size_t size, size_t alignment, 
   return mi_large_alloc_shifted(heap, size, alignment, shift, fill);
 }
 
+// Return the size that the program asked for, when the core is asked for `size` bytes; with a note
+// behind it, that of the slot.
+static size_t mi_slow_asked(size_t size) {
+  if (MI_IS_TRACKED) return mi_bits_align_up(size, MI_TRACK_ALIGNMENT);
+  return MI_HAS_CANARY && size > 16 ? size - 1 : mi_bits_max(size, 1);
+}
+
+// Allocate a sample of `size` bytes with guards. NULL if it is to have none.
+static void* mi_slow_guard(mi_theap_t* theap, size_t size, size_t alignment, mi_fill_t fill) {
+  if (!mi_sample_may_guard(theap, size)) return NULL;
+  const mi_guard_plan_t plan = {
+      .size = mi_bits_max(size, 1),
+      .alignment = alignment,
+      .fill = fill,
+      .is_low = mi_random_next(&theap->random) % 2 == 0,
+      .is_bounded = theap->sample_interval > 1,
+  };
+  return mi_guard_alloc(mi_theap_heap(theap), &plan);
+}
+
+// Return the alignment of any guarded block.
+static size_t mi_slow_least_alignment(size_t size) {
+  if (mi_option_value(guarded_precise) != 0) return 1;
+  return size <= 8 && MI_CLASS_FIRST == 0 ? 8 : MI_TRACK_ALIGNMENT;
+}
+
+// Return that of a block of `size` bytes: at least that of the size, because an aligned request has
+// such a size (ALIGNED-1). It makes no slack.
+static size_t mi_slow_alignment(size_t size) {
+  const size_t natural = size & (0 - size);
+  return mi_bits_min(mi_bits_max(natural, mi_slow_least_alignment(size)), MI_SLICE_SIZE);
+}
+
+// Step 1 for a theap with samples: a guarded block, or NULL.
+static mi_attr_noinline void* mi_slow_sample(mi_theap_t* theap, size_t c, size_t size,
+                                             mi_fill_t fill) {
+  if (!mi_sample_is_due(theap, c)) return NULL;
+  const size_t asked = mi_slow_asked(size);
+  void* const p = mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
+  mi_sample_resume(theap, c, p != NULL ? 0 : 1);
+  return p;
+}
+
+static mi_attr_noinline void* mi_slow_sample_large(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  if (!mi_sample_is_large_due(theap)) return NULL;
+  const size_t asked = mi_slow_asked(size);
+  return mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
+}
+
+MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, size_t size,
+                                                          size_t alignment, mi_fill_t fill) {
+  if (size > MI_REQUEST_MAX / 2 || alignment > MI_SLICE_SIZE) return NULL;
+  alignment = mi_bits_max(alignment, mi_slow_least_alignment(size));
+  const size_t request = mi_class_request(size, alignment);
+  if (request > MI_CLASS_MAX) {
+    return mi_sample_is_large_due(theap) ? mi_slow_guard(theap, size, alignment, fill) : NULL;
+  }
+  const size_t c = mi_class_of(request);
+  if (theap->free[c] != NULL || !mi_sample_is_due(theap, c)) return NULL;
+  mi_refill_cadence(theap, c);
+  void* const p = mi_slow_guard(theap, size, alignment, fill);
+  mi_sample_resume(theap, c, p != NULL ? 0 : 1);
+  return p;
+}
+
 static void* mi_slow_fail(size_t size) {
   const bool is_too_large = size > MI_REQUEST_MAX;
   mi_report(is_too_large ? MI_ERROR_TOO_LARGE : MI_ERROR_OUT_OF_MEMORY, "malloc", NULL, size);
@@ -51,26 +117,40 @@ static void* mi_slow_fail(size_t size) {
   return NULL;
 }
 
-static void* mi_slow_class(mi_theap_t* theap, size_t size_class, mi_fill_t fill) {
+// Return a block of class `c` for a request of `size` bytes.
+static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
+  mi_refill_cadence(theap, c);
+  if (mi_sample_may_be_due(theap, c)) {
+    void* const p = mi_slow_sample(theap, c, size, fill);
+    if (p != NULL) return p;
+  }
+  mi_block_t* const block = mi_slow_block(theap, c);
+  if (mi_likely(block != NULL) && fill == MI_ZERO) mi_slow_zero(theap, c, block);
+  return block;
+}
+
+static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   mi_lock_check_none("allocates");
+  const size_t c = mi_class_of(size);
   theap = mi_slow_theap(theap);
   // Mistakes with other blocks are reported once this block is taken, and zero, because the error
   // function of the user may allocate.
   mi_report_enter(MI_REPORT_IN_MALLOC);
-  mi_block_t* const block = theap == NULL ? NULL : mi_slow_block(theap, size_class);
-  if (mi_likely(block != NULL) && fill == MI_ZERO) mi_slow_zero(theap, size_class, block);
+  void* const p = theap == NULL ? NULL : mi_slow_take(theap, c, size, fill);
   mi_report_leave();
-  return mi_likely(block != NULL) ? block : mi_slow_fail(mi_class_size(size_class));
+  return mi_likely(p != NULL) ? p : mi_slow_fail(mi_class_size(c));
 }
 
 static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
-  if (size <= MI_CLASS_MAX) return mi_slow_class(theap, mi_class_of(size), fill);
+  if (size <= MI_CLASS_MAX) return mi_slow_class(theap, size, fill);
   if (size > MI_REQUEST_MAX) return mi_slow_fail(size);
   theap = mi_slow_theap(theap);
   if (theap == NULL) return mi_slow_fail(size);
   mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_refill_cadence(theap, MI_CLASS_COUNT);
-  void* const p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);
+  void* p = NULL;
+  if (mi_unlikely(theap->sample_interval != 0)) p = mi_slow_sample_large(theap, size, fill);
+  if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);
   mi_report_leave();
   return p != NULL ? p : mi_slow_fail(size);
 }

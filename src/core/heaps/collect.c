@@ -2,8 +2,9 @@
 // collect.c - gives back all unused memory: for mi_collect, and as the last try before malloc
 // fails.
 //
-// The order is fixed, because each step feeds the next: frees that the thread holds back, its
-// pages, pages of ended threads, the pools of heaps, memory for our own structures, free slices.
+// The order is fixed, because each step feeds the next: guarded blocks that were freed, frees that
+// the thread holds back, its pages, pages of ended threads, the pools of heaps, memory for our own
+// structures, free slices.
 // (In a padded build a check of all blocks comes before.)
 #include "collect.h"
 
@@ -12,6 +13,7 @@
 
 // Give back all memory of a sub-process that is not in use.
 static size_t mi_collect_subproc(mi_subproc_t* subproc) {
+  mi_guard_flush();
   mi_thread_flush_orphans();
   mi_heap_drain_ended(subproc);
   mi_pool_drain_all(&subproc->heap_main);

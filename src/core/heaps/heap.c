@@ -235,7 +235,7 @@ MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
 
 static bool mi_heap_destroy_page(mi_page_t* page, void* heap) {
   if (mi_page_is_single(page)) {
-    mi_large_free(page, page->start + page->shift);
+    mi_guard_free(page, page->start + page->shift);
   } else {
     mi_page_destroy((mi_heap_t*)heap, page);
   }

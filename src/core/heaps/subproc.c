@@ -133,7 +133,7 @@ static bool mi_subproc_unlink(mi_subproc_t* subproc) {
 static bool mi_subproc_destroy_page(mi_page_t* page, void* arg) {
   (void)arg;
   if (mi_page_is_single(page)) {
-    mi_large_free(page, page->start + page->shift);
+    mi_guard_free(page, page->start + page->shift);
   } else {
     // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
     mi_page_destroy(mi_atomic_load_acquire(&page->heap), page);

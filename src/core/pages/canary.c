@@ -21,11 +21,13 @@ static bool mi_canary_is_none(const void* p, const uint8_t* end) {
 }
 
 MI_INTERNAL mi_attr_noinline void* mi_canary_set(void* p, size_t size) {
-  uint8_t* const end = mi_canary_end(p, mi_mark_of(p));
+  const uint8_t mark = mi_mark_of(p);
+  uint8_t* const end = mi_canary_end(p, mark);
   if (end == (uint8_t*)p + MI_CANARY_NONE_SIZE) return p;
   const size_t slack = (size_t)(end - (uint8_t*)p) - size;
   mi_assert(slack <= (size_t)(end - (uint8_t*)p));
-  if (mi_unlikely(slack == 0)) {
+  const bool is_guarded = mark == MI_MARK_SINGLE && mi_page_is_guarded(mi_pagemap_find(p));
+  if (mi_unlikely(slack == 0 || is_guarded)) {
     mi_mark_set_plain(p);
     return p;
   }

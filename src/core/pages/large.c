@@ -56,9 +56,10 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
 
 // A run may have the fence of the block that was there before: it stays if it is in the right
 // place. False if the system refuses to take it away.
-static bool mi_large_keep_fence(const mi_run_t* run, size_t block_size) {
+static bool mi_large_keep_fence(const mi_run_t* run, const mi_large_plan_t* plan) {
   mi_page_t* const page = mi_pagemap_slice(run->start);
-  return page->block_size == block_size || mi_fence_drop(page);
+  const bool is_right = plan->guarded == NULL && page->block_size == mi_large_round(plan->size);
+  return is_right || mi_fence_drop(page);
 }
 
 // Raise the fence behind a block: FENCE-2.
@@ -69,22 +70,20 @@ static void mi_large_raise_fence(mi_heap_t* heap, mi_page_t* page) {
   if (is_ours) mi_fence_raise(page);
 }
 
-// Make a page for one block of `size` bytes that may grow to `room`, whose first `shift` bytes are
-// skipped and whose first `touched` bytes will be written to.
-static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_t alignment,
-                                size_t shift, size_t touched) {
+MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
+  const size_t shift = plan->shift;
   const mi_run_wish_t wish = {
-      .slice_count = mi_large_slices(mi_bits_max(size, room)),
-      .alignment = alignment,
-      .touched_count = touched / MI_SLICE_SIZE,
+      .slice_count = mi_large_slices(mi_bits_max(plan->size, plan->room)),
+      .alignment = plan->alignment,
+      .touched_count = plan->touched / MI_SLICE_SIZE,
       .described_count = shift / MI_SLICE_SIZE + 1,
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   const mi_page_backing_t backing = mi_run_backing(&run);
-  const bool is_usable = !MI_HAS_FENCE || mi_large_keep_fence(&run, mi_large_round(size));
+  const bool is_usable = !MI_HAS_FENCE || mi_large_keep_fence(&run, plan);
   if (!is_usable || !mi_mark_begin_single(run.start + shift)) {
-    mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
+    mi_run_release(heap, backing, run.start, wish.slice_count, wish.alignment);
     return NULL;
   }
   mi_page_t* const page =
@@ -93,7 +92,8 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   page->refilled.used = 2;
   page->reserved = (uint32_t)wish.described_count;
   page->shift = shift;
-  page->block_size = mi_large_round(size);
+  page->guarded = plan->guarded;
+  page->block_size = plan->guarded != NULL ? plan->size : mi_large_round(plan->size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
   page->backing = backing;
@@ -103,7 +103,7 @@ static mi_page_t* mi_large_make(mi_heap_t* heap, size_t size, size_t room, size_
   if (!mi_run_enlist(heap, page)) {
     mi_mark_end(page);
     mi_life_undescribe(page, mi_large_interior(page->reserved));
-    mi_run_release(heap, backing, run.start, wish.slice_count, alignment);
+    mi_run_release(heap, backing, run.start, wish.slice_count, wish.alignment);
     return NULL;
   }
   mi_life_be_single(page);
@@ -154,7 +154,9 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
   if (size > MI_REQUEST_MAX - shift) return NULL;
   // A zeroed block may never be touched at all: clean slices are better.
   const size_t touched = fill == MI_ZERO ? 0 : size + shift;
-  mi_page_t* const page = mi_large_make(heap, size + shift, 0, alignment, shift, touched);
+  const mi_large_plan_t plan = {
+      .size = size + shift, .alignment = alignment, .shift = shift, .touched = touched};
+  mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
   mi_large_raise_fence(heap, page);
@@ -168,7 +170,9 @@ MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment,
 MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - size / 8) return NULL;
   const size_t touched = fill == MI_ZERO ? 0 : size;
-  mi_page_t* const page = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, touched);
+  const mi_large_plan_t plan = {
+      .size = size, .room = size + size / 8, .alignment = MI_SLICE_SIZE, .touched = touched};
+  mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
   mi_large_raise_fence(heap, page);
@@ -181,8 +185,7 @@ static size_t mi_large_alignment(const mi_page_t* page) {
   return start & (0 - start);
 }
 
-// End the block, and release its slices except the first `lost_count`.
-static void mi_large_end(mi_page_t* page, size_t lost_count) {
+MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
   mi_mark_end(page);
@@ -241,15 +244,14 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
 }
 
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
-  if (size > MI_REQUEST_MAX) return false;
+  if (size > MI_REQUEST_MAX || page->guarded != NULL) return false;
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_done = mi_large_resize_in(heap, page, size);
   mi_inside_leave(heap);
   return is_done;
 }
 
-// True if memory of the page may be taken away or replaced by mremap. The caller holds its block.
-static bool mi_large_is_ours(mi_page_t* page) {
+MI_INTERNAL bool mi_large_is_ours(mi_page_t* page) {
   if (page->backing == MI_BACKING_DIRECT) return true;
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_ours = mi_arena_is_movable(mi_arena_of(heap->subproc, page->start));
@@ -282,7 +284,8 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   if (!mi_large_is_ours(page)) return NULL;
   // A block that grew once will grow again: room for an eighth more costs only addresses.
-  mi_page_t* const moved = mi_large_make(heap, size, size + size / 8, MI_SLICE_SIZE, 0, 0);
+  const mi_large_plan_t plan = {.size = size, .room = size + size / 8, .alignment = MI_SLICE_SIZE};
+  mi_page_t* const moved = mi_large_make(heap, &plan);
   if (moved == NULL) return NULL;
   // Move whole slices: later growth inside the last one must be in the same mapping.
   const size_t slice_count = mi_bits_divide_up(page->block_size, MI_SLICE_SIZE);

@@ -8,6 +8,25 @@
 
 #include "page.h"
 
+// The description of a page for one block.
+typedef struct mi_large_plan_s {
+  size_t size; // bytes, with those skipped
+  size_t room; // bytes that it may grow to; less than `size`: no more than its slices have
+  size_t alignment; // bytes, at least a slice
+  size_t shift; // bytes skipped at the start
+  size_t touched; // bytes that will be written to, from the start
+  mi_guarded_t* guarded; // the record of a block with guards, or NULL
+} mi_large_plan_t;
+
+// Make a page. NULL when out of memory.
+MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan);
+
+// End the block, and release its slices except the first `lost_count`, which stay with the caller.
+MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count);
+
+// True if memory of the page may be taken away or replaced by mremap. The caller holds its block.
+MI_INTERNAL bool mi_large_is_ours(mi_page_t* page);
+
 // Allocate a block of at least `size` bytes at a multiple of `alignment` bytes (a power of two, at
 // least a slice). NULL if there is no memory.
 MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment, mi_fill_t fill);

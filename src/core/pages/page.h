@@ -30,6 +30,11 @@ static inline bool mi_page_is_single(const mi_page_t* page) {
   return page->size_class == MI_CLASS_COUNT;
 }
 
+// True if the block has guards around it: guard.h.
+static inline bool mi_page_is_guarded(const mi_page_t* page) {
+  return mi_page_is_single(page) && page->guarded != NULL;
+}
+
 // Return the address that was handed out of the block that `p` is in, unless that is inside of it.
 static inline const uint8_t* mi_page_given(const mi_page_t* page, const void* p) {
   if (mi_page_is_single(page)) return page->start + page->shift;

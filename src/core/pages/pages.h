@@ -22,5 +22,6 @@
 #include "inside.h"
 #include "pool.h"
 #include "large.h"
+#include "guard.h"
 
 #endif

@@ -50,7 +50,10 @@ static size_t mi_track_slot_count(const mi_page_t* page) {
 }
 
 static mi_track_slot_t mi_track_slot_at(const mi_page_t* page, size_t index) {
-  return (mi_track_slot_t){page->start + index * page->block_size, page->block_size};
+  // Of a guarded block what is skipped is inaccessible.
+  const size_t skipped = mi_page_is_guarded(page) ? page->shift : 0;
+  return (mi_track_slot_t){page->start + skipped + index * page->block_size,
+                           page->block_size - skipped};
 }
 
 // Return the slot that `p` lies in.
@@ -322,7 +325,9 @@ MI_INTERNAL bool mi_track_take(void** block) {
   const mi_track_slot_t slot = mi_track_slot(page, p);
   if (slot.start == NULL) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
-    if (!mi_state.is_unloaded) mi_track_refuse(MI_ERROR_INVALID_POINTER, p, 0);
+    size_t size;
+    const mi_error_kind_t kind = mi_guarded_mistake(p, &size);
+    if (!mi_state.is_unloaded) mi_track_refuse(kind, p, size);
     return false;
   }
   const mi_note_t state = mi_track_read_either(&slot, p);
@@ -337,7 +342,7 @@ MI_INTERNAL bool mi_track_take(void** block) {
   mi_track_pad_contents(p, state.size, MI_PAD_FREED);
   mi_track_write(&slot, p, state.size, MI_NOTE_FREED);
   mi_tool_take(p, state.size);
-  *block = mi_page_is_single(page) ? slot.start + page->shift : slot.start;
+  *block = mi_page_is_single(page) ? page->start + page->shift : slot.start;
   return true;
 }
 

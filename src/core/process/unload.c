@@ -53,6 +53,7 @@ static void mi_unload_arenas(mi_arena_t* arena) {
 MI_INTERNAL void mi_unload(void) {
   if (mi_atomic_load_relaxed(&mi_state.stage) != MI_STAGE_READY) return;
   mi_parcel_end();
+  mi_guard_flush();
   mi_theap_tls = &mi_theap_empty;
   mi_theap_recent_tls = &mi_theap_empty;
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
@@ -63,6 +64,8 @@ MI_INTERNAL void mi_unload(void) {
   mi_unload_arenas(mi_state.arenas_free);
   mi_mark_done();
   mi_pagemap_done();
+  mi_guard_done();
+  mi_guarded_done();
   mi_meta_clear();
   const bool is_fork_known = mi_atomic_load_relaxed(&mi_state.is_fork_known);
   mi_state = (mi_state_t){.is_unloaded = true, .is_fork_known = is_fork_known};

@@ -18,7 +18,7 @@ static inline bool mi_crowd_is_here(mi_subproc_t* subproc) {
 
 // True if the thread shares pages: it waits in a crowd, or has said that it runs tasks of a pool.
 static inline bool mi_crowd_shares(const mi_theap_t* theap) {
-  if (theap->sample_interval != 0) return false;
+  if (theap->sample_is_exact) return false;
   if (theap->home->is_in_threadpool) return true;
   return mi_crowd_is_here(mi_theap_subproc(theap)) && !theap->home->is_busy;
 }

@@ -91,7 +91,7 @@ MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
     mi_page_t* const page = mi_theap_current(theap, c);
-    if (page == NULL || c == busy || theap->sample_interval != 0) continue;
+    if (page == NULL || c == busy || theap->sample_is_exact) continue;
     const size_t bytes = mi_flush_idle_bytes(theap, page);
     if (bytes == 0) continue;
     if (kept + bytes <= limit) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // refill.c - fills the empty list of a class, in these steps:
 //
-//   1. the cadence: deferred frees, due purges             here
-//   2. behind a cut of the list: the block is a sample     sample.c
+//   1. the cadence: deferred frees, due purges             here, called by slow.c
+//   2. is the block that is asked for a sample?            sample.c, called by slow.c
 //   3. the current page: what this thread freed since, then what others freed
 //   4. the oldest page in the queue of the class; its blocks as a portion, if they are few
 //   5. blocks of the current page that were never used     page.c (carve)
@@ -10,7 +10,7 @@
 //   7. a fresh page                                        page.c
 //
 // Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
-// memory and tries 1 to 7 once more.
+// memory and tries 3 to 7 once more.
 //
 // In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
 //
@@ -46,8 +46,8 @@
 // Put a list in place: all blocks of the page count as used from now on.
 static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
   theap->free[c] = list;
-  mi_sample_window(theap, c);
-  return theap->free[c] != NULL || mi_sample_take(theap, c);
+  if (mi_unlikely(theap->sample_ahead != 0)) mi_sample_window(theap, c);
+  return true;
 }
 
 // Step 3: use the lists of the current page.
@@ -105,7 +105,7 @@ static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
-  if (theap->sample_interval != 0 || mi_page_capacity(page) < page->reserved) return false;
+  if (theap->sample_is_exact || mi_page_capacity(page) < page->reserved) return false;
   if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
@@ -118,6 +118,7 @@ static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_
   }
   theap->free[c] = list;
   theap->room[c] = (uint8_t)(length - count);
+  mi_sample_note_portion(theap, count);
   return true;
 }
 
@@ -184,17 +185,18 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const bool is_much = mi_retain_is_much(subproc);
   const uint32_t quick = is_much ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
-  mi_theap_set_quick(theap, theap->sample_interval != 0 ? 1 : quick);
+  mi_theap_set_quick(theap, mi_sample_quick(theap, quick, since));
   theap->poll_count += since;
   if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
   theap->poll_count = 0;
   mi_retain_poll(subproc);
 }
 
-// Step 1: the rare things that must happen now and then. While sampling is on, every refill comes
-// here.
+// Step 1: the rare things that must happen now and then. While each list may be cut, every refill
+// comes here.
 MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t since = theap->quick_given - theap->quick_left + 1;
+  mi_sample_follow_options(theap);
   mi_refill_hurry(theap, since);
   theap->heartbeat += since;
   theap->generic_count += since;
@@ -223,18 +225,13 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   }
 }
 
-// Steps 1 to 7.
+// Steps 3 to 7.
 static bool mi_refill_list(mi_theap_t* theap, size_t c) {
-  mi_refill_cadence(theap, c);
-  if (theap->free[c] != NULL) return true; // the deferred frees allocated
-  if (mi_sample_take(theap, c)) return true;
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
 // In a crowd of threads: fill a portion from a page that no thread owns before and after.
 static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
-  mi_refill_cadence(theap, c);
-  if (theap->free[c] != NULL) return true; // the deferred frees allocated
   mi_flush_class(theap, c); // pages from before there was a crowd
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
@@ -262,6 +259,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
   theap->room[c] = (uint8_t)(mi_portion_length(c) - count);
+  mi_sample_note_portion(theap, count);
   mi_pool_give_up(page);
   return true;
 }

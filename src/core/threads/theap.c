@@ -40,6 +40,7 @@ MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* h
     theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
   }
   theap->random.state = mi_random_mix(mi_os_random() + (uintptr_t)theap);
+  theap->sample_epoch = MI_SAMPLE_EPOCH_NONE;
 }
 
 MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap) {
