@@ -91,9 +91,9 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size);
 
 // Make a range of read-write memory inaccessible, and give its contents back, without one more
 // mapping / accessible again: it reads as zero. The child of a fork inherits it. Guards stay when
-// contents are purged; populating a range with guards fails; they go with the mapping, and move with
-// it. False, and nothing is changed for good, if the system cannot do this: Linux before 6.13, or
-// memory that is locked or in explicit huge pages.
+// contents are purged; populating a range with guards fails; they go with the mapping, and move
+// with it. False, and nothing is changed for good, if the system cannot do this: Linux before 6.13,
+// or memory that is locked or in explicit huge pages.
 MI_INTERNAL bool mi_os_guard(void* start, size_t size);
 MI_INTERNAL bool mi_os_unguard(void* start, size_t size);
 

@@ -13,7 +13,7 @@
 // OS_LINUX_FAULT-3  stacks are read with `backtrace` of libc, once that was called in a safe moment
 //     (its first call loads a library), and if it takes no lock: with glibc 2.35, which brought
 //     `_dl_find_object`. Else by the chain of frame pointers, each of which is tested before it is
-//     read: the kernel looks if it can read there.
+//     read (mi_os_is_readable).
 // All references to functions that not every libc has are weak: no further library is needed.
 #include <dlfcn.h>
 #include <signal.h>
@@ -64,14 +64,6 @@ MI_INTERNAL void mi_os_stack_prepare(void) {
     mi_atomic_store_relaxed(&mi_os_has_backtrace, true);
   }
   errno = saved_errno;
-}
-
-// True if the kernel can read a word at `p`: it compares the word, and does not wait.
-static bool mi_os_is_readable(const void* p) {
-  const struct timespec now = {0, 0};
-  errno = 0;
-  syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 1, &now, NULL, 0);
-  return errno != EFAULT;
 }
 
 // A frame begins with the address of the next one and the address that it returns to, on x86-64 and

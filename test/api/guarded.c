@@ -174,7 +174,7 @@ static void guarded_at_a_rate(void** state) {
   for (size_t i = 0; i < sizeof(rare) / sizeof(rare[0]); i++) {
     mi_theap_guarded_set_sample_rate(theap, rare[i], 2000 + i);
     const size_t found = run_blocks(300 * rare[i]);
-    if (!is_near(found, 300, 8)) fail_msg("rate %zu: %zu of %zu", rare[i], found, 300 * rare[i]);
+    if (!is_near(found, 300, 5)) fail_msg("rate %zu: %zu of %zu", rare[i], found, 300 * rare[i]);
   }
   mi_theap_guarded_set_sample_rate(theap, 0, 0);
   assert_int_equal(run_blocks(10000), 0);

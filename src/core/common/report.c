@@ -177,11 +177,14 @@ MI_INTERNAL mi_attr_cold void mi_report_write(mi_error_kind_t kind, const char* 
   mi_describe_address(block, &report.about);
   const uint8_t* const first = (const uint8_t*)found;
   const uint8_t* start = first;
-  // What is before it in the slot was read, too. (What is left of a canary is not for others.)
+  // What is before it in the slot, in the same OS page: the one before may be a guard. (What is
+  // left of a canary is not for others.)
   if (!MI_HAS_CANARY && report.about.kind == MI_ABOUT_PAGE) {
     const uint8_t* const from =
         kind == MI_ERROR_UNDERFLOW ? mi_about_slot(&report.about) : (const uint8_t*)block;
-    if (from < first) start -= mi_bits_min((size_t)(first - from), MI_REPORT_BYTES);
+    const size_t in_page = (uintptr_t)first % mi_state.os.page_size;
+    const size_t in_slot = from < first ? (size_t)(first - from) : 0;
+    start -= mi_bits_min(mi_bits_min(in_slot, in_page), MI_REPORT_BYTES);
   }
   mi_report_show(&report, start, first + mi_bits_min(left, MI_REPORT_BYTES));
   mi_report_correct(&report);

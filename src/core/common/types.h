@@ -215,7 +215,6 @@ struct mi_theap_s {
   bool sample_is_guarded; // blocks are counted, and a sample gets guards
   bool sample_is_exact; // each list may be cut
   uint32_t sample_every; // else one list in so many
-  uint32_t sample_length; // about how many blocks a list has
   uint32_t sample_left; // refills until that list
   uint32_t sample_epoch; // of the options that were read: `mi_state.sample_epoch`
   uint64_t sample_ahead; // blocks up to and with the next sample, for the list that comes; 0 none

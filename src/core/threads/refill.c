@@ -118,7 +118,7 @@ static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_
   }
   theap->free[c] = list;
   theap->room[c] = (uint8_t)(length - count);
-  mi_sample_note_portion(theap, count);
+  mi_sample_note_portion(theap);
   return true;
 }
 
@@ -259,7 +259,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
   theap->room[c] = (uint8_t)(mi_portion_length(c) - count);
-  mi_sample_note_portion(theap, count);
+  mi_sample_note_portion(theap);
   mi_pool_give_up(page);
   return true;
 }

@@ -18,9 +18,10 @@
 // SAMPLE-2  blocks in `sample_rest` count as used, like those in the list.
 // SAMPLE-3  if samples are rare, only one list in `sample_every` on average may be cut, at
 //     `sample_every` times p: the distance between such lists is random, so that each list has the
-//     same chance. All others are refilled by alloc.c as without sampling. `sample_every`
-//     is such that a list has half a sample, and it is 1, and the theap `sample_is_exact`, if p is
-//     large: then every refill comes to the slow path.
+//     same chance. All others are refilled by alloc.c as without sampling. `sample_every` stays the
+//     same until the rate changes: what is left of a list that was cut draws with the factor that
+//     it was chosen with. It is 1, and the theap `sample_is_exact`, if p is large: then every
+//     refill comes to the slow path.
 // SAMPLE-4  a portion (portion.c) is not cut: the block that is asked for stands for those that the
 //     portion served before. While each list may be cut there are no portions.
 // SAMPLE-5  where one block in MI_SAMPLE_PACED or fewer is chosen, a theap guards at most so many
@@ -42,8 +43,8 @@
 #define MI_SAMPLE_PACED ((size_t)1000)
 #define MI_SAMPLE_PACE_MS 4
 #define MI_SAMPLE_CREDIT_MAX 64
-// How long lists are, before any was seen.
-#define MI_SAMPLE_LENGTH_GUESS 128
+// A list of so many blocks has half a sample.
+#define MI_SAMPLE_LENGTH 256
 
 // Return -log2(u / 2^64) * 2^32 for u > 0: 64 - top bit, and the fraction by repeated squaring, as
 // far as matters.
@@ -90,14 +91,9 @@ static uint64_t mi_sample_draw_block(mi_theap_t* theap, size_t size_class) {
   return bytes / mi_class_size(size_class) + 1;
 }
 
-// Choose the next list that may be cut, when one of about `length` blocks was: SAMPLE-3.
-static void mi_sample_arm(mi_theap_t* theap, size_t length) {
+// Choose the next list that may be cut, when one was: SAMPLE-3.
+static void mi_sample_arm(mi_theap_t* theap) {
   if (theap->sample_is_exact) return;
-  // Of long and short lists the long ones count: they have most blocks.
-  const size_t before = theap->sample_length;
-  theap->sample_length = (uint32_t)mi_bits_max(mi_bits_max(length, before - before / 4), 1);
-  const size_t every = theap->sample_interval / 2 / theap->sample_length;
-  theap->sample_every = (uint32_t)mi_bits_min(mi_bits_max(every, 1), MI_QUICK_REFILLS);
   theap->sample_left = 1 + mi_random_below(&theap->random, 2 * theap->sample_every - 1);
   if (theap->sample_left < theap->quick_left) mi_theap_set_quick(theap, theap->sample_left);
 }
@@ -117,17 +113,13 @@ MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class) {
   // The first `ahead - 1` blocks may be handed out.
   mi_block_t* last = NULL;
   mi_block_t* block = theap->free[size_class];
-  size_t length = 0;
-  for (; length + 1 < ahead && block != NULL; length++) {
+  for (size_t length = 0; length + 1 < ahead && block != NULL; length++) {
     last = block;
     block = mi_block_next(block);
   }
-  if (block != NULL) {
-    page->sample_rest = block;
-    mi_block_join(&theap->free[size_class], last, NULL);
-    length = page->reserved; // it is not worth counting
-  }
-  if (theap->sample_left == 0) mi_sample_arm(theap, length);
+  if (block == NULL) return;
+  page->sample_rest = block;
+  mi_block_join(&theap->free[size_class], last, NULL);
 }
 
 // Make the blocks that were set aside the list again. False if there are none.
@@ -142,9 +134,14 @@ static bool mi_sample_rejoin(mi_theap_t* theap, size_t size_class) {
 // A portion is due for a sample, or not: SAMPLE-4.
 static bool mi_sample_is_portion_due(mi_theap_t* theap, size_t c, size_t most) {
   const size_t served = most - mi_bits_min(theap->room[c], most - 1);
-  const bool is_due = mi_sample_draw_block(theap, c) <= served;
-  mi_sample_arm(theap, served);
-  return is_due;
+  mi_sample_arm(theap);
+  return mi_sample_draw_block(theap, c) <= served;
+}
+
+// The list that comes is the chosen one: it is cut before its block number `ahead`.
+static void mi_sample_look_ahead(mi_theap_t* theap, uint64_t ahead) {
+  theap->sample_ahead = ahead;
+  mi_sample_arm(theap);
 }
 
 MI_INTERNAL bool mi_sample_is_due(mi_theap_t* theap, size_t size_class) {
@@ -154,15 +151,15 @@ MI_INTERNAL bool mi_sample_is_due(mi_theap_t* theap, size_t size_class) {
     if (theap->sample_left > 0) return false;
     if (theap->sample_ahead != 0) return false; // drawn already
     if (!mi_sample_is_eligible(theap, size_class)) {
-      mi_sample_arm(theap, 0);
+      mi_sample_arm(theap);
       return false;
     }
     if (theap->room[size_class] > 0 && mi_theap_current(theap, size_class) == NULL) {
       is_due = mi_sample_is_portion_due(theap, size_class, mi_portion_own_length(size_class));
     } else {
       const uint64_t draw = mi_sample_draw_block(theap, size_class);
-      is_due = draw == 1;
-      theap->sample_ahead = is_due ? 0 : draw;
+      is_due = draw == 1; // then the list that comes draws again
+      if (!is_due) mi_sample_look_ahead(theap, draw);
     }
   }
   if (is_due) theap->sample_count++;
@@ -178,11 +175,13 @@ MI_INTERNAL bool mi_sample_is_large_due(mi_theap_t* theap) {
 
 MI_INTERNAL void mi_sample_resume(mi_theap_t* theap, size_t size_class, size_t skip) {
   if (!mi_sample_is_eligible(theap, size_class)) return;
-  const bool is_in_place =
-      mi_theap_current(theap, size_class) != NULL && theap->free[size_class] != NULL;
-  if (!is_in_place && (skip == 0 || theap->sample_left > 0)) return; // the next miss draws
-  theap->sample_ahead = skip + mi_sample_draw_block(theap, size_class);
-  if (is_in_place) mi_sample_window(theap, size_class);
+  const uint64_t ahead = skip + mi_sample_draw_block(theap, size_class);
+  if (mi_theap_current(theap, size_class) != NULL && theap->free[size_class] != NULL) {
+    theap->sample_ahead = ahead;
+    mi_sample_window(theap, size_class);
+  } else if (skip > 0 && theap->sample_left == 0) { // else the next miss draws
+    mi_sample_look_ahead(theap, ahead);
+  }
 }
 
 MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
@@ -192,11 +191,6 @@ MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class) {
   mi_page_measure(page, &theap->free[size_class], &last);
   mi_block_join(&theap->free[size_class], last, page->sample_rest);
   page->sample_rest = NULL;
-}
-
-MI_INTERNAL void mi_sample_skip_portion(mi_theap_t* theap, size_t length) {
-  theap->sample_ahead = 0;
-  mi_sample_arm(theap, length);
 }
 
 // -- Switching --
@@ -216,8 +210,9 @@ static void mi_sample_stop(mi_theap_t* theap) {
 static void mi_sample_start(mi_theap_t* theap, size_t interval) {
   theap->sample_interval = interval;
   if (!theap->sample_is_exact) {
-    theap->sample_length = 0;
-    mi_sample_arm(theap, MI_SAMPLE_LENGTH_GUESS);
+    const size_t every = interval / (2 * MI_SAMPLE_LENGTH);
+    theap->sample_every = (uint32_t)mi_bits_min(mi_bits_max(every, 1), MI_QUICK_REFILLS);
+    mi_sample_arm(theap);
     return;
   }
   mi_portion_return_all(theap); // SAMPLE-4

@@ -28,14 +28,8 @@ MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class);
 // Put the blocks that were set aside back behind the list (the page stops being current).
 MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class);
 
-// Note that a refill ended in a portion of so many blocks: it is not cut.
-MI_INTERNAL void mi_sample_skip_portion(mi_theap_t* theap, size_t length);
-
-static inline void mi_sample_note_portion(mi_theap_t* theap, size_t length) {
-  if (mi_unlikely(theap->sample_interval != 0) && theap->sample_left == 0) {
-    mi_sample_skip_portion(theap, length);
-  }
-}
+// A refill ended in a portion: it is not cut (SAMPLE-4).
+static inline void mi_sample_note_portion(mi_theap_t* theap) { theap->sample_ahead = 0; }
 
 // Sample with a mean of `interval` bytes between samples, or no more (0), for this theap.
 MI_INTERNAL void mi_sample_set_interval(mi_theap_t* theap, size_t interval);
