@@ -28,6 +28,9 @@ def keys_of(head):
 ERROR_KEYS = keys_of("addresses are\nstrings as")
 ABOUT_KEYS = keys_of("gives for the address:")
 KINDS = set(re.findall(r'`"([^"]+)"`', re.search(r"^\| `kind` \| (.*\"unable to.*?;)", GUIDE, re.M)[1]))
+STACK_KEYS = keys_of("in and beside guarded blocks:")
+FRAME_KEYS = {"address", "function", "function_offset", "module", "module_offset"}
+FAULT_KEYS = {"mimalloc", "kind", "errno", "thread", "message", "address", "size", "found", "access"}
 STATES = {"in use", "free", "fresh", "unknown"}
 
 
@@ -58,7 +61,14 @@ def check_about(about):
 def check_json(line):
     """Checks a line of JSON; returns the object."""
     report = json.loads(line)
-    assert line.isascii() and report["mimalloc"] in ("error", "summary"), line
+    assert line.isascii() and report["mimalloc"] in ("error", "summary", "stack"), line
+    if report["mimalloc"] == "stack":
+        assert set(report) == STACK_KEYS and report["of"] in ("access", "allocation", "free") and report["frames"]
+        assert all(set(frame) == FRAME_KEYS for frame in report["frames"])
+        return report
+    if "access" in report:
+        assert set(report) == FAULT_KEYS and report["kind"] in KINDS and report["access"] in ("read", "write", "access")
+        return report
     if report["mimalloc"] == "summary":
         assert set(report) == {"mimalloc", "kind", "errno", "more"} and report["more"] > 0
         return report
@@ -169,6 +179,48 @@ def test_json_with_any_bytes(tmp_path):
             "allocation request is too large", "invalid alignment", "unable to allocate memory", "invalid pointer", *more], reports
         assert len(ended.output.splitlines()) == len(reports) + (first == 0)
         assert reports[1]["size"] is None or reports[1]["size"] == 2**64 - 1
+
+
+GUARDED = r"""
+#include <mimalloc.h>
+#include <string.h>
+__attribute__((noinline)) char* make(void) { return mi_malloc(100); }
+__attribute__((noinline)) void drop(char* p) { mi_free(p); }
+int main(int count, char** arguments) {
+  (void)count;
+  char* volatile p = make();
+  switch (arguments[1][0]) {
+    case 'o': ((volatile char*)p)[100 + 4096] = 1; break;
+    case 'u': (void)*(volatile char*)(p - 4096); break;
+    case 'f': drop(p); p[9] = 1; break;
+    case 'd': drop(p); drop(p); break;
+  }
+  return 0;
+}
+"""
+
+
+def test_faults_in_guarded_blocks_as_json(tmp_path):
+    """If this fails, a log reader does not learn of a fault what the text says: the access, the block, and the stacks."""
+    (tmp_path / "guarded.c").write_text(GUARDED)
+    run("cc", "-O1", "-g", "-w", "-rdynamic", "-fno-omit-frame-pointer", f"-I{conftest.ROOT}/include", tmp_path / "guarded.c",
+        conftest.ROOT / "src" / "static.c", "-o", tmp_path / "guarded", "-pthread")
+    wanted = {"o": ("buffer overflow", "write", ["access", "allocation"]), "u": ("buffer underflow", "read", ["access", "allocation"]),
+              "f": ("use after free", "write", ["access", "allocation", "free"]), "d": ("double free", None, ["allocation", "free"])}
+    for mistake, (kind, access, stacks) in wanted.items():
+        ended = attempt(tmp_path / "guarded", mistake, MIMALLOC_REPORT_JSON="1", MIMALLOC_GUARDED_SAMPLE_RATE="1",
+                        MIMALLOC_ABORT_ON_MISUSE="0")
+        assert ended.status == (-11 if access else 0), ended.output
+        reports = [check_json(line) for line in ended.output.splitlines() if line.startswith('{"mimalloc":')]
+        assert reports[0]["kind"] == kind and reports[0].get("access") == access and reports[0]["size"] == 100
+        assert [report["of"] for report in reports[1:]] == stacks, ended.output
+        for stack in reports[1:]:
+            names = {frame["function"] for frame in stack["frames"]}
+            assert stack["block"] == reports[0]["address"] and "main" in names
+            assert {"access": "main", "allocation": "make", "free": "drop"}[stack["of"]] in names
+        if access:
+            distance = int(reports[0]["found"], 16) - int(reports[0]["address"], 16)
+            assert distance == {"o": 4196, "u": -4096, "f": 9}[mistake]
 
 
 EXAMPLE = r"""

@@ -163,8 +163,7 @@ static size_t mi_output_begin(const char* prefix, char* text, size_t capacity) {
   return used + mi_text_format(text + used, capacity - used, "thread 0x%zx: ", (size_t)self);
 }
 
-// End the line, for which there is room, and print the message.
-static void mi_output_end(char* text, size_t used) {
+MI_INTERNAL void mi_output_end(char* text, size_t used) {
   if (used == 0 || text[used - 1] != '\n') text[used++] = '\n';
   text[used] = 0;
   const mi_sink_t sink = {NULL, NULL};
@@ -260,7 +259,7 @@ static void mi_output_say(const mi_report_t* report) {
   const mi_explain_form_t form = is_json ? MI_EXPLAIN_JSON : MI_EXPLAIN_TEXT;
   const size_t length = mi_explain_report(report, form, text + used, capacity - used);
   mi_output_end(text, mi_bits_min(used + length, capacity - 1));
-  if (report->p != NULL && !is_json) mi_output_stacks(report->p);
+  if (report->p != NULL) mi_output_stacks(report->p);
 }
 
 MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
@@ -289,7 +288,7 @@ MI_INTERNAL void mi_output_error(int err, const char* format, ...) {
       char message[MI_OUTPUT_LINE_MAX];
       char text[MI_OUTPUT_REPORT_MAX];
       mi_text_vformat(message, sizeof(message), format, args);
-      const size_t length = mi_explain_message(err, message, text, MI_EXPLAIN_MAX);
+      const size_t length = mi_explain_message("other", err, message, text, MI_EXPLAIN_MAX);
       if (!mi_self.is_printing) mi_output_end(text, length);
     } else {
       mi_output_vmessage(mi_output_error_prefix, format, args);

@@ -2,13 +2,19 @@
 // output_fault.c - the report of a fault in a guarded block, and the stacks of such a block in any
 // other report.
 //
+// Text is a line for each function; with the option report_json, each stack is an object on a line
+// of its own (docs/guide.md).
+//
 // OUTPUT_FAULT-1  what runs here may run in a signal handler: it calls no more than output.c does,
 //     and the function of the loader that knows the names of functions (os.h).
+// OUTPUT_FAULT-2  one thread at a time reports a fault (FAULT-2), so that its line of JSON is
+//     static: an alternate stack may be small.
 #include <errno.h>
 
 #include "api.h"
 
-// Print the functions of a stack, a line each.
+// -- Stacks as text --
+
 static void mi_output_stack(const char* title, const void* const* frames, size_t count) {
   if (frames[0] == NULL) return;
   mi_output_line("  %s:", title);
@@ -50,9 +56,106 @@ static void mi_output_block_stacks(const mi_guarded_t* block) {
   if (block->freed_by != 0) mi_output_stack("freed at", block->freed_at, MI_GUARD_FRAMES);
 }
 
+// -- Stacks as JSON --
+
+#define MI_OUTPUT_NAME_MAX 160
+#define MI_OUTPUT_FRAME_MAX (2 * MI_OUTPUT_NAME_MAX + 160)
+
+// One line. What is added fits, or is left out.
+typedef struct mi_output_json_s {
+  char text[2048];
+  size_t used;
+} mi_output_json_t;
+
+// Add a piece, if there is room for it and the end of the object.
+static bool mi_output_json_add(mi_output_json_t* json, const char* piece) {
+  const size_t end = 8;
+  if (json->used + mi_text_length(piece) + end > sizeof(json->text)) return false;
+  json->used = mi_text_append(json->text, sizeof(json->text), json->used, piece);
+  return true;
+}
+
+// Write the name as JSON: null if there is none, or it is too long.
+static void mi_output_json_name(const char* name, char* text) {
+  const bool is_there =
+      name != NULL && mi_explain_quote(name, text, MI_OUTPUT_NAME_MAX) < MI_OUTPUT_NAME_MAX;
+  if (!is_there) mi_text_format(text, MI_OUTPUT_NAME_MAX, "null");
+}
+
+static bool mi_output_json_frame(mi_output_json_t* json, const void* at, bool is_first) {
+  mi_os_symbol_t symbol;
+  mi_os_symbol(at, &symbol);
+  char function[MI_OUTPUT_NAME_MAX];
+  char module[MI_OUTPUT_NAME_MAX];
+  mi_output_json_name(symbol.function, function);
+  mi_output_json_name(symbol.module, module);
+  char piece[MI_OUTPUT_FRAME_MAX];
+  size_t used = mi_text_format(piece, sizeof(piece), "%s{\"address\":\"%p\",\"function\":%s,",
+                               is_first ? "" : ",", at, function);
+  used += mi_text_format(piece + used, sizeof(piece) - used, "\"function_offset\":%zu,",
+                         symbol.function != NULL ? symbol.function_offset : 0);
+  mi_text_format(piece + used, sizeof(piece) - used, "\"module\":%s,\"module_offset\":%zu}", module,
+                 symbol.module != NULL ? symbol.module_offset : 0);
+  return mi_output_json_add(json, piece);
+}
+
+// A stack `of` an access, an allocation or a free, of a thread; functions that do not fit are left
+// out.
+static void mi_output_json_stack(mi_output_json_t* json, const mi_guarded_t* block, const char* of,
+                                 uintptr_t thread, const void* const* frames, size_t count) {
+  json->used = mi_text_format(json->text, sizeof(json->text),
+                              "{\"mimalloc\":\"stack\",\"of\":\"%s\",\"thread\":\"0x%zx\",", of,
+                              (size_t)thread);
+  char piece[MI_OUTPUT_FRAME_MAX];
+  mi_text_format(piece, sizeof(piece), "\"block\":\"%p\",\"size\":%zu,\"heap\":%zu,\"frames\":[",
+                 (const void*)block->p, block->size, block->heap_sequence);
+  mi_output_json_add(json, piece);
+  bool has_room = true;
+  for (size_t i = 0; i < count && frames[i] != NULL && has_room; i++) {
+    has_room = mi_output_json_frame(json, frames[i], i == 0);
+  }
+  json->used = mi_text_append(json->text, sizeof(json->text), json->used, "]}");
+  if (!mi_self.is_printing) mi_output_end(json->text, json->used);
+}
+
+static void mi_output_json_block(mi_output_json_t* json, const mi_guarded_t* block) {
+  mi_output_json_stack(json, block, "allocation", block->allocated_by, block->allocated_at,
+                       MI_GUARD_FRAMES);
+  if (block->freed_by == 0) return;
+  mi_output_json_stack(json, block, "free", block->freed_by, block->freed_at, MI_GUARD_FRAMES);
+}
+
 MI_INTERNAL void mi_output_stacks(const void* p) {
   const mi_guarded_t* const block = mi_guarded_find(p);
-  if (block != NULL) mi_output_block_stacks(block);
+  if (block == NULL) return;
+  if (mi_option_value(report_json) != 0) {
+    mi_output_json_t json;
+    mi_output_json_block(&json, block);
+  } else {
+    mi_output_block_stacks(block);
+  }
+}
+
+// -- Faults --
+
+static mi_output_json_t mi_output_fault_json; // OUTPUT_FAULT-2
+
+static void mi_output_fault_as_json(const mi_fault_t* fault, const char* access,
+                                    const char* message) {
+  const mi_guarded_t* const block = &fault->block;
+  mi_output_json_t* const json = &mi_output_fault_json;
+  char* const text = json->text;
+  size_t used =
+      mi_explain_message(mi_explain_label(fault->kind), EFAULT, message, text, sizeof(json->text));
+  used--; // the end of the object
+  used += mi_text_format(text + used, sizeof(json->text) - used,
+                         ",\"address\":\"%p\",\"size\":%zu,\"found\":\"%p\",",
+                         (const void*)block->p, block->size, fault->address);
+  used += mi_text_format(text + used, sizeof(json->text) - used, "\"access\":\"%s\"}", access);
+  if (!mi_self.is_printing) mi_output_end(text, used);
+  const uintptr_t self = mi_tls_thread_id();
+  mi_output_json_stack(json, block, "access", self, fault->at, MI_FAULT_FRAMES);
+  mi_output_json_block(json, block);
 }
 
 MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
@@ -63,17 +166,21 @@ MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
   const char* const access = accesses[fault->access];
   const uint8_t* const end = block->p + block->size;
   const bool is_late = fault->kind == MI_ERROR_LATE_WRITE;
-  const char* const mistake = is_late                            ? "use after free"
-                              : fault->kind == MI_ERROR_OVERFLOW ? "buffer overflow"
-                                                                 : "buffer underflow";
   const char* const where = address < block->p ? "before" : address >= end ? "behind" : "into";
   const size_t distance = address < block->p ? (size_t)(block->p - address)
                           : address >= end   ? (size_t)(address - end)
                                              : (size_t)(address - block->p);
-  mi_output_line("%s: %s at %p, %zu bytes %s a %sblock of %zu bytes at %p", mistake, access,
-                 fault->address, distance, where, is_late ? "freed " : "", block->size,
-                 (const void*)block->p);
-  mi_output_stack("at", fault->at, MI_FAULT_FRAMES);
-  mi_output_block_stacks(block);
+  char message[MI_OUTPUT_LINE_MAX];
+  mi_text_format(message, sizeof(message),
+                 "%s: %s at %p, %zu bytes %s a %sblock of %zu bytes at %p",
+                 mi_explain_label(fault->kind), access, fault->address, distance, where,
+                 is_late ? "freed " : "", block->size, (const void*)block->p);
+  if (mi_option_value(report_json) != 0) {
+    mi_output_fault_as_json(fault, access, message);
+  } else {
+    mi_output_line("%s", message);
+    mi_output_stack("at", fault->at, MI_FAULT_FRAMES);
+    mi_output_block_stacks(block);
+  }
   mi_output_notify(EFAULT);
 }

@@ -20,7 +20,7 @@ static void says(const char* what) {
 // If this fails, a message with quotes, or bytes of an attacker, ends a string of JSON early.
 UNIT_TEST(explain_escapes_strings) {
   const char* const message = "a \"b\" \\ \n\x01\x7f\xc3\xa4";
-  const size_t length = mi_explain_message(22, message, text, sizeof(text));
+  const size_t length = mi_explain_message("other", 22, message, text, sizeof(text));
   check_equal(length, strlen(text));
   says(",\"message\":\"a \\\"b\\\" \\\\ \\u000a\\u0001\\u007f\\u00c3\\u00a4\"}");
   mi_report_t report = {.kind = MI_ERROR_OVERFLOW, .where = "free", .p = blocks, .size = 3};

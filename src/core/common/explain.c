@@ -135,6 +135,12 @@ static void mi_explain_string(mi_explain_t* to, const char* text) {
   mi_explain_put(to, '"');
 }
 
+MI_INTERNAL size_t mi_explain_quote(const char* string, char* buffer, size_t capacity) {
+  mi_explain_t to = mi_explain_begin(buffer, capacity);
+  mi_explain_string(&to, string);
+  return to.length;
+}
+
 // Add bytes of the program as numbers / as letters.
 static void mi_explain_hex(mi_explain_t* to, const uint8_t* bytes, size_t count) {
   for (size_t i = 0; i < count; i++) {
@@ -460,10 +466,10 @@ MI_INTERNAL size_t mi_explain_report(const mi_report_t* report, mi_explain_form_
   return to.length;
 }
 
-MI_INTERNAL size_t mi_explain_message(int code, const char* message, char* buffer,
+MI_INTERNAL size_t mi_explain_message(const char* kind, int code, const char* message, char* buffer,
                                       size_t capacity) {
   mi_explain_t to = mi_explain_begin(buffer, capacity);
-  mi_explain_json_head(&to, "other", code);
+  mi_explain_json_head(&to, kind, code);
   mi_explain_word(&to, "\"message\":");
   mi_explain_string(&to, message);
   mi_explain_put(&to, '}');

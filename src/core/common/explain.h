@@ -20,12 +20,16 @@ MI_INTERNAL const char* mi_explain_label(mi_error_kind_t kind);
 MI_INTERNAL size_t mi_explain_about(const mi_about_t* about, mi_explain_form_t form, char* buffer,
                                     size_t capacity);
 
+// Write a string of JSON with its quotes in the same way.
+MI_INTERNAL size_t mi_explain_quote(const char* string, char* buffer, size_t capacity);
+
 // Write a report in the same way.
 MI_INTERNAL size_t mi_explain_report(const mi_report_t* report, mi_explain_form_t form,
                                      char* buffer, size_t capacity);
 
 // Write any other error / that so many more errors of a kind were not printed, as JSON.
-MI_INTERNAL size_t mi_explain_message(int code, const char* message, char* buffer, size_t capacity);
+MI_INTERNAL size_t mi_explain_message(const char* kind, int code, const char* message, char* buffer,
+                                      size_t capacity);
 MI_INTERNAL size_t mi_explain_hidden(mi_error_kind_t kind, size_t count, char* buffer,
                                      size_t capacity);
 
