@@ -19,7 +19,8 @@ set(MI_FUZZ_ADDRESS ${MI_FUZZ_COVERAGE} -fsanitize=address,undefined -fno-saniti
 set(MI_FUZZ_THREAD -fsanitize=thread)
 
 file(GLOB mi_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/base/*.c
-     ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*/*.c ${CMAKE_CURRENT_SOURCE_DIR}/src/api/*.c)
+     ${CMAKE_CURRENT_SOURCE_DIR}/src/core/*/*.c ${CMAKE_CURRENT_SOURCE_DIR}/src/observe/*.c
+     ${CMAKE_CURRENT_SOURCE_DIR}/src/api/*.c)
 set(mi_fuzz_helpers
     ${CMAKE_CURRENT_SOURCE_DIR}/src/os/assert.c ${MI_FUZZ_LIB_DIR}/os_fake.c
     ${MI_FUZZ_LIB_DIR}/puppet.c ${MI_FUZZ_LIB_DIR}/shadow.c ${MI_FUZZ_LIB_DIR}/spawn.c

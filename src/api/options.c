@@ -14,6 +14,8 @@
 // thread sets it gives the old or the new value. This file does not know what each option does.
 #include "api.h"
 
+#include "../base/defaults.h"
+
 typedef enum mi_option_kind_e { MI_OPTION_KIND_NUMBER, MI_OPTION_KIND_SIZE } mi_option_kind_t;
 
 // The effects in options.def, and what is printed about options without one.

@@ -293,8 +293,17 @@ MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
   return mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
 }
 
+// An emulator may say yes to each advice, and do nothing. Written by the first thread that has a
+// guard, read by any, relaxed: another one finds out by itself.
+static mi_atomic(bool) mi_os_has_guards;
+
 MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
-  if (mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0) return true;
+  if (mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0) {
+    if (mi_likely(mi_atomic_load_relaxed(&mi_os_has_guards))) return true;
+    const bool is_readable = mi_os_is_readable(start);
+    mi_atomic_store_relaxed(&mi_os_has_guards, !is_readable);
+    return !is_readable;
+  }
   mi_os_unguard(start, size); // part of the range may have guards
   return false;
 }

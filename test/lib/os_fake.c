@@ -664,6 +664,27 @@ MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
   return is_failed ? ENOMEM : 0;
 }
 
+// The stacks and symbols of a system that cannot tell, and faults that it does not show us.
+MI_INTERNAL bool mi_os_fault_watch(void (*on_fault)(const mi_os_fault_t* fault)) {
+  (void)on_fault;
+  return false;
+}
+
+MI_INTERNAL void mi_os_fault_unwatch(void) {}
+
+MI_INTERNAL void mi_os_stack_prepare(void) {}
+
+MI_INTERNAL size_t mi_os_stack(const void** frames, size_t capacity) {
+  (void)frames;
+  (void)capacity;
+  return 0;
+}
+
+MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol) {
+  (void)at;
+  *symbol = (mi_os_symbol_t){NULL, 0, NULL, 0};
+}
+
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
   fputs(text, stderr);
   abort();
