@@ -289,13 +289,15 @@ MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
-  return mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
-}
-
 // An emulator may say yes to each advice, and do nothing. Written by the first thread that has a
-// guard, read by any, relaxed: another one finds out by itself.
+// guard, read by any, relaxed: another one finds out by itself, and who has memory with guards has
+// it from a thread that did.
 static mi_atomic(bool) mi_os_has_guards;
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
+  return mi_atomic_load_relaxed(&mi_os_has_guards) &&
+         mi_os_advise(start, size, MADV_GUARD_REMOVE) == 0;
+}
 
 MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
   if (mi_os_advise(start, size, MADV_GUARD_INSTALL) == 0) {
@@ -304,7 +306,7 @@ MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
     mi_atomic_store_relaxed(&mi_os_has_guards, !is_readable);
     return !is_readable;
   }
-  mi_os_unguard(start, size); // part of the range may have guards
+  mi_os_advise(start, size, MADV_GUARD_REMOVE); // part of the range may have guards
   return false;
 }
 
