@@ -2,7 +2,7 @@
 """What allocators do about mistakes with memory: runs test/misuse/mistakes.c with each of them in front.
 
     scripts/misuse.py                                  our builds that there are, and glibc
-    scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc
+    scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc; guarded=FILE guards every block
     scripts/misuse.py --update-docs NAME=FILE ...      and put them into the tables of docs/security.md, beside the others
     scripts/misuse.py --only double,invalid_stack      some mistakes
     scripts/misuse.py --random [NAME=FILE ...]         how well the places of blocks can be foretold, instead
@@ -36,6 +36,8 @@ RUNS = 5
 SECONDS = 20
 # All builds of ours end the program when they notice something, so that it can be told from what they do not notice.
 OURS = {"MIMALLOC_ABORT_ON_MISUSE": "2", "MIMALLOC_SHOW_ERRORS": "1"}
+BUILDS = ["release", "guarded", "debug", "secure"]
+EVERY_BLOCK = {"guarded": {"MIMALLOC_GUARDED_SAMPLE_RATE": "1"}}
 
 
 def build(name="mistakes"):
@@ -67,8 +69,8 @@ def judge(mistake, status, said):
     return "harmless" if said[-1:] == ["fine"] and "lost" not in said else "missed"
 
 
-def run(program, mistake, library):
-    variables = dict(OURS, LD_PRELOAD=str(library)) if library else {}
+def run(program, mistake, name, library):
+    variables = dict(OURS, **EVERY_BLOCK.get(name, {}), LD_PRELOAD=str(library)) if library else {}
     try:
         result = subprocess.run([program, mistake], env=os.environ | variables, stdin=subprocess.DEVNULL, timeout=SECONDS,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
@@ -82,7 +84,7 @@ def run(program, mistake, library):
 def outcomes(program, mistakes, libraries, runs=RUNS):
     """{(mistake, name of the library): its worst outcome}"""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = {(mistake, name): [pool.submit(run, program, mistake, library) for _ in range(runs)]
+        found = {(mistake, name): [pool.submit(run, program, mistake, name, library) for _ in range(runs)]
                  for mistake in mistakes for name, library in libraries.items()}
         return {key: max((one.result() for one in several), key=OUTCOMES.index) for key, several in found.items()}
 
@@ -146,7 +148,8 @@ def randomness(libraries, runs):
 
 def our_builds():
     """{name: library} of those that are built."""
-    places = {"release": ROOT / "build" / "release" / "libmimalloc.so", "debug": BUILD / "debug" / "libmimalloc-debug.so",
+    release = ROOT / "build" / "release" / "libmimalloc.so"
+    places = {"release": release, "guarded": release, "debug": BUILD / "debug" / "libmimalloc-debug.so",
               "secure": BUILD / "secure" / "libmimalloc-secure.so"}
     return {name: library for name, library in places.items() if library.exists()}
 
@@ -162,7 +165,8 @@ def with_documented(found, mistakes):
     rows = documented("misuse")
     names = next(row for row in rows if row[0] == "mistake")[1:]
     before = {(row[0].strip("`"), name): outcome for row in rows if row[0].startswith("`") for name, outcome in zip(names, row[1:])}
-    names += [name for _, name in found if name not in names]
+    names = [name for name in BUILDS if (mistakes[0], name) in before | found] + [name for name in names if name not in BUILDS]
+    names += list(dict.fromkeys(name for _, name in found if name not in names))
     missing = sorted({f"{mistake} of {name}" for mistake in mistakes for name in names} -
                      {f"{mistake} of {name}" for mistake, name in [*before, *found]})
     if missing:

@@ -63,6 +63,8 @@ int main(void) {
 """
 NAMES = ["small", "inside", "behind", *["one"] * 40, "far", "tail", "head", "large", "later", "shifted", "aligned", "heap", "moved",
          "left", "freed", "foreign", "null", "wild", "damaged"]
+# What the memory of a block says of it, and not the tables.
+FROM_THE_BLOCK = r"\d+ bytes asked for, |; the address is .*"
 BUILDS = {"release": [], "padded": ["-DMI_PADDING=1"], "secure": ["-DMI_SECURE=4"], "both": ["-DMI_SECURE=4", "-DMI_PADDING=1"]}
 
 
@@ -97,11 +99,13 @@ gdb.execute("mi small+8")
                    DEBUGINFOD_URLS="")
     # With fences gdb writes no notes of the build with both into a core.
     for seen in (live,) if build == "both" else (live, dead):
+        # gdb writes the rest of a MiB in which it meets a fence not into a core either: so no block there is read.
+        lost = FROM_THE_BLOCK if seen is dead and build == "secure" else "$^"
+        output = re.sub(lost, "", seen.output)
         for name, address, text in told:
-            # gdb cannot read a mapping with a fence to its end: of a large block, the core has the first line only.
-            said = text.split("\n")[0] if seen is dead and "page of its own" in text else text
-            assert f"{address}: {said}\n" in seen.output, (name, address, text, seen.output[-3000:], seen.errors[-500:])
-        assert seen.output.count(f"{told[1][1]}: {told[1][2]}\n") == 2
+            said = re.sub(lost, "", f"{address}: {text}\n")
+            assert said in output, (name, text, seen.output[-3000:], seen.errors[-500:])
+        assert output.count(re.sub(lost, "", f"{told[1][1]}: {told[1][2]}\n")) == 2
 
 
 def test_gdb_without_the_library():

@@ -29,6 +29,7 @@ PATHS = {
 BOUNDS = {"malloc": 15, "free": 17}
 BRANCHES_MAX = 2
 SECURE_BOUND = 400
+GUARDED_BOUND = 1.05
 
 SMALL_MAX = 1024
 CLASS_MAX = 512 * 1024
@@ -269,3 +270,16 @@ def test_secure_pair_is_bounded(figure, tmp_path):
     measure.say(figure, f"instructions of a pair in a secure build, 16 B to 1 KiB, highest at {size} B", f"{value:.1f}",
                 SECURE_BOUND)
     assert value <= SECURE_BOUND
+
+
+@pytest.mark.slow
+def test_waiting_for_a_guarded_block_is_free(library, figure, tmp_path, monkeypatch):
+    """Guards can be left on in production only if the blocks between two samples cost what they always do."""
+    sizes = [16, 64, 256, SMALL_MAX, 8192, 65536]
+    without = pair_costs(library, "held", sizes, tmp_path)
+    monkeypatch.setenv("MIMALLOC_GUARDED_SAMPLE_RATE", "4000")
+    monkeypatch.setenv("MIMALLOC_GUARDED_MAX", "1")  # each sample is drawn, and none of these gets guards
+    guarded = pair_costs(library, "held", sizes, tmp_path)
+    ratio = max(guarded[size] / without[size] for size in sizes)
+    measure.say(figure, "instructions of a pair with guards on, between two samples, to those without", f"{ratio:.3f}", GUARDED_BOUND)
+    assert ratio <= GUARDED_BOUND
