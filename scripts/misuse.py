@@ -13,7 +13,8 @@ Each mistake is made in several runs, because addresses and orders are random; t
     harmless    the program went on, and nothing of it was damaged
     later       a later call noticed it, and ended the program with a report
     missed      the program went on with damage: two owners of a block, a block that changed, a secret that was read
-    crash       a later access of the allocator failed, or it did not come back
+    explained   an access of the allocator failed, and a report said so: it followed what the mistake had destroyed
+    crash       the same without a report, or it did not come back
 """
 import argparse
 import collections
@@ -30,10 +31,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "test" / "misuse"
 BUILD = ROOT / "build" / "misuse"
 DOCUMENT = ROOT / "docs" / "security.md"
-OUTCOMES = ["at once", "harmless", "later", "missed", "crash"]  # from the best to the worst
+OUTCOMES = ["at once", "harmless", "later", "missed", "explained", "crash"]  # from the best to the worst
 ACCESSES = ("overflow", "underflow", "late", "read", "forged")  # the mistake is an access of the program
 RUNS = 5
 SECONDS = 20
+EXPLAINED = "mimalloc: error: fault in the allocator: "
 # All builds of ours end the program when they notice something, so that it can be told from what they do not notice.
 OURS = {"MIMALLOC_ABORT_ON_MISUSE": "2", "MIMALLOC_SHOW_ERRORS": "1"}
 BUILDS = ["release", "guarded", "debug", "secure"]
@@ -57,12 +59,14 @@ def kind_of(mistake):
     return mistake.split("_")[0]
 
 
-def judge(mistake, status, said):
-    """The outcome of one run: its exit status (None: it did not end) and the lines that it wrote."""
+def judge(mistake, status, said, errors=""):
+    """The outcome of one run: its exit status (None: it did not end), the lines that it wrote, and what its allocator wrote."""
     is_over = "end" in said
     if status is None:
         return "crash"
     if status in (-signal.SIGSEGV, -signal.SIGBUS):
+        if EXPLAINED in errors:
+            return "explained"
         return "at once" if not is_over and kind_of(mistake) in ACCESSES else "crash"
     if status != 0:
         return "at once" if not is_over else "later"
@@ -78,7 +82,7 @@ def run(program, mistake, name, library):
         return "crash"
     if result.returncode in (2, 3, 4):
         raise SystemExit(f"misuse.py: {mistake} could not be made: exit status {result.returncode} with {library or 'glibc'}")
-    return judge(mistake, result.returncode, result.stdout.split("\n")[:-1])
+    return judge(mistake, result.returncode, result.stdout.split("\n")[:-1], result.stderr)
 
 
 def outcomes(program, mistakes, libraries, runs=RUNS):

@@ -67,7 +67,9 @@ def check_json(line):
         assert all(set(frame) == FRAME_KEYS for frame in report["frames"])
         return report
     if "access" in report:
-        assert set(report) == FAULT_KEYS and report["kind"] in KINDS and report["access"] in ("read", "write", "access")
+        is_ours = report["kind"] == "fault in the allocator"
+        assert set(report) == FAULT_KEYS | ({"try"} if is_ours else set()) and report["kind"] in KINDS, line
+        assert report["access"] in ("read", "write", "access") and (report["address"] is None) == (report["size"] is None) == is_ours
         return report
     if report["mimalloc"] == "summary":
         assert set(report) == {"mimalloc", "kind", "errno", "more"} and report["more"] > 0
@@ -128,8 +130,11 @@ def test_every_mistake_is_reported_in_order_and_as_json(flavour, libraries, prog
             # The program itself, or the C++ library, may have words too.
             lines = [line for line in said.splitlines() if "mimalloc" in line and "warning" not in line]
             if is_json:
-                kinds |= {check_json(line)["kind"] for line in lines}
-            elif lines:
+                kinds |= {report["kind"] for report in map(check_json, lines) if report["mimalloc"] != "stack"}
+                continue
+            # A crash in the allocator is told in other lines: see below.
+            lines = [line for line in lines if not re.match(r"mimalloc: error: (  |fault in the allocator: )", line)]
+            if lines:
                 count += check_text("\n".join(lines))
     wanted = {"release": 4, "debug": 5, "secure": 4}[flavour]
     assert len(kinds) >= wanted and count > 30, (kinds, count)
@@ -221,6 +226,96 @@ def test_faults_in_guarded_blocks_as_json(tmp_path):
         if access:
             distance = int(reports[0]["found"], 16) - int(reports[0]["address"], 16)
             assert distance == {"o": 4196, "u": -4096, "f": 9}[mistake]
+
+
+CRASH = r"""
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile uintptr_t one = 1;
+__attribute__((noinline)) void request_end(uintptr_t p) { free((void*)(p * one)); }
+__attribute__((noinline)) void* request_new(size_t size) { return malloc(size * one); }
+__attribute__((noinline)) static void deep(uintptr_t limit) {
+  volatile char room[64];
+  room[0] = 1;
+  if ((uintptr_t)&room - limit > 400) deep(limit);
+  else request_new(3 << 20);
+  room[1] = 1;
+}
+__attribute__((noinline)) static void grow_stack(void) {
+  volatile char room[300000];
+  for (size_t i = 0; i < sizeof(room); i += 4096) room[i] = 1;
+}
+static void own(int signal) { (void)signal; (void)!write(2, "own\n", 4); _exit(42); }
+static void misuse(const char* how) {
+  switch (how[0]) {
+    case 'n': request_end(0x4141414141414140); break;  // not an address of any program
+    case 'g':
+    case 'l': { // the link of the free block behind
+      volatile uintptr_t* const p = request_new(48);
+      p[6] = how[0] == 'l' ? 0x1230 : 0x4141414141414140;
+      for (int i = 0; i < 100; i++) request_new(48);
+      break;
+    }
+    case 's': { // the stack overflows in malloc
+      grow_stack();
+      uintptr_t top = (uintptr_t)&how;
+      char* const end = (char*)(top - 200000 & ~(uintptr_t)4095);
+      if (mprotect(end - 4096, 4096, PROT_NONE) != 0) _exit(2);
+      deep((uintptr_t)end);
+      break;
+    }
+    case 'c': memcpy(request_new(10), (void*)(8 * one), 5); break; // a crash of the program
+    case 'h': { // no handler without reports, one with
+      struct sigaction now;
+      sigaction(SIGSEGV, NULL, &now);
+      _exit(now.sa_handler == SIG_DFL ? 10 : 11);
+    }
+    case 'o': signal(SIGSEGV, &own); request_end(0x4141414141414140); break;
+  }
+}
+int main(int count, char** arguments) {
+  (void)count;
+  static char other[65536];
+  const stack_t stack = {.ss_sp = other, .ss_size = sizeof(other)};
+  sigaltstack(&stack, NULL);
+  free(malloc(10));
+  misuse(arguments[1]);
+  return 1;
+}
+"""
+
+
+def test_crash_in_the_allocator_is_explained(library, tmp_path):
+    """If this fails, a user whose program dies in malloc learns nothing, or learns it of a crash that is not ours."""
+    (tmp_path / "crash.c").write_text(CRASH)
+    run("cc", "-O1", "-w", "-rdynamic", "-fno-builtin", "-fno-optimize-sibling-calls", tmp_path / "crash.c", "-o", tmp_path / "crash")
+
+    def crash(how, **variables):
+        return attempt(tmp_path / "crash", how, **{"LD_PRELOAD": library, "MIMALLOC_SHOW_ERRORS": "1"} | variables)
+
+    for how, function, found in (("n", "request_end", None), ("l", "request_new", "0x1230"), ("g", "request_new", None)):
+        ended = crash(how)
+        lines = ended.output.splitlines()
+        assert ended.status == -11 and lines[0].startswith("mimalloc: error: fault in the allocator: "), ended.output
+        assert lines[1] == "mimalloc: error:   at:" and " #0 " in lines[2] and "libmimalloc" in lines[2]
+        assert any(f" {function}+0x" in line for line in lines) and any(" main+0x" in line for line in lines), ended.output
+        assert lines[-1].startswith("mimalloc: error:   try: ") and ended.output.count("fault in") == 1
+        report, stack = (check_json(line) for line in crash(how, MIMALLOC_REPORT_JSON="1").output.splitlines())
+        assert report["kind"] == "fault in the allocator" and report["try"] and stack["of"] == "access" and stack["block"] is None
+        assert function in {frame["function"] for frame in stack["frames"]}
+        assert how == "n" or (report["found"] == found and ("cannot be" in report["message"]) == (found is None)), report
+        silent = crash(how, MIMALLOC_SHOW_ERRORS="0")
+        assert (silent.status, silent.output) == (-11, "")
+    # Not ours, not explained: and a program that has a handler of its own keeps it.
+    for how, status in (("s", -11), ("c", -11), ("o", 42)):
+        ended = crash(how)
+        assert (ended.status, ended.output) == (status, "own\n" if how == "o" else ""), (how, ended.output)
+    assert crash("h", MIMALLOC_SHOW_ERRORS="0").status == 10 and crash("h").status == 11
 
 
 EXAMPLE = r"""

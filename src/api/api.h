@@ -36,6 +36,9 @@ MI_INTERNAL void mi_output_write(const char* text);
 // were held back.
 MI_INTERNAL void mi_start_output(void);
 
+// Watch for faults from now on, if the options ask for guards, or for errors to be shown.
+MI_INTERNAL void mi_output_watch(void);
+
 // Prints how often each kind of error occurred after the first time.
 MI_INTERNAL void mi_output_summary(void);
 

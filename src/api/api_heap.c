@@ -131,7 +131,7 @@ void mi_theap_guarded_set_sample_rate(mi_theap_t* theap, size_t sample_rate,
                                       size_t seed) mi_attr_noexcept {
   if (theap == NULL || theap->thread_id != mi_tls_thread_id()) return;
   mi_sample_follow_options(theap);
-  if (sample_rate > 0) mi_fault_start();
+  if (sample_rate > 0) mi_fault_start_guards();
   mi_sample_set_rate(theap, sample_rate, seed);
 }
 

@@ -281,9 +281,9 @@ size_t mi_option_get_size(mi_option_t option) {
 
 // Let an option that changed take effect.
 static void mi_option_follow(size_t place) {
-  if (place < MI_OPTION_guarded_min || place > MI_OPTION_guarded_sample_seed) return;
-  if (mi_option_value(guarded_sample_rate) > 0) mi_fault_start();
-  mi_sample_announce();
+  const bool is_guarded = place >= MI_OPTION_guarded_min && place <= MI_OPTION_guarded_sample_seed;
+  if (is_guarded || place == MI_OPTION_show_errors || place == MI_OPTION_verbose) mi_output_watch();
+  if (is_guarded) mi_sample_announce();
 }
 
 void mi_option_set(mi_option_t option, long value) {

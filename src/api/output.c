@@ -140,7 +140,16 @@ MI_INTERNAL mi_sink_t mi_output_sink(mi_output_fun* out, void* arg) {
 // -- Messages --
 
 static bool mi_output_wants_errors(void) {
-  return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0 || mi_fault_is_on();
+  return mi_option_value(show_errors) != 0 || mi_option_value(verbose) != 0 ||
+         mi_fault_has_guards();
+}
+
+MI_INTERNAL void mi_output_watch(void) {
+  if (mi_option_value(guarded_sample_rate) > 0) {
+    mi_fault_start_guards();
+  } else if (mi_output_wants_errors()) {
+    mi_fault_start();
+  }
 }
 
 MI_INTERNAL bool mi_output_is_verbose(void) { return mi_option_value(verbose) != 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output_fault.c - the report of a fault in a guarded block, and the stacks of such a block in any
-// other report.
+// output_fault.c - the report of a fault in a guarded block or in the library, and the stacks of a
+// guarded block in any other report.
 //
 // Text is a line for each function; with the option report_json, each stack is an object on a line
 // of its own (docs/guide.md).
@@ -99,17 +99,22 @@ static bool mi_output_json_frame(mi_output_json_t* json, const void* at, bool is
   return mi_output_json_add(json, piece);
 }
 
-// A stack `of` an access, an allocation or a free, of a thread; functions that do not fit are left
-// out.
+// A stack `of` an access, an allocation or a free of a block, by a thread; `block` NULL: of none.
+// Functions that do not fit are left out.
 static void mi_output_json_stack(mi_output_json_t* json, const mi_guarded_t* block, const char* of,
                                  uintptr_t thread, const void* const* frames, size_t count) {
   json->used = mi_text_format(json->text, sizeof(json->text),
                               "{\"mimalloc\":\"stack\",\"of\":\"%s\",\"thread\":\"0x%zx\",", of,
                               (size_t)thread);
   char piece[MI_OUTPUT_FRAME_MAX];
-  mi_text_format(piece, sizeof(piece), "\"block\":\"%p\",\"size\":%zu,\"heap\":%zu,\"frames\":[",
-                 (const void*)block->p, block->size, block->heap_sequence);
+  if (block != NULL) {
+    mi_text_format(piece, sizeof(piece), "\"block\":\"%p\",\"size\":%zu,\"heap\":%zu,",
+                   (const void*)block->p, block->size, block->heap_sequence);
+  } else {
+    mi_text_format(piece, sizeof(piece), "\"block\":null,\"size\":null,\"heap\":null,");
+  }
   mi_output_json_add(json, piece);
+  mi_output_json_add(json, "\"frames\":[");
   bool has_room = true;
   for (size_t i = 0; i < count && frames[i] != NULL && has_room; i++) {
     has_room = mi_output_json_frame(json, frames[i], i == 0);
@@ -143,44 +148,80 @@ static mi_output_json_t mi_output_fault_json; // OUTPUT_FAULT-2
 static void mi_output_fault_as_json(const mi_fault_t* fault, const char* access,
                                     const char* message) {
   const mi_guarded_t* const block = &fault->block;
+  const bool has_block = fault->kind != MI_ERROR_FAULT;
   mi_output_json_t* const json = &mi_output_fault_json;
   char* const text = json->text;
-  size_t used =
-      mi_explain_message(mi_explain_label(fault->kind), EFAULT, message, text, sizeof(json->text));
+  const size_t capacity = sizeof(json->text);
+  size_t used = mi_explain_message(mi_explain_label(fault->kind), EFAULT, message, text, capacity);
   used--; // the end of the object
-  used += mi_text_format(text + used, sizeof(json->text) - used,
-                         ",\"address\":\"%p\",\"size\":%zu,\"found\":\"%p\",",
-                         (const void*)block->p, block->size, fault->address);
-  used += mi_text_format(text + used, sizeof(json->text) - used, "\"access\":\"%s\"}", access);
+  if (has_block) {
+    used += mi_text_format(text + used, capacity - used, ",\"address\":\"%p\",\"size\":%zu",
+                           (const void*)block->p, block->size);
+  } else {
+    used += mi_text_format(text + used, capacity - used, ",\"address\":null,\"size\":null");
+  }
+  if (fault->address != NULL) {
+    used += mi_text_format(text + used, capacity - used, ",\"found\":\"%p\"", fault->address);
+  } else {
+    used += mi_text_format(text + used, capacity - used, ",\"found\":null");
+  }
+  used += mi_text_format(text + used, capacity - used, ",\"access\":\"%s\"", access);
+  if (!has_block) {
+    used += mi_text_format(text + used, capacity - used, ",\"try\":\"%s\"",
+                           mi_explain_hint(fault->kind));
+  }
+  used += mi_text_format(text + used, capacity - used, "}");
   if (!mi_self.is_printing) mi_output_end(text, used);
   const uintptr_t self = mi_tls_thread_id();
-  mi_output_json_stack(json, block, "access", self, fault->at, MI_FAULT_FRAMES);
-  mi_output_json_block(json, block);
+  mi_output_json_stack(json, has_block ? block : NULL, "access", self, fault->at, MI_FAULT_FRAMES);
+  if (has_block) mi_output_json_block(json, block);
 }
 
-MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
-  static const char* const accesses[] = {
-      [MI_OS_UNKNOWN_ACCESS] = "access", [MI_OS_READ] = "read", [MI_OS_WRITE] = "write"};
+// Write in words where in or beside a block an access was.
+static void mi_output_block_fault(const mi_fault_t* fault, const char* access, char* message) {
   const mi_guarded_t* const block = &fault->block;
   const uint8_t* const address = (const uint8_t*)fault->address;
-  const char* const access = accesses[fault->access];
   const uint8_t* const end = block->p + block->size;
   const bool is_late = fault->kind == MI_ERROR_LATE_WRITE;
   const char* const where = address < block->p ? "before" : address >= end ? "behind" : "into";
   const size_t distance = address < block->p ? (size_t)(block->p - address)
                           : address >= end   ? (size_t)(address - end)
                                              : (size_t)(address - block->p);
-  char message[MI_OUTPUT_LINE_MAX];
-  mi_text_format(message, sizeof(message),
+  mi_text_format(message, MI_OUTPUT_LINE_MAX,
                  "%s: %s at %p, %zu bytes %s a %sblock of %zu bytes at %p",
                  mi_explain_label(fault->kind), access, fault->address, distance, where,
                  is_late ? "freed " : "", block->size, (const void*)block->p);
+}
+
+// The same of an access of the library.
+static void mi_output_library_fault(const mi_fault_t* fault, const char* access, char* message) {
+  const char* const label = mi_explain_label(fault->kind);
+  if (fault->address != NULL) {
+    mi_text_format(message, MI_OUTPUT_LINE_MAX, "%s: %s at %p", label, access, fault->address);
+  } else {
+    mi_text_format(message, MI_OUTPUT_LINE_MAX, "%s: %s at an address that cannot be", label,
+                   access);
+  }
+}
+
+MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
+  static const char* const accesses[] = {
+      [MI_OS_UNKNOWN_ACCESS] = "access", [MI_OS_READ] = "read", [MI_OS_WRITE] = "write"};
+  const char* const access = accesses[fault->access];
+  const bool has_block = fault->kind != MI_ERROR_FAULT;
+  char message[MI_OUTPUT_LINE_MAX];
+  (has_block ? &mi_output_block_fault : &mi_output_library_fault)(fault, access, message);
   if (mi_option_value(report_json) != 0) {
     mi_output_fault_as_json(fault, access, message);
   } else {
     mi_output_line("%s", message);
     mi_output_stack("at", fault->at, MI_FAULT_FRAMES);
-    mi_output_block_stacks(block);
+    if (has_block) {
+      mi_output_block_stacks(&fault->block);
+    } else {
+      mi_output_line("  try: %s", mi_explain_hint(fault->kind));
+    }
   }
-  mi_output_notify(EFAULT);
+  // The library may hold locks: a function of the program that uses it could wait for ever.
+  if (has_block) mi_output_notify(EFAULT);
 }

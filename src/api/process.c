@@ -39,7 +39,7 @@ void mi_process_init(void) mi_attr_noexcept {
   if (!mi_process_once(&mi_process_is_started)) return;
   mi_option_load_late();
   mi_start_output();
-  if (mi_option_value(guarded_sample_rate) > 0) mi_fault_start();
+  mi_output_watch();
   if (mi_output_is_verbose()) mi_options_print();
 }
 

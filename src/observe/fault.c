@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-// fault.c - an access that faulted: was it in, or beside, a guarded block?
+// fault.c - an access that faulted: was it in, or beside, a guarded block, or made by the library?
 //
-//   SIGSEGV -> os_linux_fault.c -> mi_fault_on -> the record (guard.c) -> mi_hook_fault
+//   SIGSEGV -> os_linux_fault.c -> mi_fault_on -> the record (guard.c) ----> mi_hook_fault
+//                                      |-> an instruction of the library ------^
 //                                      '-> not ours: nothing
+//
+// The library faults where it follows what the program has destroyed (the link of a freed block),
+// or what the program made up (free of a number).
 //
 // FAULT-1  all of this runs in a signal handler, on whatever the thread was doing: it allocates
 //     nothing, takes no lock of ours, and follows no pointer but those to records, which are never
@@ -17,11 +21,11 @@
 #include <string.h>
 
 // Written by the thread that switches, read by any, relaxed: it says whether errors are shown.
-static mi_atomic(bool) mi_fault_is_watched;
+static mi_atomic(bool) mi_fault_guards;
 
 static mi_fault_t mi_fault_last mi_attr_sparse; // FAULT-2
 
-MI_INTERNAL bool mi_fault_is_on(void) { return mi_atomic_load_relaxed(&mi_fault_is_watched); }
+MI_INTERNAL bool mi_fault_has_guards(void) { return mi_atomic_load_relaxed(&mi_fault_guards); }
 
 static mi_attr_racy bool mi_fault_copy(const void* address, mi_guarded_t* block) {
   const mi_guarded_t* const record = mi_guarded_find(address);
@@ -53,9 +57,12 @@ static void mi_fault_trace(const mi_os_fault_t* fault, const void** at) {
 }
 
 static void mi_fault_on(const mi_os_fault_t* fault) {
-  mi_fault_t now;
-  if (!mi_fault_copy(fault->address, &now.block)) return;
-  now.kind = mi_fault_kind((const uint8_t*)fault->address, &now.block);
+  mi_fault_t now = {.kind = MI_ERROR_COUNT};
+  if (mi_fault_copy(fault->address, &now.block)) {
+    now.kind = mi_fault_kind((const uint8_t*)fault->address, &now.block);
+  } else if (fault->is_in_library) {
+    now.kind = MI_ERROR_FAULT;
+  }
   if (now.kind == MI_ERROR_COUNT) return;
   mi_fault_t* const last = &mi_fault_last;
   if (last->address == fault->address && last->at[0] == fault->at && last->kind == now.kind) return;
@@ -70,11 +77,14 @@ static void mi_fault_on(const mi_os_fault_t* fault) {
 MI_INTERNAL mi_attr_cold void mi_fault_start(void) {
   mi_os_stack_prepare();
   mi_os_fault_watch(&mi_fault_on);
-  mi_atomic_store_relaxed(&mi_fault_is_watched, true);
+}
+
+MI_INTERNAL mi_attr_cold void mi_fault_start_guards(void) {
+  mi_fault_start();
+  mi_atomic_store_relaxed(&mi_fault_guards, true);
 }
 
 MI_INTERNAL mi_attr_cold void mi_fault_stop(void) {
-  if (!mi_fault_is_on()) return;
   mi_os_fault_unwatch();
-  mi_atomic_store_relaxed(&mi_fault_is_watched, false);
+  mi_atomic_store_relaxed(&mi_fault_guards, false);
 }

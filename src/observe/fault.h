@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fault.h - faults of the program in guarded blocks (core/pages/guard.h).
+// fault.h - faults of the program in guarded blocks (core/pages/guard.h), and of the library.
 #ifndef MI_OBSERVE_FAULT_H
 #define MI_OBSERVE_FAULT_H
 
@@ -7,24 +7,27 @@
 
 #define MI_FAULT_FRAMES ((size_t)16)
 
-// An access that faulted in or beside a guarded block.
+// An access that faulted in or beside a guarded block, or in the library.
 typedef struct mi_fault_s {
-  const void* address;
+  const void* address; // NULL: not known
   mi_os_access_kind_t access;
-  mi_error_kind_t kind; // MI_ERROR_OVERFLOW, MI_ERROR_UNDERFLOW or MI_ERROR_LATE_WRITE
+  mi_error_kind_t kind; // MI_ERROR_OVERFLOW, MI_ERROR_UNDERFLOW or MI_ERROR_LATE_WRITE; or
+      // MI_ERROR_FAULT: there is no block
   mi_guarded_t block; // a copy
   const void* at[MI_FAULT_FRAMES]; // the instruction, and where the functions return to
 } mi_fault_t;
 
-// Watch for faults from now on: blocks are going to get guards. Called when the program may call
-// anything.
+// Watch for faults from now on: errors are shown. Called when the program may call anything.
 MI_INTERNAL void mi_fault_start(void);
+
+// The same, and errors are shown, whatever the options say: blocks are going to get guards.
+MI_INTERNAL void mi_fault_start_guards(void);
 
 // Stop: the library is about to be unloaded.
 MI_INTERNAL void mi_fault_stop(void);
 
-// True if faults are watched.
-MI_INTERNAL bool mi_fault_is_on(void);
+// True if guards were ever switched on.
+MI_INTERNAL bool mi_fault_has_guards(void);
 
 // Report a fault. Implemented in src/api/output_fault.c; runs in a signal handler.
 MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault);

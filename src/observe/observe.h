@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // observe.h - the layer that looks at the program: where calls came from, and faults in guarded
-// blocks.
+// blocks and in the library.
 //
 //   stack.c   which functions called
 //   fault.c   what is known about an access that faulted

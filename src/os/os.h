@@ -185,10 +185,12 @@ typedef enum mi_os_access_kind_e {
 } mi_os_access_kind_t;
 
 typedef struct mi_os_fault_s {
-  const void* address; // that could not be accessed
+  const void* address; // that could not be accessed, NULL: not known
   const void* at; // the instruction, NULL: not known
   mi_os_access_kind_t access;
   bool has_room; // the stack has room for more than a few function calls
+  bool is_in_library; // the instruction is in this library, if it is a shared one and was found by
+      // mi_os_stack_prepare; false if the stack overflowed there
 } mi_os_fault_t;
 
 // From now on, call `on_fault` when a thread accesses memory that is inaccessible. The function

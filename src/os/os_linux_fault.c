@@ -66,6 +66,11 @@ MI_INTERNAL void mi_os_stack_prepare(void) {
   errno = saved_errno;
 }
 
+static bool mi_os_is_in_library(const void* at) {
+  const uintptr_t first = mi_atomic_load_relaxed(&mi_os_code_first);
+  return (uintptr_t)at - first < mi_atomic_load_relaxed(&mi_os_code_end) - first;
+}
+
 // A frame begins with the address of the next one and the address that it returns to, on x86-64 and
 // aarch64.
 static size_t mi_os_walk_frames(const void** frames, size_t capacity) {
@@ -98,10 +103,8 @@ MI_INTERNAL size_t mi_os_stack(const void** frames, size_t capacity) {
   } else {
     count = mi_os_walk_frames(all, wanted);
   }
-  const uintptr_t first = mi_atomic_load_relaxed(&mi_os_code_first);
-  const uintptr_t end = mi_atomic_load_relaxed(&mi_os_code_end);
   size_t skip = 0;
-  while (skip < count && (uintptr_t)all[skip] - first < end - first) skip++;
+  while (skip < count && mi_os_is_in_library(all[skip])) skip++;
   count = mi_bits_min(count - skip, capacity);
   for (size_t i = 0; i < count; i++) frames[i] = all[skip + i];
   errno = saved_errno;
@@ -153,17 +156,24 @@ static mi_atomic(uint32_t) mi_os_fault_busy;
 // finds its own id.
 static mi_atomic(uintptr_t) mi_os_fault_thread;
 
-// What a context says of the access.
+// What a context says of the access. Returns the stack pointer, 0 if that is not known.
 #if defined(__x86_64__)
-static void mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
+#define MI_OS_TRAP_PAGE_FAULT 14
+
+static uintptr_t mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
+  const uintptr_t top = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
   fault->at = (const void*)context->uc_mcontext.gregs[REG_RIP];
+  // An address that is not canonical is another kind of fault, which does not tell it.
+  if (context->uc_mcontext.gregs[REG_TRAPNO] != MI_OS_TRAP_PAGE_FAULT) return top;
   // Bit 1 of the error code of a page fault.
   fault->access = (context->uc_mcontext.gregs[REG_ERR] & 2) != 0 ? MI_OS_WRITE : MI_OS_READ;
+  return top;
 }
 #elif defined(__aarch64__)
 #define MI_OS_ESR_MAGIC 0x45535201
 
-static void mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
+static uintptr_t mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
+  const uintptr_t top = (uintptr_t)context->uc_mcontext.sp;
   fault->at = (const void*)context->uc_mcontext.pc;
   // Records of {magic, size} follow; that of the syndrome register says it in bit 6.
   const uint8_t* at = (const uint8_t*)context->uc_mcontext.__reserved;
@@ -175,16 +185,18 @@ static void mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) 
       uint64_t syndrome;
       __builtin_memcpy(&syndrome, at + sizeof(head), sizeof(syndrome));
       fault->access = (syndrome & 64) != 0 ? MI_OS_WRITE : MI_OS_READ;
-      return;
+      break;
     }
-    if (head[0] == 0 || head[1] < sizeof(head)) return;
+    if (head[0] == 0 || head[1] < sizeof(head)) break;
     at += head[1];
   }
+  return top;
 }
 #else
-static void mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
+static uintptr_t mi_os_read_context(const ucontext_t* context, mi_os_fault_t* fault) {
   (void)context;
   (void)fault;
+  return 0;
 }
 #endif
 
@@ -208,7 +220,9 @@ static void mi_os_tell_fault(mi_os_on_fault_t* function, siginfo_t* info, void* 
   }
   mi_atomic_store_relaxed(&mi_os_fault_thread, self);
   mi_os_fault_t fault = {.address = info->si_addr};
-  mi_os_read_context((const ucontext_t*)context, &fault);
+  const uintptr_t top = mi_os_read_context((const ucontext_t*)context, &fault);
+  const bool is_overflow = (uintptr_t)fault.address - top + MI_OS_STEP_MAX < 2 * MI_OS_STEP_MAX;
+  fault.is_in_library = !is_overflow && mi_os_is_in_library(fault.at);
   fault.has_room = mi_os_has_room((const ucontext_t*)context);
   function(&fault);
   mi_atomic_store_relaxed(&mi_os_fault_thread, 0);

@@ -59,6 +59,10 @@ static const struct {
         {EFAULT, "use after free",
          "watch the overwritten byte in a debugger and run again; AddressSanitizer and "
          "MIMALLOC_GUARDED_SAMPLE_RATE stop at the write, and tell who freed the block"},
+    [MI_ERROR_FAULT] =
+        {EFAULT, "fault in the allocator",
+         "a freed block was written to, a block before it overflowed, or what was passed is no "
+         "block: the debug build, AddressSanitizer and MIMALLOC_GUARDED_SAMPLE_RATE=1 find it"},
     [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large",
                             "look at how the size is computed: a negative number, or a product "
                             "that overflows, is such a size"},
@@ -69,13 +73,17 @@ static const struct {
                                 "-v, or memory.max of a cgroup, may be the limit"},
 };
 
+MI_INTERNAL const char* mi_explain_hint(mi_error_kind_t kind) {
+  return mi_explain_kinds[kind].hint;
+}
+
 // Return what to try next.
-static const char* mi_explain_hint(const mi_report_t* report) {
+static const char* mi_explain_report_hint(const mi_report_t* report) {
   if (report->kind == MI_ERROR_INVALID_POINTER && report->about.kind == MI_ABOUT_PAST) {
     return "the block was freed before, and so were all others of its page; AddressSanitizer and "
            "MIMALLOC_GUARDED_SAMPLE_RATE tell where";
   }
-  return mi_explain_kinds[report->kind].hint;
+  return mi_explain_hint(report->kind);
 }
 
 MI_INTERNAL int mi_explain_code(mi_error_kind_t kind) { return mi_explain_kinds[kind].code; }
@@ -399,7 +407,7 @@ static void mi_explain_text(mi_explain_t* to, const mi_report_t* report) {
     mi_explain_blocks(to, &report->about, MI_EXPLAIN_PREFIX);
     mi_explain_rows(to, report);
   }
-  mi_explain_add(to, "\n%stry:    %s", MI_EXPLAIN_PREFIX, mi_explain_hint(report));
+  mi_explain_add(to, "\n%stry:    %s", MI_EXPLAIN_PREFIX, mi_explain_report_hint(report));
 }
 
 static void mi_explain_json_head(mi_explain_t* to, const char* kind, int code) {
@@ -452,7 +460,7 @@ static void mi_explain_json(mi_explain_t* to, const mi_report_t* report) {
   } else {
     mi_explain_json_about(to, &report->about);
   }
-  mi_explain_add(to, ",\"try\":\"%s\"}", mi_explain_hint(report));
+  mi_explain_add(to, ",\"try\":\"%s\"}", mi_explain_report_hint(report));
 }
 
 MI_INTERNAL size_t mi_explain_report(const mi_report_t* report, mi_explain_form_t form,

@@ -14,6 +14,9 @@ typedef enum mi_explain_form_e { MI_EXPLAIN_TEXT, MI_EXPLAIN_JSON } mi_explain_f
 MI_INTERNAL int mi_explain_code(mi_error_kind_t kind);
 MI_INTERNAL const char* mi_explain_label(mi_error_kind_t kind);
 
+// Return what to try next, whatever the address is.
+MI_INTERNAL const char* mi_explain_hint(mi_error_kind_t kind);
+
 // Write a description: text of some lines, or a JSON object, without a line break at its end. What
 // does not fit is left out, and a zero follows if `capacity` is not 0. Returns the length of the
 // whole description.
