@@ -31,6 +31,7 @@ mod book;
 mod callback;
 mod heap;
 mod lock;
+mod mark;
 mod once;
 mod orphan;
 mod pages;
