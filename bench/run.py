@@ -311,7 +311,7 @@ def options():
         parser.error("--rounds and --seconds must be at least 1, --repeats at least 0")
     try:
         workloads = catalog.select(arguments.only, arguments.groups, not arguments.no_macro)
-        arguments.peers = arguments.peers or ",".join(peers.names())
+        arguments.peers = arguments.peers or ",".join(peers.usual())
         names = [peer.name for peer in peers.parse(arguments.peers)] if not arguments.render else []
     except ValueError as error:
         parser.error(str(error))

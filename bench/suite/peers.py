@@ -64,6 +64,7 @@ class Crate:
     bundled: str = ""
     environment: dict = dataclasses.field(default_factory=dict)
     patience: str = ""  # said when it is built, if that takes long
+    is_variant: bool = False  # of another one: only where it is asked for by name
 
 
 PACKAGES = [
@@ -95,6 +96,9 @@ CRATE_PEERS = [
     Crate("hardened", "hardened", "hardened-malloc-sys",
           "GrapheneOS' hardened_malloc, default configuration: security first"),
     Crate("scudo", "scudo", "scudo-sys", "LLVM's hardened allocator, sources of about LLVM 14"),
+    Crate("mimalloc3-secure", "mimalloc3secure", "libmimalloc-sys", "mimalloc 3 in its secure build", bundled=MI_VERSION,
+          is_variant=True),
+    Crate("snmalloc-checks", "snmallocchecks", "snmalloc-sys", "snmalloc with its checks", is_variant=True),
 ]
 
 FUNCTIONS = ["malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "memalign", "malloc_usable_size"]
@@ -193,6 +197,11 @@ def known():
 def names():
     """The names of all peers in their order, without asking anything for its version."""
     return ["ours", "glibc", *(peer.name for peer in PACKAGES + CRATE_PEERS), "limit"]
+
+
+def usual():
+    """Those that are compared where nobody chooses."""
+    return [name for name in names() if name not in [crate.name for crate in CRATE_PEERS if crate.is_variant]]
 
 
 def parse(text):
