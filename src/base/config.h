@@ -100,7 +100,8 @@
 #define MI_PAGE_FENCE_SIZE ((size_t)(MI_SECURE_LEVEL >= 5 ? 4096 : 0))
 // 1 if there are canaries behind blocks.
 #define MI_HAS_CANARY (MI_SECURE_LEVEL >= 3 && !MI_IS_PADDED)
-// 1 if freed blocks may be cleared. (Those of a padded build have a pattern.)
+// 1 if blocks may be cleared when they are freed, or allocated. (Those of a padded build have a
+// pattern.)
 #define MI_IS_CLEARED (MI_IS_SECURE && !MI_IS_PADDED)
 
 // 1 if freed blocks may be kept for a while before they are handed out again (quarantine.h).

@@ -73,6 +73,7 @@ static const struct {
     {"zero_on_free", LONG_MIN, false},
     {"report_json", 0, false},
     {"quarantine", 0, true},
+    {"zero_on_allocation", 0, false},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -130,6 +131,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_zero_on_free, 1003);
   assert_int_equal(mi_option_report_json, 1004);
   assert_int_equal(mi_option_quarantine, 1005);
+  assert_int_equal(mi_option_zero_on_allocation, 1006);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

@@ -257,6 +257,40 @@ static void freed_block_is_cleared(void** state) {
   }
 }
 
+// If this fails, a program that reads what it did not write reads what others left there.
+static void allocated_block_is_cleared(void** state) {
+  (void)state;
+  mi_option_disable(mi_option_zero_on_free);
+  mi_option_enable(mi_option_zero_on_allocation);
+  for (size_t i = 0; i < SLOT_COUNT - 1; i++) {
+    for (size_t way = 0; way < 4; way++) {
+      const size_t size = slots[i] - 1;
+      unsigned char* block[8];
+      for (size_t round = 0; round < 2; round++) { // what is freed in the first comes again
+        for (size_t k = 0; k < 8; k++) {
+          unsigned char* p = (unsigned char*)(way == 0   ? mi_malloc(size)
+                                              : way == 1 ? mi_malloc_aligned(size, 64)
+                                              : way == 2 ? mi_realloc(NULL, size)
+                                                         : mi_heap_malloc(mi_heap_main(), size));
+          assert_true(test_is_filled(p, size, 0));
+          memset(p, 'S', size);
+          // It shrinks and grows in its slot, and moves.
+          if (size > 40) p = (unsigned char*)mi_realloc(mi_realloc(p, size - 7), size);
+          assert_true(test_is_filled(p, size > 40 ? size - 7 : size, 'S'));
+          if (size > 40) assert_true(test_is_filled(p + size - 7, 7, 0));
+          p = (unsigned char*)mi_realloc(p, 3 * size);
+          assert_true(test_is_filled(p + size, 2 * size, 0));
+          memset(p, 'S', 3 * size);
+          block[k] = p;
+        }
+        for (size_t k = 0; k < 8; k++) mi_free(block[k]);
+      }
+    }
+  }
+  mi_option_disable(mi_option_zero_on_allocation);
+  mi_option_enable(mi_option_zero_on_free);
+}
+
 // If this fails, realloc takes what is behind a block for its own.
 static void realloc_looks_behind(void** state) {
   (void)state;
@@ -487,6 +521,7 @@ int main(void) {
       cmocka_unit_test(realloc_looks_behind),
       cmocka_unit_test(slot_without_a_canary_gets_one_again),
       cmocka_unit_test(freed_block_is_cleared),
+      cmocka_unit_test(allocated_block_is_cleared),
       cmocka_unit_test(link_is_not_told),
       cmocka_unit_test(order_is_random),
       cmocka_unit_test(one_of_two_frees_at_one_moment_is_refused),

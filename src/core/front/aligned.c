@@ -69,6 +69,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
 MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill) {
   const size_t room = mi_track_room(size, alignment);
+  fill = mi_fill_wanted(fill);
   if (mi_unlikely(theap->sample_interval != 0) && mi_bits_is_power_of_two(alignment) &&
       (offset & (alignment - 1)) == 0) {
     const size_t slot = MI_IS_TRACKED ? mi_bits_align_up(room, MI_TRACK_ALIGNMENT) : size;

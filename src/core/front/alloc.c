@@ -62,15 +62,6 @@ static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {
   return block;
 }
 
-static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
-  void* const p = mi_alloc_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
-  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_UNINITIALIZED);
-}
-
-MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
-  return mi_alloc_from(mi_self_theap(), size);
-}
-
 static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) {
   if (mi_unlikely(size > MI_SMALL_MAX)) return mi_slow_zalloc(size, theap);
   const size_t c = theap->class_of[(size + 7) / 8];
@@ -80,13 +71,23 @@ static mi_attr_inline void* mi_alloc_zero_block(mi_theap_t* theap, size_t size) 
   return mi_slow_zero(theap, c, block);
 }
 
-MI_INTERNAL void* mi_alloc_of_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
-  return fill == MI_ZERO ? mi_alloc_zero_block(theap, size) : mi_alloc_block(theap, size);
-}
-
 static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
   void* const p = mi_alloc_zero_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
   return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_ZERO);
+}
+
+static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+  if (mi_fill_wanted(MI_UNINITIALIZED) == MI_ZERO) return mi_alloc_zeroed(theap, size);
+  void* const p = mi_alloc_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
+  return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_UNINITIALIZED);
+}
+
+MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {
+  return mi_alloc_from(mi_self_theap(), size);
+}
+
+MI_INTERNAL void* mi_alloc_of_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  return fill == MI_ZERO ? mi_alloc_zero_block(theap, size) : mi_alloc_block(theap, size);
 }
 
 static mi_attr_cold void* mi_alloc_overflow(void) {

@@ -12,6 +12,11 @@
 
 #include "../process/process.h"
 
+// Return what a new block, or the new part of one, has to contain: option zero_on_allocation.
+static mi_attr_inline mi_fill_t mi_fill_wanted(mi_fill_t fill) {
+  return MI_IS_CLEARED && mi_option_value(zero_on_allocation) != 0 ? MI_ZERO : fill;
+}
+
 // Functions that take a theap allocate from it; it belongs to the calling thread. If it is that of
 // a thread which has none yet (`mi_theap_empty`), they make one.
 

@@ -104,6 +104,7 @@ static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
 }
 
 MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
+  fill = mi_fill_wanted(fill);
   if (p == NULL) return mi_realloc_fresh(theap, size, fill);
   mi_page_t* const page = mi_realloc_page_of(p);
   if (page == NULL) return NULL;
@@ -142,6 +143,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
 
 MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill) {
+  fill = mi_fill_wanted(fill);
   if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_alloc_at(theap, size, alignment, offset, fill); // reports a bad alignment
   }
