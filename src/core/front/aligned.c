@@ -72,7 +72,7 @@ MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t ali
   fill = mi_fill_wanted(fill);
   if (mi_unlikely(theap->sample_interval != 0) && mi_bits_is_power_of_two(alignment) &&
       (offset & (alignment - 1)) == 0) {
-    const size_t slot = MI_IS_TRACKED ? mi_bits_align_up(room, MI_TRACK_ALIGNMENT) : size;
+    const size_t slot = MI_IS_TRACKED ? room : size;
     void* const p = mi_slow_sample_aligned(theap, slot, alignment, fill);
     if (p != NULL) return mi_track_give(p, size, alignment, fill);
   }

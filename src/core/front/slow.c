@@ -97,6 +97,7 @@ static mi_attr_noinline void* mi_slow_sample_large(mi_theap_t* theap, size_t siz
 MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, size_t size,
                                                           size_t alignment, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX / 2 || alignment > MI_SLICE_SIZE) return NULL;
+  if (MI_IS_TRACKED) size = mi_bits_align_up(size, MI_TRACK_ALIGNMENT);
   alignment = mi_bits_max(alignment, mi_slow_least_alignment(size));
   const size_t request = mi_class_request(size, alignment);
   if (request > MI_CLASS_MAX) {

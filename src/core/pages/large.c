@@ -11,7 +11,8 @@
 // LARGE-2  only the first slice has a descriptor, and the one that a shifted result lies in, which
 //     is the last of `reserved` slices. `shift` is the distance of the result from the start of the
 //     block: no other address was handed out. (An alignment of 2^40 shifts by so much: a descriptor
-//     for each slice on the way would be 2 GiB.)
+//     for each slice on the way would be 2 GiB. If there are three slices, the second has one, too:
+//     in a tracked build the program gets an address up to a slice behind that of a guarded block.)
 // LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
 //     that holds the block.
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
@@ -44,8 +45,16 @@ static size_t mi_large_slices(size_t size) {
 }
 
 // LARGE-2
+#define MI_LARGE_NEAR ((size_t)3)
+
 static mi_interior_t mi_large_interior(size_t reserved) {
-  return (mi_interior_t){mi_bits_max(reserved - 1, 1), reserved};
+  return (mi_interior_t){reserved <= MI_LARGE_NEAR ? 1 : reserved - 1, reserved};
+}
+
+// Return how many slices there are up to the address that the program gets.
+static size_t mi_large_described(const mi_large_plan_t* plan, size_t slice_count) {
+  const size_t margin_max = MI_IS_TRACKED && plan->guarded != NULL ? MI_SLICE_SIZE : 0;
+  return mi_bits_min((plan->shift + margin_max) / MI_SLICE_SIZE + 1, slice_count);
 }
 
 static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
@@ -72,11 +81,12 @@ static void mi_large_raise_fence(mi_heap_t* heap, mi_page_t* page) {
 
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
   const size_t shift = plan->shift;
+  const size_t slice_count = mi_large_slices(mi_bits_max(plan->size, plan->room));
   const mi_run_wish_t wish = {
-      .slice_count = mi_large_slices(mi_bits_max(plan->size, plan->room)),
+      .slice_count = slice_count,
       .alignment = plan->alignment,
       .touched_count = plan->touched / MI_SLICE_SIZE,
-      .described_count = shift / MI_SLICE_SIZE + 1,
+      .described_count = mi_large_described(plan, slice_count),
   };
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
