@@ -32,15 +32,18 @@ def programs(manifest, flavour=None):
 
 # Programs that also run with guards around every block: flavours and groups. A test that cannot hold then skips itself.
 EVERY_BLOCK = "guarded"
-GUARDED = {("release", "api"): EVERY_BLOCK, ("padded", "api"): f"{EVERY_BLOCK}-padded", ("release", "stress"): EVERY_BLOCK}
+GUARDED = {("release", "api"): EVERY_BLOCK, ("padded", "api"): f"{EVERY_BLOCK}-padded", ("secure", "api"): f"{EVERY_BLOCK}-secure",
+           ("release", "stress"): EVERY_BLOCK, ("secure", "stress"): f"{EVERY_BLOCK}-secure"}
 # They bound memory, which is 64 KiB of addresses and an OS page for each block then, or refuse the calls that make guards.
 UNGUARDED = {"crowd", "failing", "failing_new", "limits", "phases", "pipeline", "pool", "sandbox"}
+# They look at what lies beside blocks, or which block comes next.
+UNGUARDED |= {"secure", "secure_quarantine"}
 
 
 def guarded_programs():
     kinds = [(program, GUARDED.get((program["flavour"], program["group"]))) for program in programs(BUILD / "tests.json")]
     return [dict(program, flavour=flavour) for program, flavour in kinds
-            if flavour and not (program["group"] == "stress" and program["name"] in UNGUARDED)]
+            if flavour and program["name"] not in UNGUARDED]
 
 
 PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + programs(CROSS / "tests.json", "aarch64")

@@ -147,6 +147,7 @@ static mi_page_t* mi_guard_make(mi_heap_t* heap, mi_guarded_t* record) {
   };
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
+  mi_assert(page->slice_count == record->slice_count);
   record->start = page->start;
   record->inner = page->start + (size_t)record->inner;
   record->p = page->start + shift;

@@ -44,6 +44,12 @@ static size_t mi_large_slices(size_t size) {
   return mi_bits_divide_up(mi_large_round(size) + mi_fence_room(), MI_SLICE_SIZE);
 }
 
+// The same for a plan. (The guards of a guarded block are in its room, which is whole slices.)
+static size_t mi_large_planned(const mi_large_plan_t* plan) {
+  if (plan->guarded != NULL) return plan->room / MI_SLICE_SIZE;
+  return mi_large_slices(mi_bits_max(plan->size, plan->room));
+}
+
 // LARGE-2
 #define MI_LARGE_NEAR ((size_t)3)
 
@@ -81,7 +87,7 @@ static void mi_large_raise_fence(mi_heap_t* heap, mi_page_t* page) {
 
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
   const size_t shift = plan->shift;
-  const size_t slice_count = mi_large_slices(mi_bits_max(plan->size, plan->room));
+  const size_t slice_count = mi_large_planned(plan);
   const mi_run_wish_t wish = {
       .slice_count = slice_count,
       .alignment = plan->alignment,
