@@ -150,7 +150,8 @@ MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix);
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length);
 
 // Call `on_exit` with `value` when the calling thread ends, once for each non-NULL value set.
-// The first call of a process makes the key. False if the system has no key left.
+// The first call of a process makes the key. False if the system has no key left, and after
+// `mi_os_thread_key_done`: the function may then be gone when a thread ends.
 MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value);
 MI_INTERNAL void mi_os_thread_key_done(void);
 

@@ -459,12 +459,16 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   errno = saved_errno;
 }
 
-// The key of pthread_setspecific(3) plus 1; 0 none. Made by the thread that needs it first, but
-// never in `free`, and without a lock, because the child of a fork could find that held for ever.
+// The key of pthread_setspecific(3) plus 1; 0 none yet; MI_OS_KEY_CLOSED none any more. Made by the
+// thread that needs it first, but never in `free`, and without a lock, because the child of a fork
+// could find that held for ever.
 //   write  any  CAS release    mi_os_key_make         (publishes the key)
 //   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
 //   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
 static mi_atomic(uint32_t) mi_os_key_word;
+
+// After the library's last destructor: what a key calls may be gone when a thread ends.
+#define MI_OS_KEY_CLOSED UINT32_MAX
 
 // glibc keeps the values of the first keys in the thread itself; for others it allocates.
 #define MI_OS_KEY_INLINE_MAX 32
@@ -476,7 +480,7 @@ static bool mi_os_key_make(void (*on_exit)(void* value)) {
   // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
   // `mi_os_thread_key_done`.
   if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
-    pthread_key_delete(key); // another thread was faster
+    pthread_key_delete(key); // another thread was faster, or the library ends
   }
   return true;
 }
@@ -489,13 +493,14 @@ MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value)
     // Sees the key, whichever call of `mi_os_key_make` was faster.
     word = mi_atomic_load_acquire(&mi_os_key_word);
   }
-  return word != 0 && pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
+  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
+  return pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
 }
 
 MI_INTERNAL bool mi_os_thread_watch(void* value) {
   // Sees the key; pairs with the release in `mi_os_key_make`.
   const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0) return false;
+  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
   const pthread_key_t key = (pthread_key_t)(word - 1);
   if (pthread_getspecific(key) != NULL) return true;
   return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
@@ -503,8 +508,8 @@ MI_INTERNAL bool mi_os_thread_watch(void* value) {
 
 MI_INTERNAL void mi_os_thread_key_done(void) {
   // Sees the key; pairs with the release in `mi_os_key_make`.
-  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, 0);
-  if (word != 0) pthread_key_delete((pthread_key_t)(word - 1));
+  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, MI_OS_KEY_CLOSED);
+  if (word != 0 && word != MI_OS_KEY_CLOSED) pthread_key_delete((pthread_key_t)(word - 1));
 }
 
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {

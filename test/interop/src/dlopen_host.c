@@ -180,7 +180,7 @@ static void reload(void) {
   warm_up();
   pthread_barrier_init(&barrier, NULL, 2);
   pthread_barrier_init(&one_round, NULL, 2);
-  const size_t keys = count_free_keys();
+  const size_t keys_before = count_free_keys();
   pthread_t lives;
   pthread_create(&lives, NULL, &long_thread, (void*)(size_t)SHORT_THREADS);
   const mappings_t before = count_mappings();
@@ -192,12 +192,14 @@ static void reload(void) {
     CHECK_SAY(now.count == before.count && now.bytes == before.bytes,
               "round %zu: %zu mappings of %zu bytes, before %zu of %zu", round, now.count,
               now.bytes, before.count, before.bytes);
+    const size_t keys = count_free_keys();
+    CHECK_SAY(keys == keys_before, "round %zu: %zu free keys, before %zu", round, keys,
+              keys_before);
   }
   // What the loader keeps for a library does not grow with the number of rounds: a block in each of
   // them would be more than this. (What it has for threads that are just ending comes and goes.)
   CHECK(mallinfo2().uordblks <= libc_early + 8 * ROUNDS);
   pthread_join(lives, NULL);
-  CHECK(count_free_keys() == keys);
   const pid_t child = fork();
   if (child == 0) _exit(7);
   int status = 0;
@@ -217,13 +219,25 @@ static void keep(Lmid_t where) {
 // What atexit calls, but for no library: then it is no part of the destructors of one.
 extern int __cxa_atexit(void (*fun)(void*), void* arg, void* library);
 
+static void* late_thread(void* arg) {
+  lib.free(lib.malloc(100));
+  return arg;
+}
+
 // Runs behind all destructors.
 static void last(void* arg) {
-  (void)arg;
   if (kept == NULL) return;
   write(STDOUT_FILENO, kept, strlen(kept));
   lib.free(kept);
   lib.free(lib.malloc(100000));
+  // Nothing of the library is called at the end of a thread any more.
+  const size_t keys = count_free_keys();
+  pthread_t thread;
+  pthread_create(&thread, NULL, &late_thread, arg);
+  pthread_join(thread, NULL);
+  const size_t keys_after = count_free_keys();
+  CHECK_SAY(keys_after == keys, "at the exit: %zu free keys, before a thread %zu", keys_after,
+            keys);
 }
 
 // Runs before all constructors.
