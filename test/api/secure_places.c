@@ -46,8 +46,11 @@ static void tables_are_between_fences(void** state) {
   size_t tables = 0;
   for (size_t i = 1; i + 1 < count; i++) {
     if (!areas[i].is_accessible || areas[i].end - areas[i].start != table_size) continue;
-    tables++;
     const bool is_before = areas[i - 1].end == areas[i].start && !areas[i - 1].is_accessible;
+    // The rest of an arena behind its last block may have this size, too: blocks are at random
+    // places (seen in 1 of 1,400 runs).
+    if (is_before && mi_is_in_heap_region((void*)(areas[i - 1].start - 2 * TEST_MIB))) continue;
+    tables++;
     const bool is_behind = areas[i + 1].start == areas[i].end && !areas[i + 1].is_accessible;
     if (!is_before || !is_behind) fail_msg("no fence beside %lx", (unsigned long)areas[i].start);
   }
