@@ -122,6 +122,7 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 if(NOT MI_OVERRIDE) # they test the names of malloc, and replace functions that a sanitizer replaces
   list(FILTER mi_stress_tests EXCLUDE REGEX "/(failing|sandbox)[^/]*$")
+  list(FILTER mi_api_tests EXCLUDE REGEX "/places\\.c$")
 endif()
 if("${mi_api_tests}${mi_stress_tests}" MATCHES "\\.cpp")
   enable_language(CXX)

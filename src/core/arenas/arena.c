@@ -32,11 +32,11 @@
 // bitmaps: such slices are not even free. Runs are taken at the lowest address that fits, so that
 // memory in use stays together and whole chunks at the upper end become free. There is no ceiling:
 // what an arena may grow to doubles every eight arenas, and steps shrink when the system refuses.
-// The first arena is small, with descriptors in the library itself (PAGEMAP-4): a process with
-// little address space has no room for a table. Where addresses cannot be chosen (mi_os_hints),
-// there is no growth in place, and an arena is mapped as a whole. Not here: what is done with
-// claimed slices (slices.c), when memory goes back (retain.c), blocks that are too large for an
-// arena (large.c).
+// The first arena is small, with descriptors in the library itself (PAGEMAP-4), if it got the place
+// that it was to have: a process with little address space has no room for a table. Where addresses
+// cannot be chosen (mi_os_hints), there is no growth in place, and an arena is mapped as a whole.
+// Not here: what is done with claimed slices (slices.c), when memory goes back (retain.c), blocks
+// that are too large for an arena (large.c).
 #include "arena.h"
 
 #include "bitmap.h"
@@ -281,10 +281,17 @@ static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
   return is_any;
 }
 
+MI_INTERNAL bool mi_arena_is_apart(const uint8_t* start) {
+  return (uintptr_t)start - MI_ARENA_HINT_BASE < 2 * MI_ARENA_HINT_RANGE;
+}
+
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
-// large as it may be. The window of the near arena has no room for others.
+// large as it may be. The window of the near arena has no room for others. Nothing follows an arena
+// amid the mappings of others: the next one tries another place.
 static void mi_arena_note_end(const mi_arena_t* arena) {
   if (MI_IS_SECURE) return; // ARENA-8
+  mi_state.arena_hint = NULL;
+  if (!mi_arena_is_apart(arena->start)) return;
   uint8_t* const end = arena->start + arena->slice_max * MI_SLICE_SIZE;
   const size_t unit = mi_pagemap_is_near(end - 1) ? MI_WINDOW_SIZE : MI_CHUNK_SIZE;
   mi_state.arena_hint = (uint8_t*)mi_bits_align_up((uintptr_t)end, unit);
@@ -346,8 +353,10 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
-  // (In a secure build arenas start anywhere in a window.)
+  // (In a secure build arenas start anywhere in a window. Amid the mappings of others, the system
+  // may place the next arena in the same window again and again, where it gets no descriptors.)
   const bool is_near = !MI_IS_SECURE && plan->size_max > plan->size &&
+                       mi_arena_is_apart(plan->start) &&
                        mi_pagemap_may_be_near(plan->start, plan->size);
   const size_t size_max = is_near ? mi_bits_min(plan->size_max, MI_NEAR_SIZE) : plan->size_max;
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;

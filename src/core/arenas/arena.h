@@ -108,6 +108,10 @@ MI_INTERNAL bool mi_arena_is_valid(mi_arena_t* arena);
 // Return the address where the next arena should go.
 MI_INTERNAL uint8_t* mi_arena_hint(void);
 
+// True if an arena is where the hints lead, among addresses that the system does not hand out by
+// itself. It is elsewhere if that place was taken, or if hints have no effect.
+MI_INTERNAL bool mi_arena_is_apart(const uint8_t* start);
+
 // Take the arenas from a sub-process that has ended; all their slices are free. Those that can be
 // used again serve the next sub-process that needs one.
 MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc);

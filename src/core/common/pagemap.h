@@ -13,7 +13,8 @@
 // PAGEMAP-3  the descriptor of a slice that is in no page has owner MI_OWNER_NONE.
 // PAGEMAP-4  one window needs no table, that of the first arena: `near` has the descriptors of its
 //     first slices, and `none`, which follows in memory, serves its other slices. These never get a
-//     descriptor of their own: `mi_pagemap_cover` refuses them.
+//     descriptor of their own: `mi_pagemap_cover` refuses them. So the window is one in which the
+//     system maps nothing by itself (`mi_arena_make`).
 //
 // So the first arena needs no address space besides its own, whereas a table takes 2 MiB. `none` is
 // made read-only when the library starts, so that mlockall does not make it resident.
