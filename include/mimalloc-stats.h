@@ -13,7 +13,9 @@
 ///
 /// The figures are of this moment and of all threads: there is nothing to merge or to reset. The
 /// fast paths of the allocator count nothing; what is not counted is 0, and so says the list of
-/// fields. How exact they are:
+/// fields. A debug build (one with padding) counts each block: there `malloc_bins`, `malloc_normal`
+/// and `malloc_requested` have totals and peaks, and are exact beside other threads, too. How exact
+/// the figures of the others are:
 /// - what happened (pages made, calls of the system, ...) is counted as it happens. Two figures
 ///   that change together may be read one before and one after the change.
 /// - what is in use now (`malloc_normal`, `malloc_bins`, `page_bins`, `page_committed`,
@@ -76,7 +78,7 @@ typedef struct mi_stat_counter_s {
   MI_STAT_COUNT(threads) /**< threads there are */                                                 \
   MI_STAT_COUNT(malloc_normal) /**< bytes of blocks in use that share a page */                    \
   MI_STAT_COUNT(malloc_huge) /**< bytes of blocks in use with a page of their own */               \
-  MI_STAT_COUNT(malloc_requested) /**< not counted: 0 */                                           \
+  MI_STAT_COUNT(malloc_requested) /**< bytes asked for; counted by debug builds, else 0 */         \
   MI_STAT_COUNTER(mmap_calls) /**< calls of mmap(2) */                                             \
   MI_STAT_COUNTER(commit_calls) /**< calls to make memory usable */                                \
   MI_STAT_COUNTER(reset_calls) /**< calls that let the system take memory */                       \
@@ -134,7 +136,7 @@ typedef struct mi_stats_s {
   MI_STAT_FIELDS()
   mi_stat_count_t _stat_reserved[4]; ///< 0
   mi_stat_counter_t _stat_counter_reserved[4]; ///< 0
-  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; in the last bin with `total`
+  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; the last also has `total`
   mi_stat_count_t page_bins[MI_BIN_COUNT]; ///< pages of these blocks, likewise
   mi_stat_count_t chunk_bins[MI_CBIN_COUNT]; ///< not counted: 0
 } mi_stats_t;

@@ -56,6 +56,41 @@ static mi_stat_count_t mi_stats_count(int64_t total, int64_t peak, int64_t curre
 
 static mi_stat_count_t mi_stats_now(int64_t current) { return mi_stats_count(0, 0, current); }
 
+#if MI_HAS_CENSUS
+
+// Fill in what a census counted: of one heap, or with NULL of all heaps of the sub-process. Peaks
+// of a bin of two sizes are their sum, which may be higher than the peak of the bin.
+static void mi_stats_fill_census(mi_stats_t* stats, const mi_subproc_t* subproc,
+                                 const mi_heap_t* heap, const mi_tally_t* tally) {
+  mi_stat_count_t count[MI_CENSUS_END];
+  for (size_t i = 0; i < MI_CENSUS_END; i++) {
+    count[i] =
+        mi_stats_count(mi_atomic_load_relaxed(&tally->amount[MI_TALLY_CENSUS_TOTAL + i]),
+                       mi_atomic_load_relaxed(heap == NULL ? &subproc->count.census_peak[i]
+                                                           : &tally->peak[MI_TALLY_CENSUS + i]),
+                       mi_atomic_load_relaxed(&tally->amount[MI_TALLY_CENSUS + i]));
+  }
+  memset(stats->malloc_bins, 0, sizeof(stats->malloc_bins));
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_stat_count_t* const bin = &stats->malloc_bins[mi_stats_bin_of_class(c)];
+    bin->total += count[c].total;
+    bin->peak += count[c].peak;
+    bin->current += count[c].current;
+  }
+  stats->malloc_bins[MI_BIN_LAST] = count[MI_CLASS_COUNT];
+  stats->malloc_normal = count[MI_CENSUS_NORMAL];
+  stats->malloc_requested = count[MI_CENSUS_REQUESTED];
+}
+
+#else
+
+static void mi_stats_fill_census(mi_stats_t* stats, const mi_subproc_t* subproc,
+                                 const mi_heap_t* heap, const mi_tally_t* tally) {
+  (void)stats, (void)subproc, (void)heap, (void)tally;
+}
+
+#endif
+
 static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage, int64_t large_total) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const size_t bin = mi_stats_bin_of_class(c);
@@ -94,6 +129,7 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
   stats->pages_reclaim_on_free.total = OF(GUESTS);
   stats->pages_reabandon_full.total = OF(FULL);
   mi_stats_fill_bins(stats, &usage, OF(LARGE_COUNT));
+  mi_stats_fill_census(stats, subproc, heap, &tally);
 #undef OF
 }
 

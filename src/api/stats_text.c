@@ -77,26 +77,37 @@ static void mi_stats_line1(mi_sink_t sink, const char* label, mi_stats_unit_t un
 
 // -- Sections --
 
-// Print the blocks of one bin that are in use: their number, their size, and the bytes they take
-// together. In a bin of two sizes the sum is an upper bound.
+// Append bytes to a line as one cell. In a bin of two sizes they are an upper bound.
+static size_t mi_stats_append_bytes(char* line, size_t used, size_t bin, int64_t bytes) {
+  char cell[MI_STATS_CELL_MAX];
+  char most[MI_STATS_CELL_MAX];
+  mi_stats_format(cell, bytes, MI_STATS_BYTES);
+  mi_text_format(most, sizeof(most), "%s%s", bin > MI_BIN_OWN ? "<=" : "", cell);
+  return used + mi_text_format(line + used, MI_OUTPUT_LINE_MAX - used, "%12s", most);
+}
+
+// Print the blocks of one bin that are in use, and in a build with a census those that were: their
+// bytes, the size of one, and how many are in use.
 static void mi_stats_print_bin(mi_sink_t sink, const mi_stats_t* stats, size_t bin) {
-  const int64_t blocks = stats->malloc_bins[bin].current;
-  if (blocks == 0) return;
-  const size_t size = mi_stats_get_bin_size(bin);
+  const mi_stat_count_t* const blocks = &stats->malloc_bins[bin];
+  if (blocks->current == 0 && (!MI_HAS_CENSUS || blocks->total == 0)) return;
+  const int64_t size = (int64_t)mi_stats_get_bin_size(bin);
   char label[MI_STATS_CELL_MAX];
-  char bytes[MI_STATS_CELL_MAX];
-  char block[MI_STATS_CELL_MAX];
   char count[MI_STATS_CELL_MAX];
+  char line[MI_OUTPUT_LINE_MAX];
   mi_text_format(label, sizeof(label), "bin %c %4zu",
                  mi_stats_page_size(bin) == MI_SLICE_SIZE ? 'S' : 'M', bin);
-  const char* const most = bin > MI_BIN_OWN ? "<=" : "";
-  char cell[MI_STATS_CELL_MAX];
-  mi_stats_format(cell, blocks * (int64_t)size, MI_STATS_BYTES);
-  mi_text_format(bytes, sizeof(bytes), "%s%s", most, cell);
-  mi_stats_format(cell, (int64_t)size, MI_STATS_BYTES);
-  mi_text_format(block, sizeof(block), "%s%s", most, cell);
-  mi_stats_format(count, blocks, MI_STATS_COUNT);
-  mi_output_print(sink, "  %-10s:%36s%12s%12s\n", label, bytes, block, count);
+  size_t used = mi_text_format(line, sizeof(line), "  %-10s:", label);
+  if (MI_HAS_CENSUS) {
+    used = mi_stats_append_bytes(line, used, bin, blocks->peak * size);
+    used = mi_stats_append_bytes(line, used, bin, blocks->total * size);
+  } else {
+    used += mi_text_format(line + used, sizeof(line) - used, "%24s", "");
+  }
+  used = mi_stats_append_bytes(line, used, bin, blocks->current * size);
+  mi_stats_append_bytes(line, used, bin, size);
+  mi_stats_format(count, blocks->current, MI_STATS_COUNT);
+  mi_output_print(sink, "%s%12s\n", line, count);
 }
 
 static void mi_stats_print_blocks(mi_sink_t sink, const mi_stats_t* stats) {
@@ -109,13 +120,20 @@ static void mi_stats_print_blocks(mi_sink_t sink, const mi_stats_t* stats) {
     mi_stats_print_bin(sink, stats, bin);
   }
   if (count > 0) mi_output_print(sink, "\n");
-  const int64_t binned[3] = {blank, blank, stats->malloc_normal.current};
+  const mi_stat_count_t* const normal = &stats->malloc_normal;
+  const int64_t binned[3] = {MI_HAS_CENSUS ? normal->peak : blank,
+                             MI_HAS_CENSUS ? normal->total : blank, normal->current};
   mi_stats_line(sink, "binned", MI_STATS_BYTES, binned, count);
   const mi_stat_count_t* const large = &stats->malloc_huge;
   const int64_t huge[3] = {large->peak, large->total, large->current};
   mi_stats_line(sink, "huge", MI_STATS_BYTES, huge, large_count);
-  const int64_t total[3] = {blank, blank, stats->malloc_normal.current + large->current};
+  const int64_t total[3] = {blank, blank, normal->current + large->current};
   mi_stats_line(sink, "total", MI_STATS_BYTES, total, count + large_count);
+  const mi_stat_count_t* const requested = &stats->malloc_requested;
+  if (MI_HAS_CENSUS) {
+    mi_stats_line3(sink, "requested", MI_STATS_BYTES, requested->peak, requested->total,
+                   requested->current);
+  }
   mi_output_print(sink, "\n");
 }
 

@@ -82,6 +82,8 @@
 #else
 #define MI_IS_PADDED 0
 #endif
+// 1 if blocks are counted by size: census.h.
+#define MI_HAS_CENSUS MI_IS_PADDED
 // 1 if there are notes on blocks.
 #define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND || MI_IS_PADDED)
 

@@ -280,11 +280,22 @@ typedef struct mi_book_s {
   mi_atomic(uint32_t) vacant;
 } mi_book_t;
 
+// What a census counts: census.h. Without one there is nothing to count, and one figure, 0.
+typedef enum mi_census_index_e {
+  MI_CENSUS_CLASS = 0, // blocks of each size class; MI_CLASS_COUNT: with a page of their own
+  MI_CENSUS_NORMAL = MI_CLASS_COUNT + 1, // bytes of the blocks that share a page
+  MI_CENSUS_REQUESTED, // bytes that the program asked for, in all blocks
+  MI_CENSUS_END,
+  MI_CENSUS_COUNT = MI_HAS_CENSUS ? MI_CENSUS_END : 1
+} mi_census_index_t;
+
 // The figures of a heap, for statistics.
 typedef enum mi_tally_index_e {
   MI_TALLY_PAGES = 0, // pages of blocks that have a class
   MI_TALLY_LARGE, // bytes in single-block pages
-  MI_TALLY_PEAKS, // the figures above have a peak in the heap; their sums are in `mi_counters_t`
+  MI_TALLY_CENSUS, // what is in use, by `mi_census_index_t`
+  // The figures above have a peak in the heap; their sums are in `mi_counters_t`.
+  MI_TALLY_PEAKS = MI_TALLY_CENSUS + MI_CENSUS_COUNT,
   MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
   MI_TALLY_LARGE_TOTAL, // bytes
   MI_TALLY_LARGE_COUNT, // blocks ever made
@@ -293,11 +304,13 @@ typedef enum mi_tally_index_e {
   MI_TALLY_ADOPTED, // pages taken over by an allocation
   MI_TALLY_GUESTS, // pages taken over by a free
   MI_TALLY_FULL, // pages that became full while in a pool
-  MI_TALLY_COUNT
+  MI_TALLY_CENSUS_TOTAL, // what was ever handed out, by `mi_census_index_t`
+  MI_TALLY_COUNT = MI_TALLY_CENSUS_TOTAL + MI_CENSUS_COUNT
 } mi_tally_index_t;
 
-// Written by the slow paths of a thread that allocates from the heap or is inside it (inside.h),
-// and by the thread that ends the heap; read by any thread. Relaxed: each is a figure of its own.
+// Written by the slow paths of a thread that allocates from the heap or is inside it (inside.h), by
+// its fast paths for a census, and by the thread that ends the heap; read by any thread. Relaxed:
+// each is a figure of its own.
 typedef struct mi_tally_s {
   mi_atomic(int64_t) amount[MI_TALLY_COUNT];
   mi_atomic(int64_t) peak[MI_TALLY_PEAKS];

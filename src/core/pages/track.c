@@ -8,6 +8,7 @@
 // mostly delays their reuse by a page's worth of calls.
 #include "track.h"
 
+#include "census.h"
 #include "pad.h"
 #include "page.h"
 
@@ -292,7 +293,7 @@ static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* sl
 
 MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill) {
   if (p == NULL) return NULL;
-  const mi_page_t* const page = mi_pagemap_find(p);
+  mi_page_t* const page = mi_pagemap_find(p);
   uint8_t* const block = (uint8_t*)p + mi_track_margin(alignment);
   const mi_track_slot_t slot = mi_track_slot(page, block);
   // (TRACK-7; what is in fresh memory of a page of its own means nothing.)
@@ -308,6 +309,7 @@ MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_
   } else {
     mi_tool_give(block, size);
   }
+  mi_census_note(page, size, 1);
   return block;
 }
 
@@ -321,7 +323,7 @@ static bool mi_track_refuse(mi_error_kind_t kind, void* p, size_t size) {
 MI_INTERNAL bool mi_track_take(void** block) {
   uint8_t* const p = (uint8_t*)*block;
   if (p == NULL) return true;
-  const mi_page_t* const page = mi_pagemap_find(p);
+  mi_page_t* const page = mi_pagemap_find(p);
   const mi_track_slot_t slot = mi_track_slot(page, p);
   if (slot.start == NULL) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
@@ -342,12 +344,13 @@ MI_INTERNAL bool mi_track_take(void** block) {
   mi_track_pad_contents(p, state.size, MI_PAD_FREED);
   mi_track_write(&slot, p, state.size, MI_NOTE_FREED);
   mi_tool_take(p, state.size);
+  mi_census_note(page, state.size, -1);
   *block = mi_page_is_single(page) ? page->start + page->shift : slot.start;
   return true;
 }
 
 MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size) {
-  const mi_page_t* const page = mi_pagemap_find(p);
+  mi_page_t* const page = mi_pagemap_find(p);
   const mi_track_slot_t slot = mi_track_slot(page, p);
   // The slot of a page of its own may have changed already, and its note is somewhere inside.
   if (!mi_page_is_single(page)) mi_track_check_slot(page, &slot, "realloc");
@@ -356,6 +359,7 @@ MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size) {
   if (size > old_size) mi_track_pad_contents((uint8_t*)p + old_size, size - old_size, MI_PAD_FRESH);
   mi_track_write(&slot, (uint8_t*)p, size, 0);
   mi_tool_resize(p, old_size, size);
+  mi_census_resize(page, old_size, size);
   return p;
 }
 
@@ -381,7 +385,7 @@ MI_INTERNAL void mi_track_carve(void* start, size_t slot_size) {
   mi_track_store(mi_track_note(&slot), none);
 }
 
-MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
+MI_INTERNAL void mi_track_drop(mi_page_t* page) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
     const mi_track_slot_t slot = mi_track_slot_at(page, i);
     mi_track_check_slot(page, &slot, NULL);
@@ -389,6 +393,7 @@ MI_INTERNAL void mi_track_drop(const mi_page_t* page) {
     if (!state.is_used) continue;
     mi_track_write(&slot, state.block, state.size, MI_NOTE_FREED);
     mi_tool_take(state.block, state.size);
+    mi_census_note(page, state.size, -1);
   }
 }
 

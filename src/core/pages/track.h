@@ -74,7 +74,7 @@ MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size);
 MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size);
 
 // Note that the page is about to go, with the blocks still in use.
-MI_INTERNAL void mi_track_drop(const mi_page_t* page);
+MI_INTERNAL void mi_track_drop(mi_page_t* page);
 
 // Look for writes outside of the blocks of the page that are in use, and into those that are free.
 // No other thread may allocate or free meanwhile.
@@ -147,7 +147,7 @@ static mi_attr_inline void mi_track_carve(void* slot, size_t slot_size) {
   (void)slot_size;
 }
 
-static mi_attr_inline void mi_track_drop(const mi_page_t* page) { (void)page; }
+static mi_attr_inline void mi_track_drop(mi_page_t* page) { (void)page; }
 
 static mi_attr_inline void mi_track_check(const mi_page_t* page) { (void)page; }
 
