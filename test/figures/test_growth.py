@@ -15,7 +15,8 @@ pytestmark = [measure.x86_only, pytest.mark.slow]
 OPERATIONS = 200  # as growth.c has it
 SMALL, LARGE = 64, 4096  # MiB
 GROWTH = 1.3
-PAIR = 1000  # instructions of malloc and free of a large block, found without a search
+# Instructions of malloc and free of a large block that is found without a search: of the same size, or of another one.
+PAIR, PAIR_NEAR = 700, 1500
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.0}
 # The heaps are of addresses: no memory is to be populated ahead of its use.
@@ -37,6 +38,14 @@ def test_cost_does_not_grow_with_the_heap(pattern, library, figure, tmp_path):
     measure.say(figure, f"instructions of an operation in a heap of 4 GiB and of 64 MiB, {pattern}",
                 f"{large:.0f} and {small:.0f}, {large / small:.2f}", bound)
     assert large <= bound * small
+
+
+@pytest.mark.parametrize("mib", [SMALL, LARGE])
+def test_pair_of_similar_sizes_has_one_place(mib, library, figure, tmp_path):
+    """If this fails, large blocks of changing sizes each lie elsewhere in a heap with holes, and memory is moved there."""
+    near = cost(library, "near", mib, tmp_path)
+    measure.say(figure, f"instructions of a pair of 1 to 2 MiB in a heap of {mib} MiB with holes", f"{near:.0f}", PAIR_NEAR)
+    assert near <= PAIR_NEAR
 
 
 def test_cost_does_not_grow_with_the_size(library, figure, tmp_path):

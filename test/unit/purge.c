@@ -382,7 +382,7 @@ UNIT_TEST(purge_makes_way_for_mappings) {
   mi_run_t run;
   check(mi_run_claim(UNIT_HEAP, &wish, &run) && run.arena == NULL);
   check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);
-  mi_run_release(UNIT_HEAP, MI_BACKING_DIRECT, run.start, 500, MI_SLICE_SIZE);
+  mi_run_release(UNIT_HEAP, NULL, run.start, 500, MI_SLICE_SIZE);
 }
 
 // A phase of a program: it needs so much memory, and frees all of it.
@@ -582,6 +582,26 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_free_sees_the_time) {
   check(resident_slices() <= others + SOFT + STEP);
 }
 
+// If this fails, a program that allocates and frees one large block, again and again, keeps what it
+// had freed before.
+UNIT_TEST_PAGE_SIZES(purge_early_beside_one_block) {
+  start_slow();
+  const mi_run_t first = claim_dirty(1);
+  release(&first);
+  mi_retain_poll(&mi_state.main);
+  claim_many();
+  const size_t others = resident_slices() - MANY;
+  release_many(1);
+  mi_retain_bound(&mi_state.main);
+  for (size_t i = 0; i < 10; i++) {
+    void* const p = mi_malloc(16 * MI_SLICE_SIZE);
+    mi_free(p);
+    if (i == 0) check(resident_slices() > others + MANY / 2);
+    os_fake_advance_ms(1000);
+  }
+  check(resident_slices() <= others + SOFT + STEP);
+}
+
 // If this fails, a program that does small things only after a large one keeps what that left.
 UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
   enum { LARGE = 300 * MI_SLICE_SIZE };
@@ -674,6 +694,7 @@ int main(void) {
       cmocka_unit_test(purge_decommits_without_overcommit),
       cmocka_unit_test(purge_never_waits_for_another),
       cmocka_unit_test(purge_remembers_what_is_freed_meanwhile),
+      cmocka_unit_test(purge_early_beside_one_block),
       cmocka_unit_test(purge_keeps_the_books),
   };
   return cmocka_run_group_tests_name("purge", tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "core/arenas/bitmap.h"
 #include "core/arenas/purge.h"
 #include "core/arenas/retain.h"
+#include "core/arenas/run.h"
 #include "core/arenas/slices.h"
 #include "core/arenas/spare.h"
 #include "core/heaps/heap.h"
@@ -13,10 +14,16 @@
 #define MAIN (&mi_state.main)
 #define LENGTH ((size_t)9) // the shortest run that is kept
 
-static mi_run_t claim_in(mi_heap_t* heap, size_t count) {
+// As for a large block.
+static mi_run_t claim_aligned(mi_heap_t* heap, size_t count, size_t alignment) {
   mi_run_t run = {0};
-  check(mi_slices_claim(heap, count, MI_SLICE_SIZE, 0, &run));
+  check(mi_run_claim_again(heap, count, alignment, &run) ||
+        mi_slices_claim(heap, count, alignment, 0, &run));
   return run;
+}
+
+static mi_run_t claim_in(mi_heap_t* heap, size_t count) {
+  return claim_aligned(heap, count, MI_SLICE_SIZE);
 }
 
 static mi_run_t claim(size_t count) { return claim_in(UNIT_HEAP, count); }
@@ -56,15 +63,14 @@ UNIT_TEST(spare_serves_the_next_claim) {
 UNIT_TEST(spare_is_short_if_aligned) {
   mi_process_setup();
   const mi_run_t first = claim(1);
-  mi_run_t run = {0};
-  check(mi_slices_claim(UNIT_HEAP, 1, 4 * MI_SLICE_SIZE, 0, &run));
+  const mi_run_t run = claim_aligned(UNIT_HEAP, 1, 4 * MI_SLICE_SIZE);
   for (size_t i = 0; i < 3; i++) {
     mi_slices_release(run.arena, run.slice_index, 1, 4 * MI_SLICE_SIZE);
     check_equal(mi_spare_length(MAIN), 1);
     check(!is_free(&run));
     check(mi_spare_is_valid(MAIN));
-    mi_run_t again = {0};
-    check(mi_slices_claim(UNIT_HEAP, 1, (size_t)(i == 2 ? 2 : 4) * MI_SLICE_SIZE, 0, &again));
+    const size_t alignment = (size_t)(i == 2 ? 2 : 4) * MI_SLICE_SIZE;
+    const mi_run_t again = claim_aligned(UNIT_HEAP, 1, alignment);
     check(again.start == run.start && mi_spare_length(MAIN) == 0);
   }
   mi_slices_release(run.arena, run.slice_index, 1, 4 * MI_SLICE_SIZE);
@@ -103,6 +109,50 @@ UNIT_TEST(spare_makes_way_for_other_lengths) {
   }
 }
 
+// If this fails, large blocks of random sizes, allocated and freed in turn, each lie elsewhere, or
+// a part of the run is lost.
+UNIT_TEST(spare_serves_similar_lengths) {
+  mi_process_setup();
+  const size_t lengths[] = {2 * LENGTH, LENGTH, 2 * LENGTH, LENGTH + 3};
+  const mi_run_t first = claim(2 * LENGTH);
+  const mi_run_t behind = claim(1);
+  release(&first);
+  for (size_t i = 0; i < 4; i++) {
+    const mi_run_t run = claim(lengths[i]);
+    check(run.start == first.start && run.slice_count == lengths[i] && !run.is_zero);
+    const size_t rest = 2 * LENGTH - lengths[i];
+    const size_t end = run.slice_index + run.slice_count;
+    check(mi_bitmap_is_all_clear(run.arena->free, run.slice_index, run.slice_count));
+    check(rest == 0 || mi_bitmap_is_all_set(run.arena->free, end, rest));
+    check_equal(waiting(), rest * MI_SLICE_SIZE);
+    check_equal(mi_spare_length(MAIN), 0);
+    release(&run);
+    check(mi_spare_is_valid(MAIN));
+  }
+  const mi_run_t longer = claim(2 * LENGTH + 1); // the slices behind are in use
+  check(longer.start > behind.start && is_free(&first));
+  release(&behind);
+  release(&longer);
+  unit_check_valid();
+}
+
+// If this fails, a small block splits the place of one that was much larger.
+UNIT_TEST(spare_is_not_taken_for_much_less_or_more) {
+  mi_process_setup();
+  const mi_run_t low = claim(LENGTH);
+  const mi_run_t middle = claim(1);
+  const mi_run_t high = claim(2 * LENGTH + 1);
+  release(&low);
+  release(&high);
+  const mi_run_t less = claim(LENGTH);
+  check(less.start == low.start && is_free(&high));
+  release(&less);
+  const mi_run_t more = claim(2 * LENGTH + 1);
+  check(more.start == high.start && is_free(&low));
+  release(&more);
+  release(&middle);
+}
+
 // If this fails, a run is never free again after two were freed.
 UNIT_TEST(spare_is_one_run) {
   mi_process_setup();
@@ -122,8 +172,7 @@ UNIT_TEST(spare_is_as_aligned_as_it_is) {
   const mi_run_t run = claim(LENGTH);
   check(((uintptr_t)run.start & (2 * MI_SLICE_SIZE - 1)) != 0);
   release(&run);
-  mi_run_t aligned;
-  check(mi_slices_claim(UNIT_HEAP, LENGTH, 2 * MI_SLICE_SIZE, 0, &aligned));
+  const mi_run_t aligned = claim_aligned(UNIT_HEAP, LENGTH, 2 * MI_SLICE_SIZE);
   check(((uintptr_t)aligned.start & (2 * MI_SLICE_SIZE - 1)) == 0);
   check_equal(mi_spare_length(MAIN), 0);
   release(&before);
@@ -239,6 +288,8 @@ int main(void) {
       cmocka_unit_test(spare_is_short_if_aligned),
       cmocka_unit_test(spare_is_no_short_run),
       cmocka_unit_test(spare_makes_way_for_other_lengths),
+      cmocka_unit_test(spare_serves_similar_lengths),
+      cmocka_unit_test(spare_is_not_taken_for_much_less_or_more),
       cmocka_unit_test(spare_is_one_run),
       cmocka_unit_test(spare_is_as_aligned_as_it_is),
       cmocka_unit_test(spare_goes_back_with_all_that_waits),

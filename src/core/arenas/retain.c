@@ -29,7 +29,10 @@
 //     three sorts: 19 MiB, 55 without, glibc 12). The clock is read where slices are claimed and
 //     released, where periods are checked, and, while that much waits, after MI_QUICK_WAITING
 //     refills of a thread: otherwise a program that does only small things after a large one would
-//     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now).
+//     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now). Where
+//     as much waits as after the last release, because a block was allocated and freed in between,
+//     only each MI_RETAIN_TURNS-th release looks at the bounds again: they and the clock cost a
+//     third of a pair of 1 MiB.
 // RETAIN-5  if fresh memory, in an arena or not, would make a new peak of committed memory while
 //     more than that bound waits, as much of the waiting memory goes back first. The peak of a
 //     program whose phases need different memory is that of the largest phase and this bound, not
@@ -59,6 +62,7 @@
 #define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
 #define MI_RETAIN_SOFT_PART 8
 #define MI_RETAIN_EARLY_MS 512
+#define MI_RETAIN_TURNS 8
 #define MI_RETAIN_STEP 8 // slices that go early at once, at least: each time is a system call
 // RETAIN-6
 #define MI_RETAIN_SOON_MS 250
@@ -189,12 +193,25 @@ static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes) {
 }
 
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t count) {
-  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0 || mi_wait_delay_ms() <= 0) return;
-  mi_retain_purge_excess(subproc, (int64_t)(count * MI_SLICE_SIZE));
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  const int64_t bytes = (int64_t)(count * MI_SLICE_SIZE);
+  if (waiting <= 0 || waiting + bytes == mi_atomic_load_relaxed(&subproc->retain_same)) return;
+  if (mi_wait_delay_ms() > 0) mi_retain_purge_excess(subproc, bytes);
+}
+
+// True if as much waits as when a release last kept the bounds, except for each so many releases:
+// a block was allocated and freed in between.
+static bool mi_retain_is_same(mi_subproc_t* subproc, int64_t waiting) {
+  if (waiting != mi_atomic_load_relaxed(&subproc->retain_same)) return false;
+  const uint32_t turn = mi_atomic_load_relaxed(&subproc->retain_turn) + 1;
+  mi_atomic_store_relaxed(&subproc->retain_turn, turn);
+  return turn % MI_RETAIN_TURNS != 0;
 }
 
 MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
-  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return false;
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  if (waiting <= 0 || mi_retain_is_same(subproc, waiting)) return false;
+  mi_atomic_store_relaxed(&subproc->retain_same, waiting);
   const long delay = mi_wait_delay_ms();
   if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
   // Less than the bound of RETAIN-4 is less than that of RETAIN-1.

@@ -14,7 +14,7 @@
 #include "retain.h"
 #include "slices.h"
 
-static bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
+static mi_attr_noinline bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
   if (heap->arena != NULL || mi_option_value(disallow_os_alloc) != 0) return false;
   mi_subproc_t* const subproc = heap->subproc;
   const size_t size = wish->slice_count * MI_SLICE_SIZE;
@@ -47,7 +47,6 @@ static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish
 }
 
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
-  *run = (mi_run_t){0};
   const bool is_claimed =
       (mi_run_is_for_arena(heap, wish) &&
        mi_slices_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
@@ -56,26 +55,34 @@ MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run
   return is_claimed;
 }
 
-MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_page_backing_t backing, uint8_t* start,
+MI_INTERNAL mi_arena_t* mi_run_arena(mi_heap_t* heap, mi_page_backing_t backing,
+                                     const uint8_t* start) {
+  if (backing == MI_BACKING_DIRECT) return NULL;
+  mi_arena_t* const arena = mi_arena_of(heap->subproc, start);
+  mi_assert(arena != NULL);
+  return arena;
+}
+
+static mi_attr_noinline void mi_run_unmap(mi_subproc_t* subproc, uint8_t* start, size_t size) {
+  mi_tool_remove_root(start, size);
+  mi_tool_open(start, size); // for the next mapping at this address
+  mi_tool_before_unmap(&subproc->direct);
+  mi_mark_purge(start, size);
+  mi_page_t* const page = mi_pagemap_slice(start);
+  if (page->has_fence) page->has_fence = false; // it goes with the mapping
+  // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
+  // the addresses are lost, but not the memory.
+  if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
+  mi_count_add(&subproc->count.committed, -(int64_t)size);
+}
+
+MI_INTERNAL void mi_run_release(mi_heap_t* heap, mi_arena_t* arena, uint8_t* start,
                                 size_t slice_count, size_t alignment) {
-  mi_subproc_t* const subproc = heap->subproc;
-  const size_t size = slice_count * MI_SLICE_SIZE;
-  if (backing == MI_BACKING_DIRECT) {
-    mi_tool_remove_root(start, size);
-    mi_tool_open(start, size); // for the next mapping at this address
-    mi_tool_before_unmap(&subproc->direct);
-    mi_mark_purge(start, size);
-    mi_page_t* const page = mi_pagemap_slice(start);
-    if (page->has_fence) page->has_fence = false; // it goes with the mapping
-    // A hole in a larger mapping makes one more mapping, and their number is limited: at the limit
-    // the addresses are lost, but not the memory.
-    if (mi_os_unmap(start, size) != 0) mi_os_purge(start, size);
-    mi_count_add(&subproc->count.committed, -(int64_t)size);
+  if (arena == NULL) {
+    mi_run_unmap(heap->subproc, start, slice_count * MI_SLICE_SIZE);
     return;
   }
-  mi_tool_close(start, size);
-  mi_arena_t* const arena = mi_arena_of(subproc, start);
-  mi_assert(arena != NULL);
+  mi_tool_close(start, slice_count * MI_SLICE_SIZE);
   mi_slices_release(arena, mi_arena_slice_of(arena, start), slice_count, alignment);
 }
 

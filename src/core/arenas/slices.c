@@ -2,7 +2,7 @@
 // slices.c - prepares slices that an arena has claimed for use, and lets released slices wait for
 // their purge.
 //
-//   claim:   spare.c (the run that was freed last), or
+//   claim:   spare.c (for a large block: the run that was freed last, made shorter or longer), or
 //            arena.c (a run of free slices) -> huge.c (faulted in ahead, in a large heap)
 //            -> retain.c (memory that waits elsewhere is moved there; fresh memory makes way)
 //   release: spare.c (it is kept), or
@@ -61,9 +61,9 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
 
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run) {
-  return mi_spare_claim(heap, slice_count, alignment, run) ||
-         (mi_arena_claim(heap, slice_count, alignment, run) &&
-          mi_slices_use(heap, touched_count, run));
+  mi_spare_release(heap->subproc); // SPARE-2
+  return mi_arena_claim(heap, slice_count, alignment, run) &&
+         mi_slices_use(heap, touched_count, run);
 }
 
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
@@ -74,6 +74,29 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
   const bool is_used = mi_slices_use(NULL, 0, &run);
   *is_zero = run.is_zero;
   return is_used;
+}
+
+// Make the spare run as long as it should be. False if the slices behind it are in use; then it is
+// released.
+static mi_attr_noinline bool mi_slices_fit(mi_run_t* run, size_t slice_count) {
+  const size_t index = run->slice_index;
+  const size_t old_count = run->slice_count;
+  run->slice_count = slice_count;
+  if (old_count > slice_count) {
+    mi_wait_release(run->arena, index + slice_count, old_count - slice_count);
+    return true;
+  }
+  bool is_zero;
+  const size_t more = slice_count - old_count;
+  if (mi_slices_claim_at(run->arena, index + old_count, more, &is_zero)) return true;
+  mi_wait_release(run->arena, index, old_count);
+  return false;
+}
+
+MI_INTERNAL bool mi_slices_claim_again(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                       mi_run_t* run) {
+  if (!mi_spare_claim(heap, slice_count, alignment, run)) return false;
+  return mi_likely(run->slice_count == slice_count) || mi_slices_fit(run, slice_count);
 }
 
 MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count,

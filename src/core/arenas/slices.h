@@ -3,7 +3,7 @@
 #ifndef MI_CORE_SLICES_H
 #define MI_CORE_SLICES_H
 
-#include "arena.h"
+#include "spare.h"
 
 // Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
 // two, at least a slice), readable and writable. Grows the arenas if necessary. False when out of
@@ -11,6 +11,10 @@
 // moved there.
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run);
+
+// The same with the run that was freed last, for a large block. False if that does not fit.
+MI_INTERNAL bool mi_slices_claim_again(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                       mi_run_t* run);
 
 // Claim exactly the slices that follow a run, to grow a block in place; the arena grows if need be.
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,

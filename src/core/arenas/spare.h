@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// spare.h - the run of slices that was freed last, kept whole for the next claim of that length.
+// spare.h - the run of slices that was freed last, kept whole for the next claim of about that
+// length.
 #ifndef MI_CORE_SPARE_H
 #define MI_CORE_SPARE_H
 
@@ -10,8 +11,8 @@
 MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                size_t alignment);
 
-// Claim the run that is kept, if `heap` may have it and it is as long and as aligned as it should
-// be. False if there is none; if there was another one, it is released.
+// Claim the run that is kept, if `heap` may have it, it is as aligned as it should be, and about
+// as long: `run` has its length. False if there is none, or another one.
 MI_INTERNAL bool mi_spare_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                 mi_run_t* run);
 

@@ -22,7 +22,9 @@ MI_INTERNAL long mi_wait_delay_ms(void) {
   const long delay = mi_option_value(purge_delay);
   const long factor = mi_option_value(arena_purge_mult);
   if (delay < 0 || factor < 0) return -1;
-  return factor > 0 && delay > MI_WAIT_DELAY_MAX / factor ? MI_WAIT_DELAY_MAX : delay * factor;
+  size_t ms; // no division: each free of a large block comes here
+  const bool is_over = mi_bits_mul_overflows((size_t)delay, (size_t)factor, &ms);
+  return is_over || ms > MI_WAIT_DELAY_MAX ? MI_WAIT_DELAY_MAX : (long)ms;
 }
 
 MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slice_count) {

@@ -78,6 +78,10 @@ struct mi_subproc_s {
   mi_atomic(int64_t) retain_missed;
   mi_atomic(int64_t) retain_cost;
   mi_atomic(int64_t) retain_seen_ms;
+  // retain_same - bytes that waited when a free last kept the bounds; retain_turn - frees since
+  // then that found the same. Relaxed, written and read by any thread: a lost step is another look.
+  mi_atomic(int64_t) retain_same;
+  mi_atomic(uint32_t) retain_turn;
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock

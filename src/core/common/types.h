@@ -133,7 +133,10 @@ struct mi_page_s {
   //   read   any    relaxed        by the holder of the page or a block, which orders that
   mi_atomic(mi_heap_t*) heap;
   mi_page_t* next; // queue links, owner only
-  mi_page_t* prev;
+  union {
+    mi_page_t* prev;
+    mi_arena_t* arena; // of a single block: NULL if it is a mapping of its own (const); SPARE-5
+  };
   // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
   // relaxed by the thread that set POOLED, before the push publishes it; read relaxed by poppers
   // that may lose, which the tag of the head shows.

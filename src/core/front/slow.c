@@ -142,13 +142,21 @@ static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   return mi_likely(p != NULL) ? p : mi_slow_fail(mi_class_size(c));
 }
 
+// The cadence of large blocks, counted down as in alloc.c: only each so many of them come to it,
+// unless something waits for it.
+static void mi_slow_count_large(mi_theap_t* theap) {
+  const bool is_awaited = theap->sample_interval != 0 || theap->home->is_unwatched;
+  if (mi_likely(!is_awaited && --theap->quick_left != 0)) return;
+  mi_refill_cadence(theap, MI_CLASS_COUNT);
+}
+
 static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   if (size <= MI_CLASS_MAX) return mi_slow_class(theap, size, fill);
   if (size > MI_REQUEST_MAX) return mi_slow_fail(size);
   theap = mi_slow_theap(theap);
   if (theap == NULL) return mi_slow_fail(size);
   mi_report_enter(MI_REPORT_IN_MALLOC);
-  mi_refill_cadence(theap, MI_CLASS_COUNT);
+  mi_slow_count_large(theap);
   void* p = NULL;
   if (mi_unlikely(theap->sample_interval != 0)) p = mi_slow_sample_large(theap, size, fill);
   if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);

@@ -208,8 +208,9 @@ static void mi_guard_check(const mi_guarded_t* record) {
 // End the life of a record whose page is gone; its run goes back if `is_open`.
 static void mi_guard_end(mi_guarded_t* record, mi_heap_t* heap, bool is_open) {
   if (is_open) {
-    mi_run_release(heap, (mi_page_backing_t)record->backing, record->start, record->slice_count,
-                   record->alignment);
+    mi_arena_t* const arena =
+        mi_run_arena(heap, (mi_page_backing_t)record->backing, record->start);
+    mi_run_release(heap, arena, record->start, record->slice_count, record->alignment);
     if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   }
   mi_guarded_release(record);

@@ -78,48 +78,49 @@ static bool mi_large_keep_fence(const mi_run_t* run, const mi_large_plan_t* plan
 }
 
 // Raise the fence behind a block: FENCE-2.
-static void mi_large_raise_fence(mi_heap_t* heap, mi_page_t* page) {
+static void mi_large_raise_fence(mi_page_t* page) {
   if (!MI_HAS_FENCE || page->has_fence) return;
-  const bool is_ours = page->backing == MI_BACKING_DIRECT ||
-                       mi_arena_is_mapped_by_us(mi_arena_of(heap->subproc, page->start));
-  if (is_ours) mi_fence_raise(page);
+  if (page->arena == NULL || mi_arena_is_mapped_by_us(page->arena)) mi_fence_raise(page);
 }
 
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
   const size_t shift = plan->shift;
   const size_t slice_count = mi_large_planned(plan);
-  const mi_run_wish_t wish = {
-      .slice_count = slice_count,
-      .alignment = plan->alignment,
-      .touched_count = plan->touched / MI_SLICE_SIZE,
-      .described_count = mi_large_described(plan, slice_count),
-  };
+  const size_t described_count = mi_large_described(plan, slice_count);
   mi_run_t run;
-  if (!mi_run_claim(heap, &wish, &run)) return NULL;
-  const mi_page_backing_t backing = mi_run_backing(&run);
+  if (!mi_run_claim_again(heap, slice_count, plan->alignment, &run)) {
+    const mi_run_wish_t wish = {
+        .slice_count = slice_count,
+        .alignment = plan->alignment,
+        .touched_count = plan->touched / MI_SLICE_SIZE,
+        .described_count = described_count,
+    };
+    if (!mi_run_claim(heap, &wish, &run)) return NULL;
+  }
   const bool is_usable = !MI_HAS_FENCE || mi_large_keep_fence(&run, plan);
   if (!is_usable || !mi_mark_begin_single(run.start + shift)) {
-    mi_run_release(heap, backing, run.start, wish.slice_count, wish.alignment);
+    mi_run_release(heap, run.arena, run.start, slice_count, plan->alignment);
     return NULL;
   }
   mi_page_t* const page =
-      mi_life_describe(run.start, wish.slice_count, mi_large_interior(wish.described_count));
+      mi_life_describe(run.start, slice_count, mi_large_interior(described_count));
   page->count = (mi_page_count_t){.used = 1};
   page->refilled.used = 2;
-  page->reserved = (uint32_t)wish.described_count;
+  page->reserved = (uint32_t)described_count;
   page->shift = shift;
   page->guarded = plan->guarded;
   page->block_size = plan->guarded != NULL ? plan->size : mi_large_round(plan->size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
-  page->backing = backing;
+  page->arena = run.arena;
+  page->backing = mi_run_backing(&run);
   // Publishes the const fields of the heap and those above; pairs with the acquire in
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
     mi_mark_end(page);
     mi_life_undescribe(page, mi_large_interior(page->reserved));
-    mi_run_release(heap, backing, run.start, wish.slice_count, wish.alignment);
+    mi_run_release(heap, run.arena, run.start, slice_count, plan->alignment);
     return NULL;
   }
   mi_life_be_single(page);
@@ -131,9 +132,9 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
 
 // Give back the contents of whole OS pages of the block: LARGE-4. False if they are unchanged.
 static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
-  if (page->backing == MI_BACKING_DIRECT) return mi_os_purge(start, size) == 0;
-  mi_heap_t* const heap = mi_inside_enter(page);
-  const bool is_done = mi_purge_contents(mi_arena_of(heap->subproc, page->start), start, size);
+  if (page->arena == NULL) return mi_os_purge(start, size) == 0;
+  mi_heap_t* const heap = mi_inside_enter(page); // and so its arenas stay
+  const bool is_done = mi_purge_contents(page->arena, start, size);
   mi_inside_leave(heap);
   return is_done;
 }
@@ -175,7 +176,7 @@ MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t al
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
-  mi_large_raise_fence(heap, page);
+  mi_large_raise_fence(page);
   return page->start + shift;
 }
 
@@ -191,7 +192,7 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   if (fill == MI_ZERO) mi_large_zero(page);
-  mi_large_raise_fence(heap, page);
+  mi_large_raise_fence(page);
   return page->start;
 }
 
@@ -209,8 +210,8 @@ MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
   if (left > 0) {
-    mi_run_release(heap, (mi_page_backing_t)page->backing, page->start + lost_count * MI_SLICE_SIZE,
-                   left, mi_large_alignment(page));
+    mi_run_release(heap, page->arena, page->start + lost_count * MI_SLICE_SIZE, left,
+                   mi_large_alignment(page));
   }
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   mi_inside_leave(heap);
@@ -226,9 +227,9 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
 }
 
 // Take the slices behind the block. False if they are not free.
-static bool mi_large_extend(mi_heap_t* heap, mi_page_t* page, size_t slice_count) {
-  if (page->backing == MI_BACKING_DIRECT) return false;
-  mi_arena_t* const arena = mi_arena_of(heap->subproc, page->start);
+static bool mi_large_extend(mi_page_t* page, size_t slice_count) {
+  mi_arena_t* const arena = page->arena;
+  if (arena == NULL) return false;
   const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
   bool is_zero;
   const size_t more = slice_count - page->slice_count;
@@ -242,20 +243,19 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
   const size_t slice_count = mi_large_slices(size);
   const size_t old_count = page->slice_count;
   const size_t new_size = mi_large_round(size);
-  if (slice_count > old_count && !mi_large_extend(heap, page, slice_count)) return false;
+  if (slice_count > old_count && !mi_large_extend(page, slice_count)) return false;
   if (new_size != page->block_size && !mi_fence_drop(page)) return false;
   if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
       slice_count >= page->reserved) {
     // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
     // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
-    mi_run_release(heap, (mi_page_backing_t)page->backing,
-                   page->start + slice_count * MI_SLICE_SIZE, old_count - slice_count,
-                   MI_SLICE_SIZE);
+    mi_run_release(heap, page->arena, page->start + slice_count * MI_SLICE_SIZE,
+                   old_count - slice_count, MI_SLICE_SIZE);
   }
   mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);
   page->block_size = new_size;
-  mi_large_raise_fence(heap, page);
+  mi_large_raise_fence(page);
   return true;
 }
 
@@ -268,30 +268,23 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
 }
 
 MI_INTERNAL bool mi_large_is_ours(mi_page_t* page) {
-  if (page->backing == MI_BACKING_DIRECT) return true;
-  mi_heap_t* const heap = mi_inside_enter(page);
-  const bool is_ours = mi_arena_is_movable(mi_arena_of(heap->subproc, page->start));
-  mi_inside_leave(heap);
-  return is_ours;
+  return page->arena == NULL || mi_arena_is_movable(page->arena);
 }
 
 // Note the mappings that a move made. A block in a mapping of its own keeps one mapping; in an
 // arena the moved range is one more mapping until it is renewed, or several: from 6.17 on the
 // kernel also moves ranges of several mappings, which stay apart.
-static void mi_large_note_moved(mi_page_t* from, mi_heap_t* heap, mi_page_t* to,
-                                size_t slice_count) {
-  if (to->backing != MI_BACKING_ARENA) return;
-  mi_arena_t* const arena = mi_arena_of(heap->subproc, to->start);
+static void mi_large_note_moved(const mi_page_t* from, const mi_page_t* to, size_t slice_count) {
+  mi_arena_t* const arena = to->arena;
+  mi_arena_t* const source = from->arena;
+  if (arena == NULL) return;
   const size_t index = mi_arena_slice_of(arena, to->start);
   mi_move_note(arena, index, slice_count);
-  if (from->backing != MI_BACKING_ARENA) return;
-  mi_heap_t* const old_heap = mi_inside_enter(from);
-  mi_arena_t* const source = mi_arena_of(old_heap->subproc, from->start);
+  if (source == NULL) return;
   const size_t first = mi_arena_slice_of(source, from->start);
   for (size_t k = 1; k < slice_count; k++) {
     if (mi_move_is_cut(source, first + k)) mi_move_note_cut(arena, index + k);
   }
-  mi_inside_leave(old_heap);
 }
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
@@ -310,20 +303,18 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
     mi_large_free(moved, moved->start);
     return NULL;
   }
-  mi_arena_t* const arena =
-      moved->backing == MI_BACKING_ARENA ? mi_arena_of(heap->subproc, moved->start) : NULL;
   // A fence would be moved along, or be lost with what is replaced.
   const bool is_open = mi_fence_drop(page) && mi_fence_drop(moved);
   const mi_move_t move =
-      is_open ? mi_move_memory(heap->subproc, arena, page->start, moved->start, bytes)
+      is_open ? mi_move_memory(heap->subproc, moved->arena, page->start, moved->start, bytes)
               : MI_MOVE_NONE;
   if (move != MI_MOVE_DONE) {
     mi_large_end(moved, move == MI_MOVE_LOST ? slice_count : 0);
     mi_large_resize(page, page->block_size); // raises the fence again
     return NULL;
   }
-  mi_large_note_moved(page, heap, moved, slice_count);
-  mi_large_raise_fence(heap, moved);
+  mi_large_note_moved(page, moved, slice_count);
+  mi_large_raise_fence(moved);
   mi_large_free(page, page->start);
   return moved->start;
 }

@@ -69,7 +69,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE, run.is_zero)) {
-    mi_run_release(heap, mi_run_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
+    mi_run_release(heap, run.arena, run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_clean_run(plan, &run);
@@ -88,7 +88,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
     mi_page_clear(page);
-    mi_run_release(heap, mi_run_backing(&run), run.start, slice_count, MI_SLICE_SIZE);
+    mi_run_release(heap, run.arena, run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
   mi_page_count(heap, 1);
@@ -113,8 +113,8 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_page_clear(page);
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
-  mi_run_release(heap, (mi_page_backing_t)page->backing, page->start, page->slice_count,
-                 MI_SLICE_SIZE);
+  mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)page->backing, page->start);
+  mi_run_release(heap, arena, page->start, page->slice_count, MI_SLICE_SIZE);
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
 }
 

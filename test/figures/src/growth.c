@@ -4,8 +4,9 @@
 //   growth PATTERN MIB
 //
 // The patterns, in a heap of so many MiB of addresses, hardly any of them touched:
-//   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it; a little more
-//             each second time, so that the place of the last one does not serve
+//   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it; three times as
+//             much each second time, so that the place of the last one does not serve
+//   near      the same heap: 1 MiB to 2 MiB, so that it serves
 //   holes     blocks of 600 KB, every second was freed: allocate 5 MiB and free it, so too
 //   random    blocks of 1 to 200 KB, each replaced once: replace one at random
 //   pair      the same heap: allocate 1 MiB and free it, so too
@@ -36,7 +37,7 @@ static void same(size_t size) {
 
 static void pair(size_t size) {
   static size_t turn;
-  same(turn++ % 2 == 0 ? size + 64 * FIGURES_KIB : size);
+  same(turn++ % 2 == 0 ? 3 * size : size);
 }
 
 static void replace(size_t i, void* p) {
@@ -63,6 +64,9 @@ __attribute__((noinline, noipa)) void measured(char kind) {
         break;
       case 'a':
         replace(any(count), aligned_alloc((i % 2 + 1) * 256 * FIGURES_KIB, 4096));
+        break;
+      case 'n':
+        same(FIGURES_MIB + any(FIGURES_MIB));
         break;
       case 's':
         same(count);
@@ -106,7 +110,7 @@ int main(int argc, char** argv) {
   const char* const pattern = argv[1];
   char kind = pattern[0];
   pthread_t thread;
-  if (strcmp(pattern, "half") == 0) {
+  if (strcmp(pattern, "half") == 0 || kind == 'n') {
     half(bytes, 64 * FIGURES_KIB);
   } else if (strcmp(pattern, "holes") == 0) {
     kind = 'o';
