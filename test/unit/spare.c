@@ -136,6 +136,28 @@ UNIT_TEST(spare_serves_similar_lengths) {
   unit_check_valid();
 }
 
+// If this fails, the heap grows although a block has room in it, because another one was freed at
+// its end.
+UNIT_TEST(spare_at_the_end_makes_no_arena_grow) {
+  mi_process_setup();
+  const mi_run_t room = claim(8 * LENGTH);
+  release(&room);
+  mi_spare_release(MAIN);
+  const mi_run_t low = claim(2 * LENGTH);
+  const size_t behind = low.slice_index + low.slice_count;
+  const mi_run_t middle = claim(mi_arena_slices(low.arena) - behind - LENGTH);
+  const mi_run_t last = claim(LENGTH);
+  check(last.slice_index + LENGTH == mi_arena_slices(low.arena));
+  const int64_t reserved = mi_atomic_load_relaxed(&MAIN->count.reserved);
+  release(&low);
+  release(&last);
+  const mi_run_t longer = claim(LENGTH + 1);
+  check(longer.start == low.start);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.reserved), reserved);
+  release(&middle);
+  release(&longer);
+}
+
 // If this fails, a small block splits the place of one that was much larger.
 UNIT_TEST(spare_is_not_taken_for_much_less_or_more) {
   mi_process_setup();
@@ -290,6 +312,7 @@ int main(void) {
       cmocka_unit_test(spare_makes_way_for_other_lengths),
       cmocka_unit_test(spare_serves_similar_lengths),
       cmocka_unit_test(spare_is_not_taken_for_much_less_or_more),
+      cmocka_unit_test(spare_at_the_end_makes_no_arena_grow),
       cmocka_unit_test(spare_is_one_run),
       cmocka_unit_test(spare_is_as_aligned_as_it_is),
       cmocka_unit_test(spare_goes_back_with_all_that_waits),

@@ -76,8 +76,8 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
   return is_used;
 }
 
-// Make the spare run as long as it should be. False if the slices behind it are in use; then it is
-// released.
+// Make the spare run as long as it should be. False if the slices behind it are in use, or not
+// there yet (SPARE-2); then it is released.
 static mi_attr_noinline bool mi_slices_fit(mi_run_t* run, size_t slice_count) {
   const size_t index = run->slice_index;
   const size_t old_count = run->slice_count;
@@ -88,7 +88,8 @@ static mi_attr_noinline bool mi_slices_fit(mi_run_t* run, size_t slice_count) {
   }
   bool is_zero;
   const size_t more = slice_count - old_count;
-  if (mi_slices_claim_at(run->arena, index + old_count, more, &is_zero)) return true;
+  const bool is_there = index + slice_count <= mi_arena_slices(run->arena);
+  if (is_there && mi_slices_claim_at(run->arena, index + old_count, more, &is_zero)) return true;
   mi_wait_release(run->arena, index, old_count);
   return false;
 }
