@@ -97,9 +97,9 @@ class Map:
                 return offset % self.page.sizeof == 0
         return False
 
-    def mark(self, address):
+    def mark(self, address, behind=0):
         base = number(variable("mi_marks")["base"][address >> MARK_WINDOW_SHIFT])
-        found = read((base + (address >> MARK_SHIFT)) % WORD, 1) if base != 0 else None
+        found = read((base + (address >> MARK_SHIFT) + behind) % WORD, 1) if base != 0 else None
         return found[0] if found else 0
 
 
@@ -188,7 +188,7 @@ class Block:
         room = end - self.start
         if self.state != USED or room <= CANARY_NONE_SIZE:
             return
-        if page.map.mark(self.start + (1 << MARK_SHIFT)) == MARK_PLAIN:
+        if page.map.mark(self.start, behind=1) == MARK_PLAIN:
             self.size = room
             return
         text = read(end - 2 * CANARY_SIZE, 2 * CANARY_SIZE)

@@ -42,7 +42,7 @@ RECEIVER = {"heap": {"page": "mi_page_t", "from": "mi_page_t", "theap": "mi_thea
 ALIAS = {("bitmap", "word"): "mi_bitmap_word_t", ("bitmap", "map"): "mi_bitmap_word_t",
          ("arena", "hint"): "mi_arena_t.low_word", ("book", "entry"): "mi_book_entry_t",
          ("book", "mi_book_entry"): "mi_book_entry_t",
-         ("mark", "mark"): "mi_mark_t", ("mark", "mi_mark_find"): "mi_mark_t", ("mark", "mi_mark_behind"): "mi_mark_t",
+         ("mark", "mark"): "mi_mark_t", ("mark", "mi_mark_find"): "mi_mark_t",
          ("fit", "node"): "mi_fit_node_t", ("fit", "mi_fit_node"): "mi_fit_node_t",
          ("state", "counter"): "mi_counters_t.pages", ("state", "peak"): "mi_counters_t.pages",
          ("stats", "name"): "mi_counters_t.pages", ("subproc", "field"): "mi_counters_t.pages",

@@ -151,7 +151,7 @@ static void mi_describe_add_canary(const uint8_t* end, mi_about_block_t* block) 
   const size_t room = (size_t)(end - block->start);
   uint64_t words[2];
   if (block->state != MI_BLOCK_USED || room <= MI_CANARY_NONE_SIZE) return;
-  if (mi_mark_is_plain(block->start)) {
+  if (mi_mark_is_plain(mi_mark_find(block->start))) {
     block->size = room;
     return;
   }

@@ -15,7 +15,8 @@
 #if MI_IS_SECURE
 
 #define MI_MARK_WINDOW ((size_t)1 << MI_MARK_WINDOW_SHIFT)
-#define MI_MARK_TABLE_SIZE (MI_MARK_WINDOW >> MI_MARK_SHIFT)
+// The marks of a window, and that behind the last one.
+#define MI_MARK_TABLE_SIZE ((MI_MARK_WINDOW >> MI_MARK_SHIFT) + mi_state.os.page_size)
 
 MI_INTERNAL_DATA mi_marks_t mi_marks mi_attr_sparse;
 
@@ -108,46 +109,37 @@ MI_INTERNAL void mi_mark_done(void) {
 
 // -- Pages --
 
-// A walk along the marks of a range of slices, eight at a time. Slices do not cross tables.
-//
-//   mi_mark_walk_t at = mi_mark_walk(start, size);
-//   for (uint64_t eight; mi_mark_walk_load(&at, &eight); at.offset += MI_MARK_EIGHT) ... eight
-typedef struct mi_mark_walk_s {
-  const uint8_t* start;
-  size_t size; // bytes of memory
-  size_t offset;
-  uint8_t* marks; // of the slice
-} mi_mark_walk_t;
+// The marks of a slice: bytes that no other thread writes while a page is made or ends. Loops over
+// all of them, of a constant length, take several at a time.
+#define MI_MARK_SLICE (MI_SLICE_SIZE >> MI_MARK_SHIFT)
 
-#define MI_MARK_EIGHT ((size_t)8 << MI_MARK_SHIFT) // the memory of eight marks
-
-static mi_mark_walk_t mi_mark_walk(const uint8_t* start, size_t size) {
-  return (mi_mark_walk_t){.start = start, .size = size};
+static uint8_t* mi_mark_slice(const uint8_t* start, size_t slice) {
+  return (uint8_t*)mi_mark_find(start + slice * MI_SLICE_SIZE);
 }
 
-// Go to the marks of the offset, and load them. False at the end.
-static bool mi_mark_walk_load(mi_mark_walk_t* at, uint64_t* eight) {
-  if (at->offset >= at->size) return false;
-  const size_t in_slice = at->offset % MI_SLICE_SIZE;
-  if (in_slice == 0) at->marks = (uint8_t*)mi_mark_find(at->start + at->offset);
-  memcpy(eight, at->marks + (in_slice >> MI_MARK_SHIFT), sizeof(*eight));
-  return true;
-}
-
-static void mi_mark_walk_store(const mi_mark_walk_t* at, uint64_t eight) {
-  memcpy(at->marks + (at->offset % MI_SLICE_SIZE >> MI_MARK_SHIFT), &eight, sizeof(eight));
+// True if a mark of the slice has a bit of `bits`. Reading does not make marks resident that were
+// never written.
+static bool mi_mark_slice_has(const uint8_t* marks, uint8_t bits) {
+  uint8_t any = 0;
+  for (size_t i = 0; i < MI_MARK_SLICE; i++) any |= marks[i];
+  return (any & bits) != 0;
 }
 
 MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size, bool is_zero) {
   if (!mi_mark_cover(start, size)) return false;
+  // The mark behind the last one of a table: a page that was destroyed may have left something
+  // there, and mi_mark_end knows nothing of it. (A page is shorter than a window.)
+  const uint8_t* const last = start + size - ((size_t)1 << MI_MARK_SHIFT);
+  const uint8_t* const border = (const uint8_t*)((uintptr_t)last & ~(MI_MARK_WINDOW - 1));
+  if (mi_unlikely(start < border)) {
+    mi_mark_clear_plain(mi_mark_find(border - ((size_t)1 << MI_MARK_SHIFT)));
+  }
   // The marks of a slice are whole OS pages then, and went back, too. (Reading them would be a
   // fault more.)
-  if (is_zero && mi_state.os.page_size <= MI_SLICE_SIZE >> MI_MARK_SHIFT) return true;
-  // Nothing is there, so that no other thread writes these marks. Reading does not make those
-  // resident that were never written.
-  mi_mark_walk_t at = mi_mark_walk(start, size);
-  for (uint64_t eight; mi_mark_walk_load(&at, &eight); at.offset += MI_MARK_EIGHT) {
-    if (eight != 0) mi_mark_walk_store(&at, 0);
+  if (is_zero && mi_state.os.page_size <= MI_MARK_SLICE) return true;
+  for (size_t slice = 0; slice < size / MI_SLICE_SIZE; slice++) {
+    uint8_t* const marks = mi_mark_slice(start, slice);
+    if (mi_mark_slice_has(marks, UINT8_MAX)) memset(marks, 0, MI_MARK_SLICE);
   }
   return true;
 }
@@ -155,24 +147,24 @@ MI_INTERNAL bool mi_mark_begin(const uint8_t* start, size_t size, bool is_zero) 
 MI_INTERNAL bool mi_mark_begin_single(const uint8_t* block) {
   if (!mi_mark_cover(block, 2 << MI_MARK_SHIFT)) return false;
   mi_atomic_store_relaxed(mi_mark_find(block), MI_MARK_SINGLE);
-  mi_mark_clear_plain(block);
+  mi_mark_clear_plain(mi_mark_find(block));
   return true;
 }
 
 static bool mi_mark_is_single(const mi_page_t* page) { return page->size_class == MI_CLASS_COUNT; }
 
-#define MI_MARK_USED_EIGHT (UINT64_C(0x0101010101010101) * MI_MARK_USED)
-
-static mi_mark_walk_t mi_mark_walk_page(const mi_page_t* page) {
-  return mi_mark_walk(page->start, (page->refilled.used - 1) * page->block_size);
+// Return how many slices of the page have a block that was carved.
+static size_t mi_mark_slices(const mi_page_t* page) {
+  const size_t size = (page->refilled.used - 1) * page->block_size;
+  return mi_bits_divide_up(size, MI_SLICE_SIZE);
 }
 
 MI_INTERNAL uint32_t mi_mark_count(const mi_page_t* page) {
   uint32_t count = 0;
-  mi_mark_walk_t at = mi_mark_walk_page(page);
-  for (uint64_t eight; mi_mark_walk_load(&at, &eight); at.offset += MI_MARK_EIGHT) {
-    if ((eight & MI_MARK_USED_EIGHT) == 0) continue;
-    count += (uint32_t)mi_bits_count(eight & MI_MARK_USED_EIGHT);
+  for (size_t slice = 0; slice < mi_mark_slices(page); slice++) {
+    const uint8_t* const marks = mi_mark_slice(page->start, slice);
+    if (mi_likely(!mi_mark_slice_has(marks, MI_MARK_USED))) continue;
+    for (size_t i = 0; i < MI_MARK_SLICE; i++) count += marks[i] >> 7;
   }
   return count;
 }
@@ -182,12 +174,10 @@ MI_INTERNAL void mi_mark_end(const mi_page_t* page) {
     mi_atomic_store_relaxed(mi_mark_find(page->start + page->shift), MI_MARK_ENDED);
     return;
   }
-  mi_mark_walk_t at = mi_mark_walk_page(page);
-  for (uint64_t eight; mi_mark_walk_load(&at, &eight); at.offset += MI_MARK_EIGHT) {
-    if (eight == 0) continue;
-    // The highest bit of each byte that is not 0, by a carry into it.
-    const uint64_t not_zero = ((eight & ~MI_MARK_USED_EIGHT) + ~MI_MARK_USED_EIGHT) | eight;
-    mi_mark_walk_store(&at, ((not_zero & MI_MARK_USED_EIGHT) >> 7) * MI_MARK_ENDED);
+  for (size_t slice = 0; slice < mi_mark_slices(page); slice++) {
+    uint8_t* const marks = mi_mark_slice(page->start, slice);
+    if (!mi_mark_slice_has(marks, UINT8_MAX)) continue; // inside a block, and not to be written
+    for (size_t i = 0; i < MI_MARK_SLICE; i++) marks[i] = marks[i] != 0 ? MI_MARK_ENDED : 0;
   }
 }
 
@@ -201,13 +191,15 @@ static mi_error_kind_t mi_mark_mistake(const mi_page_t* page, const void* p) {
   return page != NULL ? MI_ERROR_INTERIOR_POINTER : MI_ERROR_INVALID_POINTER;
 }
 
-MI_INTERNAL bool mi_mark_take_slow(void* p) {
+MI_INTERNAL bool mi_mark_take_single(void* p, mi_taken_t* taken) {
   if (p == NULL) return false;
   mi_page_t* const page = mi_pagemap_find(p);
   if (page != NULL && mi_mark_is_single(page) && page->start + page->shift == p) {
     // Its address may be any one (mi_malloc_aligned_at).
     uint8_t value = MI_MARK_SINGLE;
-    if (mi_atomic_cas_strong_relaxed(mi_mark_find(p), &value, MI_MARK_ENDED)) return true;
+    mi_mark_t* const mark = mi_mark_find(p);
+    *taken = (mi_taken_t){.mark = mark, .was = value};
+    if (mi_atomic_cas_strong_relaxed(mark, &value, MI_MARK_ENDED)) return true;
   }
   // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
   if (mi_state.is_unloaded) return false;

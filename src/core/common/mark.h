@@ -15,7 +15,8 @@
 //   c + 1 + USED     such a block in use
 //   SINGLE           a block with a page of its own, in use
 //   ENDED            here was a block, of a page that has ended
-//   PLAIN            no block starts here, but 16 bytes before, and it has no canary (canary.h)
+//   PLAIN            no block starts here, but 16 bytes before, and it has no canary (canary.h);
+//                    the mark behind the last one of a table is in that table, too
 //
 // MARK-1  the mark of a block says "in use" exactly while the program has the block: malloc writes
 //     that when the block leaves a list of free blocks, free writes "free" before the block enters
@@ -58,13 +59,19 @@ mi_static_assert(MI_CLASS_COUNT < 0x7E - 1, "each class has a mark");
 mi_static_assert(MI_CLASS_FIRST > 0, "no block is shorter than what shares a mark");
 
 // A mark, as told above.
-//   write  who holds the block  store relaxed  mi_mark_carve, mi_mark_give
+//   write  who holds the block  store relaxed  mi_mark_carve, mi_mark_give, mi_mark_give_near
 //   write  who holds the block  store relaxed  mi_mark_set_plain, mi_mark_clear_plain
-//   write  who frees   CAS relaxed  mi_mark_take, mi_mark_take_slow  (only one frees the block)
+//   write  who frees   CAS relaxed  mi_mark_take, mi_mark_take_single  (only one frees the block)
 //   write  who frees   store relaxed  with one thread  mi_mark_take
 //   write  maker or last owner of a page  store relaxed  mi_mark_begin_single, mi_mark_end
 //   read   any    relaxed       the lists, and the program, order what the threads do
 typedef mi_atomic(uint8_t) mi_mark_t;
+
+// What free found: the mark of the block, and its value before.
+typedef struct mi_taken_s {
+  mi_mark_t* mark;
+  uint8_t was;
+} mi_taken_t;
 
 typedef struct mi_marks_s {
   // base - where the marks of a window would begin if it were the first one; 0: it has no table.
@@ -94,6 +101,10 @@ static mi_attr_inline uint8_t mi_mark_of(const void* p) {
   return mi_unlikely(mark == NULL) ? 0 : mi_atomic_load_relaxed(mark);
 }
 
+static mi_attr_inline bool mi_mark_is(mi_mark_t* mark, uint8_t value) {
+  return mi_atomic_load_relaxed(mark) == value;
+}
+
 static inline bool mi_mark_is_used(const void* p) { return (mi_mark_of(p) & MI_MARK_USED) != 0; }
 
 static mi_attr_inline bool mi_mark_is_aligned(const void* p) {
@@ -120,58 +131,71 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   return true;
 }
 
-// Return the size of a block of a class with the mark `value`.
-static mi_attr_inline size_t mi_mark_size(uint8_t value) {
-  const size_t size_class = (size_t)(value & ~MI_MARK_USED) - 1;
-  mi_assume(size_class >= MI_CLASS_FIRST);
-  return mi_class_size(size_class);
+// The same, if also `next`, the link of the block, may be followed (mi_mark_may_lead), and leads to
+// the same window or nowhere.
+static mi_attr_inline bool mi_mark_give_near(const void* block, size_t size_class,
+                                             const void* next) {
+  mi_mark_t* const mark = mi_mark_find(block);
+  if (mi_unlikely(mark == NULL)) return false;
+  const uint8_t value = mi_mark_free_of(size_class);
+  if (mi_unlikely(mi_atomic_load_relaxed(mark) != value)) return false;
+  if (mi_likely(next != NULL)) {
+    const uintptr_t distance = (uintptr_t)next - (uintptr_t)block;
+    const uintptr_t change = (uintptr_t)next ^ (uintptr_t)block; // 0: to itself
+    const bool is_near = change - 1 < ((uintptr_t)1 << MI_MARK_WINDOW_SHIFT) - 1;
+    if (mi_unlikely(!is_near || !mi_mark_is_aligned((void*)distance))) return false;
+    if (mi_unlikely(!mi_mark_is(mark + ((intptr_t)distance >> MI_MARK_SHIFT), value))) return false;
+  }
+  mi_atomic_store_relaxed(mark, value | MI_MARK_USED);
+  return true;
 }
 
-// The same as the next function, when it is not simply a block of a class.
-MI_INTERNAL bool mi_mark_take_slow(void* p);
+// Return the size of a block of a class with the mark `value`.
+static mi_attr_inline size_t mi_mark_size(uint8_t value) {
+  return mi_class_sizes[(size_t)(value & ~MI_MARK_USED) - 1];
+}
 
-// Take a block back; `*was` becomes its mark until then. False, with a report unless `p` is NULL,
-// if `p`, which is any address, is no block in use.
-static mi_attr_inline bool mi_mark_take(void* p, uint8_t* was) {
+// Take a block of a class back. False, and nothing happened, if `p`, which is any address, is no
+// such block in use.
+static mi_attr_inline bool mi_mark_take(void* p, mi_taken_t* taken) {
   mi_mark_t* const mark = mi_mark_find(p);
-  *was = MI_MARK_SINGLE;
-  if (mi_unlikely(mark == NULL)) return mi_mark_take_slow(p);
+  if (mi_unlikely(mark == NULL)) return false;
   uint8_t value = mi_atomic_load_relaxed(mark);
   const bool is_of_class = (uint8_t)(value - MI_MARK_USED) < MI_MARK_SINGLE - MI_MARK_USED;
-  if (mi_unlikely(!is_of_class || !mi_mark_is_aligned(p))) return mi_mark_take_slow(p);
-  *was = value;
+  if (mi_unlikely(!is_of_class || !mi_mark_is_aligned(p))) return false;
+  *taken = (mi_taken_t){.mark = mark, .was = value};
   const uint8_t freed = value - MI_MARK_USED;
   if (mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(mark, freed);
     return true;
   }
-  return mi_atomic_cas_strong_relaxed(mark, &value, freed) || mi_mark_take_slow(p);
+  return mi_likely(mi_atomic_cas_strong_relaxed(mark, &value, freed));
 }
+
+// Take back what the function above does not: a block with a page of its own. False, with a report
+// unless `p` is NULL, if there is none in use at `p`.
+MI_INTERNAL bool mi_mark_take_single(void* p, mi_taken_t* taken);
 
 // True if a link in a list of free blocks with the mark `value` may lead to `next`: MARK-2.
 static mi_attr_inline bool mi_mark_may_lead(uint8_t value, const void* next) {
   return next == NULL || (mi_mark_is_aligned(next) && mi_mark_of(next) == value);
 }
 
-// Return the mark of the address 16 bytes behind `p`.
-static inline mi_mark_t* mi_mark_behind(const void* p) {
-  return mi_mark_find((const uint8_t*)p + ((size_t)1 << MI_MARK_SHIFT));
+// Note behind the mark of a block of 32 bytes or more that it has no canary.
+static inline void mi_mark_set_plain(mi_mark_t* of) {
+  mi_mark_t* const mark = of + 1;
+  mi_atomic_store_relaxed(mark, MI_MARK_PLAIN);
 }
 
-// Note that the block at `p`, of 32 bytes or more, has no canary.
-static inline void mi_mark_set_plain(const void* p) {
-  mi_atomic_store_relaxed(mi_mark_behind(p), MI_MARK_PLAIN);
-}
-
-static inline bool mi_mark_is_plain(const void* p) {
-  mi_mark_t* const mark = mi_mark_behind(p);
-  return mark != NULL && mi_atomic_load_relaxed(mark) == MI_MARK_PLAIN;
+static mi_attr_inline bool mi_mark_is_plain(mi_mark_t* of) {
+  return mi_mark_is(of + 1, MI_MARK_PLAIN);
 }
 
 // Forget that, of a block of any size: what else is behind it stays.
-static inline bool mi_mark_clear_plain(const void* p) {
-  if (mi_likely(!mi_mark_is_plain(p))) return false;
-  mi_atomic_store_relaxed(mi_mark_behind(p), 0);
+static mi_attr_inline bool mi_mark_clear_plain(mi_mark_t* of) {
+  if (mi_likely(!mi_mark_is_plain(of))) return false;
+  mi_mark_t* const mark = of + 1;
+  mi_atomic_store_relaxed(mark, 0);
   return true;
 }
 
@@ -205,6 +229,10 @@ MI_INTERNAL void mi_mark_done(void);
 
 #else
 
+typedef struct mi_taken_s {
+  uint8_t was;
+} mi_taken_t;
+
 static inline uint8_t mi_mark_of(const void* p) {
   (void)p;
   return 0;
@@ -231,10 +259,24 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   return true;
 }
 
-static mi_attr_inline bool mi_mark_take(void* p, uint8_t* was) {
-  (void)p;
-  *was = 0;
+static mi_attr_inline bool mi_mark_give_near(const void* block, size_t size_class,
+                                             const void* next) {
+  (void)block;
+  (void)size_class;
+  (void)next;
   return true;
+}
+
+static mi_attr_inline bool mi_mark_take(void* p, mi_taken_t* taken) {
+  (void)p;
+  *taken = (mi_taken_t){0};
+  return true;
+}
+
+static inline bool mi_mark_take_single(void* p, mi_taken_t* taken) {
+  (void)p;
+  (void)taken;
+  return false;
 }
 
 static mi_attr_inline bool mi_mark_may_lead(uint8_t value, const void* next) {

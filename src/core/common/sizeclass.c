@@ -95,6 +95,38 @@ MI_INTERNAL_DATA const uint64_t mi_class_reciprocal[MI_CLASS_COUNT] = {
 #endif
 };
 
+#if MI_IS_SECURE
+#define MI_SIZES_EIGHT(top)                                                                        \
+  9u << ((top)-3), 10u << ((top)-3), 11u << ((top)-3), 12u << ((top)-3), 13u << ((top)-3),         \
+      14u << ((top)-3), 15u << ((top)-3), 16u << ((top)-3)
+
+MI_INTERNAL_DATA const uint32_t mi_class_sizes[MI_CLASS_COUNT] = {
+    8,
+    16,
+    32,
+    48,
+    64,
+    80,
+    96,
+    112,
+    128,
+    MI_SIZES_EIGHT(7),
+    MI_SIZES_EIGHT(8),
+    MI_SIZES_EIGHT(9),
+    MI_SIZES_EIGHT(10),
+    MI_SIZES_EIGHT(11),
+    MI_SIZES_EIGHT(12),
+    MI_SIZES_EIGHT(13),
+    MI_SIZES_EIGHT(14),
+#if MI_SLICE_SHIFT >= 16
+    MI_SIZES_EIGHT(15),
+    MI_SIZES_EIGHT(16),
+    MI_SIZES_EIGHT(17),
+    MI_SIZES_EIGHT(18),
+#endif
+};
+#endif
+
 MI_INTERNAL size_t mi_class_slices(size_t size_class) {
   mi_assert(size_class < MI_CLASS_COUNT);
   return mi_class_slices_table[size_class];

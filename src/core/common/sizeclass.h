@@ -48,6 +48,11 @@ static mi_attr_inline size_t mi_class_size(size_t size_class) {
   return (9 + k % 8) << (k / 8 + 4);
 }
 
+#if MI_IS_SECURE
+// mi_class_size as a table: one load where every free needs it.
+MI_INTERNAL_DATA_DECL const uint32_t mi_class_sizes[MI_CLASS_COUNT];
+#endif
+
 // 2^42 / size of a block of the class, rounded up: page.h divides by it.
 #define MI_RECIPROCAL_SHIFT 42
 MI_INTERNAL_DATA_DECL const uint64_t mi_class_reciprocal[MI_CLASS_COUNT];

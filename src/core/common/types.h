@@ -106,6 +106,7 @@ struct mi_page_s {
   mi_atomic(bool) has_interior;
   uint32_t book_index; // its entry in the book, if the page is in one: book.h (const)
   bool has_fence; // where it is, or was: fence.h. Written by who has the run
+  bool is_likely_full; // the class is busy: the page will be used up (const)
   size_t block_size; // bytes (const, except for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
   // -- cache line 1: what other threads and the slow path touch --

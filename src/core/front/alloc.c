@@ -76,10 +76,28 @@ static mi_attr_inline void* mi_alloc_zeroed(mi_theap_t* theap, size_t size) {
   return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_ZERO);
 }
 
-static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+static mi_attr_inline void* mi_alloc_any(mi_theap_t* theap, size_t size) {
   if (mi_fill_wanted(MI_UNINITIALIZED) == MI_ZERO) return mi_alloc_zeroed(theap, size);
   void* const p = mi_alloc_block(theap, mi_track_room(size, MI_TRACK_ALIGNMENT));
   return mi_track_give(p, size, MI_TRACK_ALIGNMENT, MI_UNINITIALIZED);
+}
+
+static mi_attr_noinline void* mi_alloc_apart(mi_theap_t* theap, size_t size) {
+  return mi_alloc_any(theap, size);
+}
+
+static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
+  if (!MI_HAS_CANARY) return mi_alloc_any(theap, size);
+  // A canary is written after the block was taken, so that no exit is a tail call. Here are the
+  // blocks that are at hand: the class is known, and nothing is spilled.
+  const bool is_zeroed = mi_fill_wanted(MI_UNINITIALIZED) == MI_ZERO;
+  if (mi_unlikely(size >= MI_SMALL_MAX || is_zeroed)) return mi_alloc_apart(theap, size);
+  const size_t room = mi_track_room(size, MI_TRACK_ALIGNMENT);
+  const size_t c = theap->class_of[(room + 7) / 8];
+  mi_block_t* const block = theap->free[c];
+  if (mi_unlikely(block == NULL)) return mi_alloc_apart(theap, size);
+  if (mi_unlikely(!mi_theap_take_near(theap, c, block))) return mi_alloc_apart(theap, size);
+  return mi_canary_give(block, c, size);
 }
 
 MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {

@@ -86,12 +86,8 @@ static mi_attr_inline mi_page_t* mi_free_page(mi_pagemap_t** map, uintptr_t* dis
   return (mi_page_t*)((uintptr_t)(*map)->none + *distance);
 }
 
-MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
-  uint8_t mark;
-  if (!mi_track_take(&p) || !mi_mark_take(p, &mark)) return;
-  mi_canary_take(p, mark);
-  mi_large_clear_freed(p, mark);
-  if (MI_HAS_QUARANTINE && mi_option_value(quarantine) > 0 && mi_quarantine_take(p)) return;
+// Free a block that the program no longer has.
+static mi_attr_inline void mi_free_taken(void* p) {
   mi_pagemap_t* map = &mi_pagemap;
   mi_hide(map);
   uintptr_t at = mi_pagemap_distance(map, p);
@@ -105,6 +101,34 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
   mi_free_page(&map, &at)->local_free = block;
   if (mi_unlikely(mi_bits_decrement_is_zero(&mi_free_page(&map, &at)->count.used))) {
     mi_free_emptied(p, mi_free_page(&map, &at));
+  }
+}
+
+static bool mi_free_is_kept(void) { return MI_HAS_QUARANTINE && mi_option_value(quarantine) > 0; }
+
+// In a secure build: what is rare about a block that is taken back.
+static mi_attr_noinline void mi_free_with_care(void* p, mi_taken_t taken) {
+  mi_canary_take(p, &taken);
+  mi_large_clear_freed(p, taken.was);
+  if (!mi_free_is_kept() || !mi_quarantine_take(p)) mi_free_taken(p);
+}
+
+// A block with a page of its own, or a mistake.
+static mi_attr_noinline void mi_free_single(void* p) {
+  mi_taken_t taken;
+  if (mi_mark_take_single(p, &taken)) mi_free_with_care(p, taken);
+}
+
+MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
+  mi_taken_t taken;
+  if (!mi_track_take(&p)) return;
+  // Nothing is spilled here: functions that report or keep blocks go on from there.
+  if (mi_unlikely(!mi_mark_take(p, &taken))) {
+    mi_free_single(p);
+  } else if (mi_unlikely(!mi_canary_is_sound(p, &taken) || mi_free_is_kept())) {
+    mi_free_with_care(p, taken);
+  } else {
+    mi_free_taken(mi_large_clear_freed(p, taken.was));
   }
 }
 

@@ -12,11 +12,17 @@
 
 #include "../arenas/arenas.h"
 
-// Return the link of a block of a list of free blocks with the mark `value`.
-static mi_attr_unwatched mi_block_t* mi_block_next_free(const mi_block_t* block, uint8_t value) {
+// Return the link of a free block, which may lead anywhere.
+static mi_attr_unwatched mi_block_t* mi_block_peek(const mi_block_t* block) {
   mi_tool_pause();
   mi_block_t* const next = (mi_block_t*)mi_secret_decode(block, (uintptr_t)block->next);
   mi_tool_resume();
+  return next;
+}
+
+// Return the link of a block of a list of free blocks with the mark `value`.
+static mi_attr_inline mi_block_t* mi_block_next_free(const mi_block_t* block, uint8_t value) {
+  mi_block_t* const next = mi_block_peek(block);
   if (mi_likely(mi_mark_may_lead(value, next))) return next;
   return (mi_block_t*)mi_mark_refuse_link(block, next);
 }

@@ -17,37 +17,27 @@ static uint8_t* mi_canary_end_in(const mi_page_t* page, const uint8_t* p) {
 
 // True if the block at `p`, whose slot ends at `end`, has no canary: CANARY-3.
 static bool mi_canary_is_none(const void* p, const uint8_t* end) {
-  return end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_is_plain(p);
+  return end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_is_plain(mi_mark_find(p));
 }
 
 MI_INTERNAL mi_attr_noinline void* mi_canary_set(void* p, size_t size) {
-  const uint8_t mark = mi_mark_of(p);
-  uint8_t* const end = mi_canary_end(p, mark);
+  mi_mark_t* const mark = mi_mark_find(p);
+  const bool is_single = mi_mark_is(mark, MI_MARK_SINGLE);
+  uint8_t* const end = mi_canary_end(p, mi_mark_of(p));
   if (end == (uint8_t*)p + MI_CANARY_NONE_SIZE) return p;
   const size_t slack = (size_t)(end - (uint8_t*)p) - size;
   mi_assert(slack <= (size_t)(end - (uint8_t*)p));
-  const bool is_guarded = mark == MI_MARK_SINGLE && mi_page_is_guarded(mi_pagemap_find(p));
+  const bool is_guarded = is_single && mi_page_is_guarded(mi_pagemap_find(p));
   if (mi_unlikely(slack == 0 || is_guarded)) {
-    mi_mark_set_plain(p);
-    return p;
+    mi_mark_set_plain(mark);
+  } else {
+    mi_canary_write(p, end, slack);
   }
-  const uint64_t key = mi_canary_key(p);
-  uint64_t word = mi_bits_min(slack, MI_CANARY_FAR) * MI_CANARY_EACH ^ key;
-  if (slack < MI_CANARY_SIZE) {
-    uint64_t before;
-    memcpy(&before, end - MI_CANARY_SIZE, sizeof(before));
-    const uint64_t kept = ((uint64_t)1 << (64 - 8 * slack)) - 1;
-    word = (word & ~kept) | (before & kept);
-  } else if (slack >= MI_CANARY_FAR) {
-    const uint64_t far = slack ^ key;
-    memcpy(end - 2 * MI_CANARY_SIZE, &far, sizeof(far));
-  }
-  memcpy(end - MI_CANARY_SIZE, &word, sizeof(word));
   return p;
 }
 
 MI_INTERNAL void* mi_canary_reset(void* p, size_t size) {
-  mi_mark_clear_plain(p);
+  mi_mark_clear_plain(mi_mark_find(p));
   return mi_canary_set(p, size);
 }
 
@@ -85,6 +75,12 @@ MI_INTERNAL mi_attr_cold void mi_canary_refuse(const void* p, const uint8_t* end
   }
   const size_t size = room - mi_bits_min(unused, room);
   mi_report_write(MI_ERROR_OVERFLOW, where, p, size, found, (size_t)(end - found));
+}
+
+MI_INTERNAL void mi_canary_take(const void* p, const mi_taken_t* taken) {
+  const uint8_t* const end = mi_canary_end(p, taken->was);
+  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(taken->mark)) return;
+  if (!mi_canary_is_whole(mi_canary_read(p, end))) mi_canary_refuse(p, end, "free");
 }
 
 MI_INTERNAL void mi_canary_check(const void* p, const char* where) {

@@ -41,6 +41,33 @@ static mi_attr_inline uint8_t* mi_canary_end(const void* p, uint8_t mark) {
   return (uint8_t*)(uintptr_t)p + mi_mark_size(mark);
 }
 
+// Write the canary of a block whose slot, of over 16 bytes, ends at `end`, with `slack` bytes
+// unused, at least one.
+static mi_attr_inline void mi_canary_write(void* p, uint8_t* end, size_t slack) {
+  const uint64_t key = mi_canary_key(p);
+  uint64_t word = mi_bits_min(slack, MI_CANARY_FAR) * MI_CANARY_EACH ^ key;
+  if (slack < MI_CANARY_SIZE) {
+    uint64_t before;
+    memcpy(&before, end - MI_CANARY_SIZE, sizeof(before));
+    const uint64_t kept = ((uint64_t)1 << (64 - 8 * slack)) - 1;
+    word = (word & ~kept) | (before & kept);
+  } else if (mi_unlikely(slack >= MI_CANARY_FAR)) {
+    const uint64_t far = slack ^ key;
+    memcpy(end - 2 * MI_CANARY_SIZE, &far, sizeof(far));
+  }
+  memcpy(end - MI_CANARY_SIZE, &word, sizeof(word));
+}
+
+// The same for a block of a class that malloc hands out, asked for with this size. Returns the
+// block.
+static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size) {
+  const size_t slot_size = mi_class_sizes[size_class];
+  if (slot_size != MI_CANARY_NONE_SIZE) {
+    mi_canary_write(p, (uint8_t*)p + slot_size, slot_size - size);
+  }
+  return p;
+}
+
 // Write the canary of a block that is handed out, and was asked for with this size / of one that
 // stays where it is, and now has this size. Returns the block.
 MI_INTERNAL void* mi_canary_set(void* p, size_t size);
@@ -52,13 +79,17 @@ MI_INTERNAL void mi_canary_refuse(const void* p, const uint8_t* end, const char*
 // Check the canary of a block in use, if it has one; `where` names the user's call.
 MI_INTERNAL void mi_canary_check(const void* p, const char* where);
 
-// The same for a block that is freed, and had the mark `was`.
-static mi_attr_inline void mi_canary_take(const void* p, uint8_t was) {
-  const uint8_t* const end = mi_canary_end(p, was);
-  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(p)) return;
-  if (mi_likely(mi_canary_is_whole(mi_canary_read(p, end)))) return;
-  mi_canary_refuse(p, end, "free");
+// True if a block that is freed has a canary that is whole, or a slot that has none. Otherwise the
+// next function is called, which also knows blocks that fill their slot, and reports.
+static mi_attr_inline bool mi_canary_is_sound(const void* p, const mi_taken_t* taken) {
+  if (mi_unlikely(taken->was == MI_MARK_SINGLE)) return false;
+  const uint8_t* const end = (const uint8_t*)p + mi_mark_size(taken->was);
+  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE) return true;
+  if (mi_unlikely(mi_mark_is_plain(taken->mark))) return false;
+  return mi_likely(mi_canary_is_whole(mi_canary_read(p, end)));
 }
+
+MI_INTERNAL void mi_canary_take(const void* p, const mi_taken_t* taken);
 
 // Return the bytes of the block that `p` lies in, from `p` on; / that it could have where it is.
 MI_INTERNAL size_t mi_canary_usable(const void* p);
@@ -71,9 +102,21 @@ static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
   (void)where;
 }
 
-static mi_attr_inline void mi_canary_take(const void* p, uint8_t was) {
+static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size) {
+  (void)size_class;
+  (void)size;
+  return p;
+}
+
+static mi_attr_inline bool mi_canary_is_sound(const void* p, const mi_taken_t* taken) {
   (void)p;
-  (void)was;
+  (void)taken;
+  return true;
+}
+
+static inline void mi_canary_take(const void* p, const mi_taken_t* taken) {
+  (void)p;
+  (void)taken;
 }
 
 #endif

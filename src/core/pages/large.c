@@ -156,9 +156,11 @@ MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
 }
 
 #if MI_IS_CLEARED
-MI_INTERNAL mi_attr_noinline void mi_large_clear_single(void* p) {
+MI_INTERNAL mi_attr_noinline void* mi_large_clear_block(void* p, uint8_t was) {
+  if (was != MI_MARK_SINGLE) return memset(p, 0, mi_mark_size(was));
   mi_page_t* const page = mi_pagemap_find(p);
   mi_large_clear(page, (uint8_t*)p, page->block_size - page->shift);
+  return p;
 }
 #endif
 

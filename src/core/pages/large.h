@@ -49,22 +49,37 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
 
 #if MI_IS_CLEARED
-MI_INTERNAL void mi_large_clear_single(void* p);
+// Clear a block that had the mark `was`. Returns the block, so that free need not keep it.
+MI_INTERNAL void* mi_large_clear_block(void* p, uint8_t was);
+
+#define MI_CLEAR_INLINE ((size_t)128)
+
+// Clear a block of up to MI_CLEAR_INLINE bytes, a multiple of 16, from both ends.
+static mi_attr_inline void mi_large_clear_small(uint8_t* p, size_t size) {
+  uint8_t* const end = p + size;
+  memset(p, 0, 16);
+  memset(end - 16, 0, 16);
+  if (size <= 32) return;
+  memset(p + 16, 0, 16);
+  memset(end - 32, 0, 16);
+  if (size <= 64) return;
+  memset(p + 32, 0, 32);
+  memset(end - 64, 0, 32);
+}
 #endif
 
 // Clear a block that the program no longer has, and that had the mark `was`, if that is wanted in
-// this build.
-static mi_attr_inline void mi_large_clear_freed(void* p, uint8_t was) {
-  (void)p;
+// this build. Returns the block.
+static mi_attr_inline void* mi_large_clear_freed(void* p, uint8_t was) {
   (void)was;
 #if MI_IS_CLEARED
-  if (mi_option_value(zero_on_free) == 0) return;
-  if (mi_unlikely(was == MI_MARK_SINGLE)) {
-    mi_large_clear_single(p);
-  } else {
-    memset(p, 0, mi_mark_size(was));
+  if (mi_option_value(zero_on_free) == 0) return p;
+  if (was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)))) {
+    return mi_large_clear_block(p, was);
   }
+  mi_large_clear_small((uint8_t*)p, mi_mark_size(was));
 #endif
+  return p;
 }
 
 // Move the block's memory to a larger block in `heap` by changing the mapping, without copying.

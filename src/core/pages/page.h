@@ -91,6 +91,7 @@ typedef struct mi_page_plan_s {
   // The page may never use much of its slices: old contents are given back, because they would
   // count as resident.
   bool is_sparse;
+  bool is_likely_full; // the thread has used up a page of the class
 } mi_page_plan_t;
 
 // Make a fresh page in slices from the arenas: it is marked as owned (OWNED is set), and the caller

@@ -147,6 +147,7 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
       .size_class = c,
       .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
       .is_sparse = mi_crowd_is_sparse(theap, c),
+      .is_likely_full = mi_theap_current(theap, c) != NULL,
   };
   mi_page_t* const page = mi_page_make(mi_theap_heap(theap), &plan);
   if (page == NULL) return NULL;

@@ -84,7 +84,7 @@ impl World {
             self.mark.store(ENDED, Relaxed);
             return was == SINGLE;
         }
-        //@ src/core/common/mark.c mi_mark_take_slow mi_atomic_cas_strong_relaxed mi_mark_find
+        //@ src/core/common/mark.c mi_mark_take_single mi_atomic_cas_strong_relaxed mark
         self.mark.cas(&mut value, ENDED, Relaxed)
     }
 

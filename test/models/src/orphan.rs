@@ -102,7 +102,7 @@ impl World {
 
     /// free.c and `mi_remote_push`: the fast path, a push, or a claim.
     fn free(&self, id: usize) {
-        //@ src/core/front/free.c mi_free mi_atomic_load_relaxed owner
+        //@ src/core/front/free.c mi_free_taken mi_atomic_load_relaxed owner
         if self.owner.load(Relaxed) == id {
             self.free_local();
             return;
