@@ -336,6 +336,7 @@ MI_INTERNAL void mi_output_summary(void) {
 }
 
 void mi_register_error(mi_error_fun* fun, void* arg) {
+  if (MI_IS_SECURE) mi_process_setup(); // CALLBACK-3
   mi_callback_set(&mi_output.error, (mi_callback_fun_t*)fun, arg);
 }
 

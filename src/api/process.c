@@ -120,6 +120,7 @@ void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexcept {
 }
 
 void mi_register_deferred_free(mi_deferred_free_fun* deferred_free, void* arg) mi_attr_noexcept {
+  if (MI_IS_SECURE) mi_process_setup(); // CALLBACK-3
   mi_callback_set(&mi_process_deferred_free, (mi_callback_fun_t*)deferred_free, arg);
 }
 

@@ -91,6 +91,77 @@ static void state_is_between_constants(void** state) {
   assert_in_range(behind, TEST_MIB, 4 * TEST_MIB);
 }
 
+// Store where the library can be written to.
+static int find_data(struct dl_phdr_info* info, size_t size, void* arg) {
+  (void)size;
+  area_t* const data = (area_t*)arg;
+  if (strstr(info->dlpi_name, "libmimalloc") == NULL) return 0;
+  for (size_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr)* const part = &info->dlpi_phdr[i];
+    if (part->p_type != PT_LOAD || (part->p_flags & PF_W) == 0) continue;
+    data->start = info->dlpi_addr + part->p_vaddr;
+    data->end = data->start + part->p_memsz;
+  }
+  return 1;
+}
+
+static size_t calls, wrong_calls;
+
+static void mi_cdecl count_error(int err, void* arg) {
+  (void)err;
+  if (arg == &calls) calls++;
+}
+
+static void mi_cdecl not_registered(int err, void* arg) {
+  (void)err;
+  (void)arg;
+  wrong_calls++;
+}
+
+static void make_mistake(void) {
+  char* const p = (char*)mi_malloc(100);
+  mi_free(p + 16);
+  mi_free(p);
+}
+
+// If this fails, whoever can write one word of the library's data has a function of his choice
+// called, with an argument of his choice.
+static void callbacks_cannot_be_replaced(void** state) {
+  (void)state;
+  area_t data = {0, 0, false, false};
+  if (dl_iterate_phdr(&find_data, &data) == 0) skip(); // a part of the program
+  const long abort_before = mi_option_get(mi_option_abort_on_misuse);
+  mi_option_set(mi_option_abort_on_misuse, 0);
+  const size_t count = (data.end - data.start) / sizeof(uintptr_t);
+  volatile uintptr_t* const word = (volatile uintptr_t*)data.start;
+  uintptr_t* const before = (uintptr_t*)mmap(
+      NULL, count * sizeof(uintptr_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(before != MAP_FAILED);
+  mi_register_error(&count_error, &calls);
+  make_mistake();
+  assert_int_equal(calls, 1);
+  mi_register_error(NULL, NULL);
+  for (size_t i = 0; i < count; i++) before[i] = word[i];
+  mi_register_error(&count_error, &calls);
+  size_t changed = 0;
+  for (size_t i = 0; i < count; i++) {
+    assert_true(word[i] != (uintptr_t)&count_error && word[i] != (uintptr_t)&calls);
+    if (word[i] == before[i]) continue;
+    changed++;
+    if (word[i] >> 32 != 0) word[i] = (uintptr_t)&not_registered; // else it is the version
+  }
+  assert_true(changed >= 2);
+  make_mistake();
+  assert_int_equal(wrong_calls, 0);
+  assert_int_equal(calls, 1);
+  mi_register_error(&count_error, &calls);
+  make_mistake();
+  assert_int_equal(calls, 2);
+  mi_register_error(NULL, NULL);
+  mi_option_set(mi_option_abort_on_misuse, abort_before);
+  munmap(before, count * sizeof(uintptr_t));
+}
+
 #define BLOCKS 12
 #define MOVES 3000
 
@@ -275,6 +346,7 @@ int main(void) {
       cmocka_unit_test(pages_come_in_random_order),
       cmocka_unit_test(state_is_between_constants),
       cmocka_unit_test(tables_are_between_fences),
+      cmocka_unit_test(callbacks_cannot_be_replaced),
   };
   return cmocka_run_group_tests(tests, &reports_set_up, &reports_tear_down);
 }

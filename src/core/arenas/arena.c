@@ -79,7 +79,7 @@ static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count,
   *is_zero = arena->commit_fun == NULL;
   if (arena->commit_fun != NULL) {
     mi_tool_open(start, size); // the function may write there
-    if (!arena->commit_fun(true, start, size, is_zero, arena->commit_arg)) return false;
+    if (!mi_arena_call(arena, MI_ARENA_COMMIT, start, size, is_zero)) return false;
   } else {
     if (mi_os_commit(start, size) != 0) return false;
     if (arena->numa_node >= 0 && !arena->is_foreign) {
@@ -383,8 +383,11 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->is_exclusive = plan->is_exclusive;
   arena->is_foreign = plan->is_foreign;
   arena->numa_node = plan->numa_node;
-  arena->commit_fun = plan->commit_fun;
-  arena->commit_arg = plan->commit_arg;
+  if (plan->commit_fun != NULL) {
+    const uintptr_t fun = (uintptr_t)plan->commit_fun;
+    arena->commit_fun = (mi_arena_commit_fun_t*)mi_secret_seal(&arena->commit_fun, fun);
+    arena->commit_arg = (void*)mi_secret_seal(&arena->commit_arg, (uintptr_t)plan->commit_arg);
+  }
   arena->free = maps;
   arena->dirty = maps + word_count;
   arena->committed = maps + 2 * word_count;

@@ -32,6 +32,19 @@ MI_INTERNAL void mi_arena_release(mi_arena_t* arena, size_t slice_index, size_t 
 // option allow_thp asks for them everywhere.
 MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size);
 
+// What a commit function is asked for.
+typedef enum mi_arena_need_e { MI_ARENA_DECOMMIT = 0, MI_ARENA_COMMIT } mi_arena_need_t;
+
+// Call the commit function of an arena that has one. False if it fails, or if something else wrote
+// to where it is kept (secret.h).
+static inline bool mi_arena_call(const mi_arena_t* arena, mi_arena_need_t need, uint8_t* start,
+                                 size_t size, bool* is_zero) {
+  const uintptr_t fun = mi_secret_unseal(&arena->commit_fun, (uintptr_t)arena->commit_fun);
+  void* const arg = (void*)mi_secret_unseal(&arena->commit_arg, (uintptr_t)arena->commit_arg);
+  return mi_secret_is_whole(fun) &&
+         ((mi_arena_commit_fun_t*)fun)(need == MI_ARENA_COMMIT, start, size, is_zero, arg);
+}
+
 // True if the memory of the arena is private and anonymous, in OS pages that may be dropped.
 static inline bool mi_arena_is_mapped_by_us(const mi_arena_t* arena) {
   return !arena->is_pinned && !arena->is_foreign;

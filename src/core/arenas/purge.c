@@ -44,7 +44,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   } else if (arena->commit_fun != NULL) {
     bool is_zero = false; // ignored: the next commit tells
     mi_tool_open(start, size); // the function may write there
-    if (!arena->commit_fun(false, start, size, &is_zero, arena->commit_arg)) return 0;
+    if (!mi_arena_call(arena, MI_ARENA_DECOMMIT, start, size, &is_zero)) return 0;
     mi_bitmap_clear(arena->committed, index, count);
   } else if (!arena->is_committed && !arena->is_foreign) {
     err = mi_purge_decommit(arena, index, count);

@@ -44,6 +44,42 @@ static inline void mi_secret_make(size_t page_size) { (void)page_size; }
 
 #endif
 
+// Code a function of the program that is going to be called, or its argument, when it is stored at
+// `at` / decode what is stored there. Nobody who cannot read the secret can write another one
+// there: any other word becomes an address that no function has. (Each place has a key of its own,
+// so that no word is moved from one place to another.) Without MI_SECURE nothing is coded.
+#if MI_IS_SECURE
+
+static inline uintptr_t mi_secret_seal(const void* at, uintptr_t value) {
+  return (value ^ ((uintptr_t)at * mi_secret.factor + mi_secret.addend)) * mi_secret.times;
+}
+
+static inline uintptr_t mi_secret_unseal(const void* at, uintptr_t sealed) {
+  return (sealed * mi_secret.inverse) ^ ((uintptr_t)at * mi_secret.factor + mi_secret.addend);
+}
+
+// True if `value`, which was unsealed, is what was sealed.
+static inline bool mi_secret_is_whole(uintptr_t value) { return value >> MI_ADDRESS_BITS == 0; }
+
+#else
+
+static inline uintptr_t mi_secret_seal(const void* at, uintptr_t value) {
+  (void)at;
+  return value;
+}
+
+static inline uintptr_t mi_secret_unseal(const void* at, uintptr_t sealed) {
+  (void)at;
+  return sealed;
+}
+
+static inline bool mi_secret_is_whole(uintptr_t value) {
+  (void)value;
+  return true;
+}
+
+#endif
+
 // Code a link that is going to be stored at `at` / decode one that is stored there.
 #if MI_SECURE_LEVEL >= 3
 

@@ -395,7 +395,8 @@ struct mi_arena_s {
   bool is_foreign; // memory of the user: never mapped by us
   int numa_node; // where the memory is, -1 unknown or anywhere: numa.h
   mi_subproc_t* subproc; // its owner; changes under the arena lock, when no thread uses the arena
-  mi_arena_commit_fun_t* commit_fun; // called instead of mprotect, with `commit_arg`; NULL none
+  // Called instead of mprotect, with `commit_arg`; NULL none. Both are coded in a secure build.
+  mi_arena_commit_fun_t* commit_fun;
   void* commit_arg;
   // is_unsure - foreign memory that is not known to be zero even where `dirty` is clear: it was
   // given back once, or is made usable by mprotect. Written by a purger, read by a thread that
