@@ -15,6 +15,8 @@ soak       the life of a server: its memory over time, with bounds and a picture
            MINUTES=120 SEED=7 ARGS=--help
 faults     break one rule of the code after the other: the tests must see each; 10 minutes
            ONLY="pool-tag fork-lock": only these
+flavours   the tests of real programs with the secure and the debug build, and with guards around every block; 15 minutes
+           ONLY="redis or git": only these
 coverage   which lines of src/ the tests run, as HTML in build/coverage; 10 minutes
 fuzz       look for inputs that break something; 1 minute for each of 12 programs
            SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
@@ -51,6 +53,10 @@ run_faults() {
     only="$only --only $name"
   done
   python3 scripts/faults.py $only ${ARGS:-}
+}
+
+run_flavours() {
+  build test --target mimalloc && MI_FLAVOURS=all scripts/test.sh -k "test_programs${ONLY:+ and ($ONLY)}"
 }
 
 run_coverage() { python3 scripts/coverage.py; }

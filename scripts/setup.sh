@@ -15,7 +15,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults coverage fuzz service"
+groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz service"
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -93,6 +93,8 @@ need_faults() {
   need_test
   need hard patch patch
 }
+
+need_flavours() { need_test; }
 
 need_coverage() {
   need_test

@@ -2,7 +2,12 @@
 
 Each test runs a program twice, as it is and with our library preloaded, in two folders of the same
 content. A program that is not installed is a skipped test. If one of these fails, programs of users fail.
+
+All run with each build that users can choose: the library as shipped, the secure build, the debug build, and the library
+as shipped with guards around every block. The last two take several times as long. So `make test` runs all programs
+with the first, and those of QUICK with the others; `make long WHAT=flavours` (MI_FLAVOURS=all) runs all with all.
 """
+import collections
 import filecmp
 import os
 import pathlib
@@ -13,11 +18,50 @@ import time
 
 import pytest
 
-from conftest import attempt, find, run
+from conftest import attempt, compiled, find, run
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 100
 HERE = pathlib.Path(__file__).resolve().parent
+QUICK = ("the_library_is_really_loaded", "perl", "lua", "jq", "xmllint", "tar_and_xz")
+
+# The file to preload, and the variables of the environment that belong to it. A mistake that is noticed ends the program.
+Flavour = collections.namedtuple("Flavour", "path variables")
+FATAL = {"MIMALLOC_ABORT_ON_MISUSE": "2"}
+FLAVOURS = {
+    "release": (None, {}),
+    "secure": (("-DMI_SECURE=4",), FATAL),
+    "debug": (("-DMI_DEBUG=2", "-DMI_PADDING=1"), FATAL),
+    "guarded": (None, {**FATAL, "MIMALLOC_GUARDED_SAMPLE_RATE": "1"}),
+}
+
+
+def in_a_group(name):
+    """One process runs the tests of a flavour, for which it makes the library."""
+    return pytest.param(name, marks=pytest.mark.xdist_group(f"programs-{name}"))
+
+
+def pytest_generate_tests(metafunc):
+    if "flavour" in metafunc.fixturenames:
+        is_whole = os.environ.get("MI_FLAVOURS") == "all" or metafunc.function.__name__.removeprefix("test_") in QUICK
+        names = list(FLAVOURS) if is_whole else ["release"]
+        metafunc.parametrize("flavour", [in_a_group(name) for name in names], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def flavour_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("flavours")
+
+
+@pytest.fixture
+def flavour(request, library, flavour_folder):
+    macros, variables = FLAVOURS[request.param]
+    path = library
+    if macros is not None:
+        path = flavour_folder / f"libmimalloc-{request.param}.so"
+        if not path.exists():
+            compiled(flavour_folder, f"mimalloc-{request.param}", *macros)
+    return Flavour(path, tuple(variables.items()))
 
 
 def find_python():
@@ -30,15 +74,15 @@ def environment(preload):
     kept.update(LC_ALL="C.UTF-8", TZ="UTC", PYTHONHASHSEED="0", PYTHONMALLOC="malloc", PYTHONDONTWRITEBYTECODE="1",
                 GIT_CONFIG_NOSYSTEM="1", GIT_CONFIG_GLOBAL="/dev/null")
     if preload:
-        kept["LD_PRELOAD"] = str(preload)
+        kept.update(preload.variables, LD_PRELOAD=str(preload.path))
     return kept
 
 
 class Pair:
     """The two runs of a test: `plain` and `ours` are folders, run() does the same in both."""
 
-    def __init__(self, library, tmp_path):
-        self.folders = {None: tmp_path / "plain", library: tmp_path / "ours"}
+    def __init__(self, flavour, tmp_path):
+        self.folders = {None: tmp_path / "plain", flavour: tmp_path / "ours"}
         for folder in self.folders.values():
             folder.mkdir()
         self.plain, self.ours = self.folders.values()
@@ -79,14 +123,14 @@ def text_of(result):
 
 
 @pytest.fixture
-def pair(library, tmp_path):
-    return Pair(library, tmp_path)
+def pair(flavour, tmp_path):
+    return Pair(flavour, tmp_path)
 
 
-def test_the_library_is_really_loaded(library):
+def test_the_library_is_really_loaded(flavour):
     """The control of this file: without it a library that the loader refuses would pass every test."""
-    maps = run_in("/", library, ["cat", "/proc/self/maps"], None, 10)
-    assert os.path.realpath(library) in maps.output
+    maps = run_in("/", flavour, ["cat", "/proc/self/maps"], None, 10)
+    assert os.path.realpath(flavour.path) in maps.output
     assert "cannot be preloaded" not in maps.errors
 
 
@@ -96,21 +140,21 @@ PYTHON_PARTS = ["test_json", "test_threading", "test_subprocess", "test_decimal"
 
 
 @pytest.mark.parametrize("part", PYTHON_PARTS)
-def test_python_own_tests(library, tmp_path, part):
+def test_python_own_tests(flavour, tmp_path, part):
     python = find_python()
     if attempt(python, "-c", f"import test.{part}").status:
         pytest.skip(f"python3's own {part} is not installed")
     # Not every part passes everywhere without us either: what counts is that nothing gets worse.
     verdicts = {}
-    for preload in (library, None):
+    for preload in (flavour, None):
         result = run_in(tmp_path, preload, [python, "-m", "test", "-v", part], None, 120)
         verdicts[preload] = (result.status, python_verdicts(result.output + result.errors))
         if preload and result.status == 0:
             assert len(verdicts[preload][1]) >= 5, text_of(result)
             return
-    worse = {name for name, verdict in verdicts[library][1].items()
+    worse = {name for name, verdict in verdicts[flavour][1].items()
              if verdict in ("FAIL", "ERROR") and verdicts[None][1].get(name) not in ("FAIL", "ERROR")}
-    assert not worse and verdicts[library][0] == verdicts[None][0], f"{sorted(worse)}\n{verdicts[library][0]}"
+    assert not worse and verdicts[flavour][0] == verdicts[None][0], f"{sorted(worse)}\n{verdicts[flavour][0]}"
 
 
 def python_verdicts(output):
@@ -415,7 +459,7 @@ for i = 1, 20000, 3 do redis.call('del', 'k' .. i) end
 return redis.call('dbsize')"""
 
 
-def test_redis(pair, library):
+def test_redis(pair, flavour):
     """Fill, benchmark, save, stop, start again from the dump: both servers hold the same data."""
     find("redis-server", "redis-check-rdb")
     find("redis-benchmark")
@@ -435,7 +479,7 @@ def test_redis(pair, library):
             assert redis.cli("eval", DIGEST, "0") == digests[preload], "the dump does not hold what was saved"
             if preload:
                 maps = pathlib.Path(f"/proc/{redis.process.pid}/maps").read_text()
-                assert os.path.realpath(library) in maps
+                assert os.path.realpath(flavour.path) in maps
             assert redis.stop() == 0
     assert len(set(digests.values())) == 1 and len(digests) == 2
 
