@@ -119,6 +119,10 @@ mi_heap_t* mi_heap_set_default(mi_heap_t* heap) mi_attr_noexcept {
 
 void mi_theap_collect(mi_theap_t* theap, bool force) mi_attr_noexcept {
   if (theap == NULL || theap->thread_id == 0) return;
+  if (!mi_theap_is_usable(theap)) {
+    mi_report(MI_ERROR_WRONG_HEAP, "theap_collect", theap, 0);
+    return;
+  }
   mi_collect_theap(theap, force ? MI_FORCE : MI_GENTLE);
 }
 

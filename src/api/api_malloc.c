@@ -35,19 +35,21 @@ MI_INTERNAL void* mi_api_bad_alignment(const char* where, size_t alignment) {
 
 // -- With a theap, for these and for api_heap.c --
 
-static void* mi_api_no_theap(void) {
+static void* mi_api_no_theap(const mi_theap_t* theap, const char* where) {
+  if (MI_HAS_USE_CHECK && theap != NULL) mi_report(MI_ERROR_WRONG_HEAP, where, theap, 0);
   errno = ENOMEM;
   return NULL;
 }
 
 MI_INTERNAL void* mi_api_realloc(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
-  return theap == NULL ? mi_api_no_theap() : mi_realloc_block(theap, p, size, fill);
+  if (!mi_theap_is_usable(theap)) return mi_api_no_theap(theap, "realloc");
+  return mi_realloc_block(theap, p, size, fill);
 }
 
 MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t size,
                                  size_t alignment, size_t offset, mi_fill_t fill) {
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
-  if (theap == NULL) return mi_api_no_theap();
+  if (!mi_theap_is_usable(theap)) return mi_api_no_theap(theap, where);
   return mi_aligned_alloc_at(theap, size, alignment, offset, fill);
 }
 
@@ -58,7 +60,7 @@ MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, v
     return mi_api_realloc(theap, p, size, fill);
   }
   if (!mi_bits_is_power_of_two(alignment)) return mi_api_bad_alignment(where, alignment);
-  if (theap == NULL) return mi_api_no_theap();
+  if (!mi_theap_is_usable(theap)) return mi_api_no_theap(theap, where);
   return mi_realloc_block_at(theap, p, size, alignment, offset, fill);
 }
 

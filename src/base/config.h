@@ -84,6 +84,8 @@
 #endif
 // 1 if blocks are counted by size: census.h.
 #define MI_HAS_CENSUS MI_IS_PADDED
+// 1 if a theap of another thread, and a heap that has ended, are noticed where they are used.
+#define MI_HAS_USE_CHECK (MI_IS_PADDED || MI_DEBUG >= 1)
 // 1 if there are notes on blocks.
 #define MI_IS_TRACKED (MI_IS_TRACK_ASAN || MI_IS_TRACK_VALGRIND || MI_IS_PADDED)
 

@@ -249,6 +249,57 @@ static void right_program_is_told_nothing(void** state) {
   if (damages + refusals > 0) fail_msg("%s", said);
 }
 
+static void* use_theap(void* arg) {
+  mi_theap_t* const theap = (mi_theap_t*)arg;
+  void* const p = mi_malloc(100);
+  assert_null(mi_theap_malloc(theap, 100));
+  assert_null(mi_theap_zalloc(theap, 100));
+  assert_null(mi_theap_calloc(theap, 10, 10));
+  assert_null(mi_theap_malloc_aligned(theap, 100, 64));
+  assert_null(mi_theap_realloc(theap, p, 1000));
+  mi_theap_collect(theap, true);
+  mi_free(p);
+  return NULL;
+}
+
+// If this fails, two threads that allocate from one theap destroy its lists, and nobody says so.
+static void theap_of_another_thread_is_refused(void** state) {
+  (void)state;
+  mi_heap_t* const heap = mi_heap_new();
+  mi_theap_t* const theaps[] = {mi_theap_get_default(), mi_heap_theap(heap)};
+  for (size_t i = 0; i < 2; i++) {
+    listen();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, &use_theap, theaps[i]), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(refusals, 6);
+    assert_int_equal(damages, 0);
+    assert_non_null(strstr(said, "wrong heap in "));
+    listen();
+    mi_free(mi_theap_malloc(theaps[i], 100));
+    mi_theap_collect(theaps[i], true);
+    assert_int_equal(refusals, 0);
+  }
+  mi_heap_destroy(heap);
+}
+
+// If this fails, a program goes on with a heap that it destroyed, and its blocks become those of
+// the next heap.
+static void heap_that_has_ended_is_refused(void** state) {
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    mi_heap_t* const heap = mi_heap_new();
+    mi_free(mi_heap_malloc(heap, 100));
+    i == 0 ? mi_heap_delete(heap) : mi_heap_destroy(heap);
+    listen();
+    assert_null(mi_heap_malloc(heap, 100));
+    assert_null(mi_heap_theap(heap));
+    assert_int_equal(refusals, 2);
+    assert_int_equal(damages, 0);
+    assert_non_null(strstr(said, "wrong heap in heap"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(overflow_is_found_to_the_byte),
@@ -260,6 +311,8 @@ int main(void) {
       cmocka_unit_test(every_wrong_free_is_refused),
       cmocka_unit_test(every_change_of_a_note_is_noticed),
       cmocka_unit_test(double_free_at_one_moment_is_refused),
+      cmocka_unit_test(theap_of_another_thread_is_refused),
+      cmocka_unit_test(heap_that_has_ended_is_refused),
       cmocka_unit_test(right_program_is_told_nothing),
   };
   return cmocka_run_group_tests_name("padded", tests, &reports_set_up, &reports_tear_down);

@@ -63,6 +63,11 @@ static const struct {
         {EFAULT, "fault in the allocator",
          "a freed block was written to, a block before it overflowed, or what was passed is no "
          "block: the debug build, AddressSanitizer and MIMALLOC_GUARDED_SAMPLE_RATE=1 find it"},
+    [MI_ERROR_WRONG_HEAP] =
+        {EINVAL, "wrong heap",
+         "only the thread that got a theap may use it, until it ends: elsewhere call "
+         "mi_heap_malloc "
+         "with its heap; and nobody uses a heap after mi_heap_delete or mi_heap_destroy"},
     [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large",
                             "look at how the size is computed: a negative number, or a product "
                             "that overflows, is such a size"},
@@ -371,6 +376,10 @@ static void mi_explain_mistake(mi_explain_t* to, const mi_report_t* report) {
     case MI_ERROR_UNDERFLOW:
     case MI_ERROR_LATE_WRITE:
       mi_explain_write(to, report);
+      break;
+    case MI_ERROR_WRONG_HEAP:
+      mi_explain_add(to, "wrong heap in %s: %p is not of this thread, or has ended", where,
+                     report->p);
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.

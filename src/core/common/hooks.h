@@ -22,6 +22,7 @@ typedef enum mi_error_kind_e {
   MI_ERROR_UNDERFLOW, // EFAULT: a write before a block
   MI_ERROR_LATE_WRITE, // EFAULT: a write into a freed block
   MI_ERROR_FAULT, // EFAULT: the library accessed memory that is inaccessible
+  MI_ERROR_WRONG_HEAP, // EINVAL: a theap of another thread, or a heap that has ended
   MI_ERROR_TOO_LARGE, // EOVERFLOW: the request cannot be represented
   MI_ERROR_ALIGNMENT, // EINVAL: not a power of two (public code EOVERFLOW, see api)
   MI_ERROR_OUT_OF_MEMORY, // ENOMEM: the system has no more

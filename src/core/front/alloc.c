@@ -134,19 +134,22 @@ mi_decl_export mi_decl_restrict void* mi_zalloc_small(size_t size) mi_attr_noexc
 
 // -- With a heap or a theap --
 
-static mi_attr_cold void* mi_alloc_no_theap(void) {
+static mi_attr_cold void* mi_alloc_no_theap(const mi_theap_t* theap) {
+  if (MI_HAS_USE_CHECK && theap != NULL) mi_report(MI_ERROR_WRONG_HEAP, "malloc", theap, 0);
   errno = ENOMEM;
   return NULL;
 }
 
 mi_decl_export mi_decl_restrict void* mi_theap_malloc(mi_theap_t* theap,
                                                       size_t size) mi_attr_noexcept {
-  return mi_likely(theap != NULL) ? mi_alloc_from(theap, size) : mi_alloc_no_theap();
+  if (mi_unlikely(!mi_theap_is_usable(theap))) return mi_alloc_no_theap(theap);
+  return mi_alloc_from(theap, size);
 }
 
 mi_decl_export mi_decl_restrict void* mi_theap_zalloc(mi_theap_t* theap,
                                                       size_t size) mi_attr_noexcept {
-  return mi_likely(theap != NULL) ? mi_alloc_zeroed(theap, size) : mi_alloc_no_theap();
+  if (mi_unlikely(!mi_theap_is_usable(theap))) return mi_alloc_no_theap(theap);
+  return mi_alloc_zeroed(theap, size);
 }
 
 mi_decl_export mi_decl_restrict void* mi_heap_malloc(mi_heap_t* heap,

@@ -186,6 +186,13 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
   }
 }
 
+MI_INTERNAL bool mi_heap_has_ended(const mi_heap_t* heap) {
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool has_ended = !heap->is_main && heap->link == NULL;
+  mi_lock_leave(&mi_state.thread_lock);
+  return has_ended;
+}
+
 // Take the heap out of all lists, and tell its theaps. False if it has ended already.
 static bool mi_heap_unlink(mi_heap_t* heap, mi_heap_end_t end) {
   mi_lock_enter(&mi_state.thread_lock);

@@ -12,6 +12,9 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena);
 MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap);
 MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap);
 
+// True if the heap has ended, and its structure waits to be used again. Enters the thread lock.
+MI_INTERNAL bool mi_heap_has_ended(const mi_heap_t* heap);
+
 // Go through the heaps of a sub-process: the main one, then the others from the newest on. Start
 // with a cursor of zeros. False after the last heap. Heaps may be made and ended meanwhile: none
 // that stays is left out or seen twice.

@@ -28,6 +28,11 @@ MI_INTERNAL mi_theap_t* mi_enter_home(void) {
 
 MI_INTERNAL mi_theap_t* mi_enter_theap(mi_heap_t* heap) {
   mi_theap_t* const home = mi_enter_home();
+  if (MI_HAS_USE_CHECK && heap != NULL && mi_heap_has_ended(heap)) {
+    mi_report(MI_ERROR_WRONG_HEAP, "heap", heap, 0);
+    errno = EINVAL;
+    return NULL;
+  }
   mi_theap_t* theap = mi_theap_find(heap);
   if (theap == NULL && home != NULL) theap = mi_thread_add_theap(home, heap);
   if (theap == NULL) {

@@ -24,6 +24,13 @@ static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_c
   return page == MI_PAGE_NONE ? NULL : page;
 }
 
+// True if the calling thread may allocate from `theap`, which may be NULL. In a build without
+// checks only that is looked at: the rest is the duty of the program.
+static mi_attr_inline bool mi_theap_is_usable(const mi_theap_t* theap) {
+  if (!MI_HAS_USE_CHECK || theap == NULL || theap == &mi_theap_empty) return theap != NULL;
+  return theap->thread_id == mi_tls_thread_id();
+}
+
 // Drop a list whose first block is none that may be handed out. Returns false.
 static mi_attr_cold bool mi_theap_refuse(mi_theap_t* theap, size_t size_class,
                                          const mi_block_t* block) {
