@@ -120,6 +120,10 @@ if(CMAKE_CROSSCOMPILING)
   set(mi_stress_tests "")
   list(FILTER mi_api_tests EXCLUDE REGEX "\\.cpp$")
 endif()
+# They test what only the processor does.
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)")
+  list(FILTER mi_api_tests EXCLUDE REGEX "/tagged[^/]*$")
+endif()
 if(NOT MI_OVERRIDE) # they test the names of malloc, and replace functions that a sanitizer replaces
   list(FILTER mi_stress_tests EXCLUDE REGEX "/(failing|sandbox)[^/]*$")
   list(FILTER mi_api_tests EXCLUDE REGEX "/places\\.c$")

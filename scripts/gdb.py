@@ -69,7 +69,9 @@ class Map:
         self.page = none[0].type
         self.slices = none.type.sizeof // self.page.sizeof
         windows = self.pagemap["window"].type.sizeof // 8
-        bits = 48 if "aarch64" in gdb.selected_inferior().architecture().name() else 47  # MI_ADDRESS_BITS
+        is_arm = "aarch64" in gdb.selected_inferior().architecture().name()
+        bits = 48 if is_arm else 47  # MI_ADDRESS_BITS
+        self.address_bits = 56 if is_arm else 64  # those that the processor does not ignore
         self.window_shift = bits - (windows.bit_length() - 1)
         self.slice_shift = self.window_shift - (self.slices.bit_length() - 1)
         self.slice_size = 1 << self.slice_shift
@@ -326,6 +328,7 @@ def describe_gap(pagemap, address):
 
 def describe(address):
     pagemap = Map()
+    address %= 1 << pagemap.address_bits
     if address == 0 or address >= pagemap.limit:
         return "the address is not ours"
     page = Page(pagemap, pagemap.descriptor(address))

@@ -83,7 +83,7 @@ int mi_reserve_huge_os_pages(size_t pages, double max_secs,
 
 // Reduce a range to whole slices. False if it cannot be an arena.
 static bool mi_api_arena_trim(void* start, size_t size, mi_arena_plan_t* plan) {
-  const uintptr_t from = (uintptr_t)start;
+  const uintptr_t from = (uintptr_t)mi_cpu_address(start);
   const uintptr_t last = ((uintptr_t)1 << MI_ADDRESS_BITS) - 1;
   if (start == NULL || from > last || size > last - from) {
     mi_output_force_warning("no range of memory for an arena: %p, %zu bytes\n", start, size);
@@ -153,7 +153,7 @@ void* mi_arena_area(mi_arena_id_t arena_id, size_t* size) mi_attr_noexcept {
 bool mi_arena_contains(mi_arena_id_t arena_id, const void* p) mi_attr_noexcept {
   size_t size;
   const uint8_t* const start = (const uint8_t*)mi_arena_area(arena_id, &size);
-  return start != NULL && (uintptr_t)p - (uintptr_t)start < size;
+  return start != NULL && (uintptr_t)mi_cpu_address(p) - (uintptr_t)start < size;
 }
 
 bool mi_is_redirected(void) mi_attr_noexcept { return false; }

@@ -344,7 +344,7 @@ void mi_register_error(mi_error_fun* fun, void* arg) {
 
 static size_t mi_output_describe(const void* p, mi_explain_form_t form, char* buffer, size_t size) {
   mi_about_t about;
-  mi_describe_address(p, &about);
+  mi_describe_address(mi_cpu_address(p), &about);
   return mi_explain_about(&about, form, buffer, buffer != NULL ? size : 0);
 }
 

@@ -185,7 +185,7 @@ bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks, mi_block_
 
 bool mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
                                            size_t perc_threshold) mi_attr_noexcept {
-  mi_page_t* const page = mi_pagemap_find(p);
+  mi_page_t* const page = mi_pagemap_find(mi_cpu_address(p));
   if (page == NULL || mi_page_is_single(page)) return false;
   if (heap != NULL && mi_atomic_load_relaxed(&page->heap) != heap) return false;
   // Moving pays only out of pages that malloc does not use now, and all of whose blocks were

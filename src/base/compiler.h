@@ -93,6 +93,17 @@ static inline uint64_t mi_cpu_ticks_per_ms(void) {
 #define MI_HAS_CPU_TICKS 0
 #endif
 
+// Return the address that the processor accesses for `p`: on aarch64 it ignores the highest byte,
+// in which a program may keep what it likes. (On x86-64 it does so only if the program asks the
+// system for that; an address with such bits is not one of ours.)
+static mi_attr_inline void* mi_cpu_address(const void* p) {
+#if defined(__aarch64__)
+  return (void*)((uintptr_t)p & (UINTPTR_MAX >> 8));
+#else
+  return (void*)(uintptr_t)p;
+#endif
+}
+
 // The address that a name stands for in this process, whichever object defined it, as the loader
 // stored it: neither compiler nor linker may use our own definition instead (override.h).
 #if defined(__x86_64__)

@@ -219,7 +219,7 @@ static void mi_os_tell_fault(mi_os_on_fault_t* function, siginfo_t* info, void* 
     mi_os_wait(&mi_os_fault_busy, word);
   }
   mi_atomic_store_relaxed(&mi_os_fault_thread, self);
-  mi_os_fault_t fault = {.address = info->si_addr};
+  mi_os_fault_t fault = {.address = mi_cpu_address(info->si_addr)};
   const uintptr_t top = mi_os_read_context((const ucontext_t*)context, &fault);
   const bool is_overflow = (uintptr_t)fault.address - top + MI_OS_STEP_MAX < 2 * MI_OS_STEP_MAX;
   fault.is_in_library = !is_overflow && mi_os_is_in_library(fault.at);

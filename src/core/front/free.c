@@ -142,6 +142,7 @@ static mi_attr_inline size_t mi_free_usable(const mi_page_t* page, const void* p
 }
 
 mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
+  p = mi_cpu_address(p);
   const mi_page_t* const page = mi_pagemap_find(p);
   if (mi_unlikely(page == NULL)) return 0;
   if (mi_unlikely(!mi_page_is_in_use(page, p))) {
@@ -152,13 +153,17 @@ mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
 }
 
 MI_INTERNAL size_t mi_usable_if_used(const void* p) {
+  p = mi_cpu_address(p);
   const mi_page_t* const page = mi_pagemap_find(p);
   return page != NULL && mi_page_is_in_use(page, p) ? mi_free_usable(page, p) : 0;
 }
 
 MI_INTERNAL size_t mi_slot_size(const void* p) {
+  p = mi_cpu_address(p);
   const mi_page_t* const page = mi_pagemap_find(p);
   return page == NULL ? 0 : mi_track_usable(p, page->block_size);
 }
 
-MI_INTERNAL bool mi_is_known_address(const void* p) { return mi_pagemap_find(p) != NULL; }
+MI_INTERNAL bool mi_is_known_address(const void* p) {
+  return mi_pagemap_find(mi_cpu_address(p)) != NULL;
+}

@@ -7,6 +7,8 @@
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 // REALLOC-5  a guarded block of another size moves: its guard is at its end.
+// REALLOC-6  the result has no bits that the processor ignores, as that of malloc, whatever bits
+//     the program had in the address that it passes.
 #include <errno.h>
 #include <string.h>
 
@@ -105,6 +107,7 @@ static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
 
 MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
   fill = mi_fill_wanted(fill);
+  p = mi_cpu_address(p); // REALLOC-6
   if (p == NULL) return mi_realloc_fresh(theap, size, fill);
   mi_page_t* const page = mi_realloc_page_of(p);
   if (page == NULL) return NULL;
@@ -144,6 +147,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
 MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill) {
   fill = mi_fill_wanted(fill);
+  p = mi_cpu_address(p); // REALLOC-6
   if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_alloc_at(theap, size, alignment, offset, fill); // reports a bad alignment
   }
@@ -171,6 +175,7 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
 }
 
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
+  p = mi_cpu_address(p);
   mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL) return false;
   const size_t usable = mi_usable_size(p);

@@ -70,6 +70,7 @@ static mi_page_t* mi_walk_find_direct(mi_subproc_t* subproc, const void* p) {
 }
 
 MI_INTERNAL mi_page_t* mi_walk_find(const void* p) {
+  p = mi_cpu_address(p);
   mi_page_t* page = mi_pagemap_find(p);
   if (page != NULL || p == NULL) return page;
   mi_lock_enter(&mi_state.thread_lock);

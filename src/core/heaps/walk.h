@@ -5,9 +5,9 @@
 
 #include "../threads/threads.h"
 
-// Return the page that `p` lies in, or NULL. Takes any address, also one deep inside a large block,
-// which `mi_pagemap_find` does not know: for it, this searches the start of the block, and takes a
-// lock.
+// Return the page that `p` lies in, or NULL. Takes any address, as the program has it, also one
+// deep inside a large block, which `mi_pagemap_find` does not know: for it, this searches the start
+// of the block, and takes a lock.
 MI_INTERNAL mi_page_t* mi_walk_find(const void* p);
 
 // Call `visit` for every page of a heap, or with NULL of all heaps of a sub-process, until it

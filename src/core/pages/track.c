@@ -321,7 +321,7 @@ static bool mi_track_refuse(mi_error_kind_t kind, void* p, size_t size) {
 }
 
 MI_INTERNAL bool mi_track_take(void** block) {
-  uint8_t* const p = (uint8_t*)*block;
+  uint8_t* const p = (uint8_t*)mi_cpu_address(*block);
   if (p == NULL) return true;
   mi_page_t* const page = mi_pagemap_find(p);
   const mi_track_slot_t slot = mi_track_slot(page, p);

@@ -49,8 +49,8 @@ MI_INTERNAL size_t mi_track_room(size_t size, size_t alignment);
 // Return the address that the program gets for `p`, the result of such a request; NULL for NULL.
 MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_t fill);
 
-// Take `*p` back from the program, and replace it by the address that the core returned. False if
-// it is no block in use, which is reported.
+// Take `*p` back from the program, and replace it by the address that the core returned, without
+// bits that the processor ignores. False if it is no block in use, which is reported.
 MI_INTERNAL bool mi_track_take(void** p);
 
 // Change the size of a block in place to `size` bytes. Returns the block.
@@ -103,7 +103,7 @@ static mi_attr_inline void* mi_track_give(void* p, size_t size, size_t alignment
 }
 
 static mi_attr_inline bool mi_track_take(void** p) {
-  (void)p;
+  *p = mi_cpu_address(*p);
   return true;
 }
 
