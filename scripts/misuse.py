@@ -2,7 +2,8 @@
 """What allocators do about mistakes with memory: runs test/misuse/mistakes.c with each of them in front.
 
     scripts/misuse.py                                  our builds that there are, and glibc
-    scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc; guarded=FILE guards every block
+    scripts/misuse.py NAME=FILE ...                    these libraries; NAME= alone is glibc; guarded=FILE guards every block;
+                                                       mte=FILE is for 64-bit ARM, and runs in the emulator
     scripts/misuse.py --update-docs NAME=FILE ...      and put them into the tables of docs/security.md, beside the others
     scripts/misuse.py --only double,invalid_stack      some mistakes
     scripts/misuse.py --random [NAME=FILE ...]         how well the places of blocks can be foretold, instead
@@ -26,6 +27,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "test" / "misuse"
@@ -38,8 +40,12 @@ SECONDS = 20
 EXPLAINED = "mimalloc: error: fault in the allocator: "
 # All builds of ours end the program when they notice something, so that it can be told from what they do not notice.
 OURS = {"MIMALLOC_ABORT_ON_MISUSE": "2", "MIMALLOC_SHOW_ERRORS": "1"}
-BUILDS = ["release", "guarded", "debug", "secure"]
+BUILDS = ["release", "guarded", "debug", "secure", "mte"]
 EVERY_BLOCK = {"guarded": {"MIMALLOC_GUARDED_SAMPLE_RATE": "1"}}
+# With memory tags (docs/security.md). Qemu up to 7.2 takes the instruction that clears a cache line for a fault if its
+# address has a tag: one of libc's functions for this kind of processor does without.
+CROSS = "aarch64-linux-gnu"
+EMULATED = {"mte": ["qemu-aarch64", "-cpu", "max", "-L", f"/usr/{CROSS}", "-E", "GLIBC_TUNABLES=glibc.cpu.name=kunpeng920"]}
 
 
 def build(name="mistakes"):
@@ -49,6 +55,17 @@ def build(name="mistakes"):
     subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE", SOURCES / f"{name}.c",
                     "-o", program, "-pthread", "-Wl,--no-as-needed", "-lstdc++"], check=True)
     return program
+
+
+def emulated(name, variables):
+    """The command for a program of a library that runs in the emulator, with these variables there."""
+    program = BUILD / "mistakes-arm"
+    if not program.exists() or program.stat().st_mtime < (SOURCES / "mistakes.c").stat().st_mtime:
+        made = program.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        subprocess.run([f"{CROSS}-gcc", "-std=gnu11", "-O1", "-g", "-w", "-fno-builtin", "-U_FORTIFY_SOURCE",
+                        SOURCES / "mistakes.c", "-o", made, "-pthread"], check=True)
+        made.rename(program)
+    return [*EMULATED[name], *(word for item in variables.items() for word in ("-E", "=".join(item))), program]
 
 
 def mistakes_of(program):
@@ -75,8 +92,9 @@ def judge(mistake, status, said, errors=""):
 
 def run(program, mistake, name, library):
     variables = dict(OURS, **EVERY_BLOCK.get(name, {}), LD_PRELOAD=str(library)) if library else {}
+    command, variables = (emulated(name, variables), {}) if name in EMULATED else ([program], variables)
     try:
-        result = subprocess.run([program, mistake], env=os.environ | variables, stdin=subprocess.DEVNULL, timeout=SECONDS,
+        result = subprocess.run([*command, mistake], env=os.environ | variables, stdin=subprocess.DEVNULL, timeout=SECONDS,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     except subprocess.TimeoutExpired:
         return "crash"
@@ -154,7 +172,7 @@ def our_builds():
     """{name: library} of those that are built."""
     release = ROOT / "build" / "release" / "libmimalloc.so"
     places = {"release": release, "guarded": release, "debug": BUILD / "debug" / "libmimalloc-debug.so",
-              "secure": BUILD / "secure" / "libmimalloc-secure.so"}
+              "secure": BUILD / "secure" / "libmimalloc-secure.so", "mte": BUILD / "mte" / "libmimalloc-mte.so"}
     return {name: library for name, library in places.items() if library.exists()}
 
 

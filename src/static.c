@@ -49,6 +49,7 @@
 #include "core/pages/remote.c"
 #include "core/pages/life.c"
 #include "core/pages/track.c"
+#include "core/pages/tags.c"
 #include "core/pages/canary.c"
 #include "core/pages/page.c"
 #include "core/pages/pool.c"

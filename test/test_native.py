@@ -46,7 +46,18 @@ def guarded_programs():
             if flavour and program["name"] not in UNGUARDED]
 
 
-PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + programs(CROSS / "tests.json", "aarch64")
+# With memory tags, some also on a processor that has none.
+UNTAGGED = {"basic", "realloc", "tagged"}
+
+
+def cross_programs():
+    found = [dict(program, flavour="aarch64-mte" if program["flavour"] == "mte" else "aarch64")
+             for program in programs(CROSS / "tests.json")]
+    return found + [dict(program, flavour="aarch64-mte-without", emulator=[*program["emulator"], "-cpu", "cortex-a57"])
+                    for program in found if program["flavour"] == "aarch64-mte" and program["name"] in UNTAGGED]
+
+
+PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + cross_programs()
 
 
 @functools.lru_cache(maxsize=None)
@@ -116,7 +127,7 @@ def collect():
     for program in PROGRAMS:
         # It runs once. (No bracket behind the name of a group: xdist would not see the group.)
         marks = [pytest.mark.xdist_group(f"{program['flavour']}/{program['group']}/{program['name']}")]
-        if program["group"] == "stress" or program["flavour"] == "aarch64" or program["name"] in SLOW:
+        if program["group"] == "stress" or program["flavour"].startswith("aarch64") or program["name"] in SLOW:
             marks.append(pytest.mark.slow)
         names = registered_names(program["source"])
         # The last one, without a name, is about the program as a whole.

@@ -53,6 +53,8 @@ MI_INTERNAL void mi_option_load_late(void);
 MI_INTERNAL void mi_output_error(int err, const char* format, ...) mi_attr_printf(2, 3);
 // Print a line of a report of an error, whatever the options say.
 MI_INTERNAL void mi_output_line(const char* format, ...) mi_attr_printf(1, 2);
+// Print a report, whatever the options say.
+MI_INTERNAL void mi_output_say(const mi_report_t* report);
 // End the line, for which there is room, and print it.
 MI_INTERNAL void mi_output_end(char* text, size_t used);
 // Call the user's error function; the process goes on in any case.

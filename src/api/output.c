@@ -259,7 +259,7 @@ static void mi_output_call_error(int code) {
 
 static bool mi_output_wants_json(void) { return mi_option_value(report_json) != 0; }
 
-static void mi_output_say(const mi_report_t* report) {
+MI_INTERNAL void mi_output_say(const mi_report_t* report) {
   if (mi_self.is_printing) return;
   char text[MI_OUTPUT_REPORT_MAX];
   const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line

@@ -204,10 +204,33 @@ static void mi_output_library_fault(const mi_fault_t* fault, const char* access,
   }
 }
 
+// Report an access by an address with a wrong tag: as a mistake with that address, and its stack.
+static void mi_output_tag_fault(const mi_fault_t* fault, const char* access) {
+  static mi_report_t report; // OUTPUT_FAULT-2
+  report = (mi_report_t){.kind = MI_ERROR_TAG,
+                         .where = access,
+                         .p = fault->address,
+                         .found = fault->used,
+                         .size = SIZE_MAX};
+  if (fault->address != NULL) mi_describe_address(fault->address, &report.about);
+  mi_output_say(&report);
+  if (mi_option_value(report_json) != 0) {
+    mi_output_json_stack(&mi_output_fault_json, NULL, "access", mi_tls_thread_id(), fault->at,
+                         MI_FAULT_FRAMES);
+  } else {
+    mi_output_stack("at", fault->at, MI_FAULT_FRAMES);
+  }
+  mi_output_notify(EFAULT);
+}
+
 MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
   static const char* const accesses[] = {
       [MI_OS_UNKNOWN_ACCESS] = "access", [MI_OS_READ] = "read", [MI_OS_WRITE] = "write"};
   const char* const access = accesses[fault->access];
+  if (fault->kind == MI_ERROR_TAG) {
+    mi_output_tag_fault(fault, access);
+    return;
+  }
   const bool has_block = fault->kind != MI_ERROR_FAULT;
   char message[MI_OUTPUT_LINE_MAX];
   (has_block ? &mi_output_block_fault : &mi_output_library_fault)(fault, access, message);

@@ -9,6 +9,7 @@
 //   MI_PADDING  the library itself watches what is around blocks, and in freed ones (track.h).
 //   MI_SECURE  1: exact state of blocks; 2: random order, fences; 3, 4: coded links, canaries;
 //              5: fences behind pages (mark.h, fence.h, secret.h, canary.h).
+//   MI_MTE     tag memory, on 64-bit ARM (tag.h, core/pages/tags.h).
 //   MI_GUARDED  guard one block in 4000 by default (defaults.h); every build can guard blocks.
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
@@ -40,6 +41,9 @@
 #endif
 #if defined(MI_SECURE) && MI_SECURE >= 5 && defined(MI_TINY) && MI_TINY
 #error "MI_SECURE=5 needs OS pages that are smaller than a slice: build without MI_TINY"
+#endif
+#if defined(MI_MTE) && MI_MTE && !defined(__aarch64__)
+#error "MI_MTE: only 64-bit ARM has tags of memory"
 #endif
 #if defined(MI_TRACK_ETW) && MI_TRACK_ETW > 0
 #error "MI_TRACK_ETW is for Windows; build with MI_TRACK_ETW=0 or without it"
@@ -111,6 +115,13 @@
 // 1 if freed blocks may be kept for a while before they are handed out again (quarantine.h).
 #define MI_HAS_QUARANTINE (MI_SECURE_LEVEL >= 4 && !MI_IS_PADDED)
 
+// 1 if memory is tagged, where processor and system can do that.
+#if defined(MI_MTE) && MI_MTE
+#define MI_IS_TAGGED 1
+#else
+#define MI_IS_TAGGED 0
+#endif
+
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0
 #else
@@ -131,7 +142,7 @@
 
 // Print errors by default; end the process when there is no memory.
 #if !defined(MI_SHOW_ERRORS)
-#define MI_SHOW_ERRORS (MI_DEBUG >= 1 || MI_IS_TRACKED || MI_IS_SECURE)
+#define MI_SHOW_ERRORS (MI_DEBUG >= 1 || MI_IS_TRACKED || MI_IS_SECURE || MI_IS_TAGGED)
 #endif
 #if !defined(MI_XMALLOC)
 #define MI_XMALLOC 0
@@ -196,6 +207,7 @@
 
 mi_static_assert(MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND + MI_IS_PADDED <= 1, "one at a time");
 mi_static_assert(!MI_IS_SECURE || MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND == 0, "tools see links");
+mi_static_assert(!MI_IS_TAGGED || !MI_IS_SECURE + !MI_IS_TRACKED == 2, "they write behind blocks");
 mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
 

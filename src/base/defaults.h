@@ -10,9 +10,10 @@
 #define MI_DEFAULT_VERBOSE 0
 #endif
 
-// Builds with checks end the process when memory is damaged, secure ones after any mistake.
+// Builds with checks end the process when memory is damaged, secure ones and those with memory tags
+// after any mistake.
 #if !defined(MI_DEFAULT_ABORT_ON_MISUSE)
-#if MI_IS_SECURE
+#if MI_IS_SECURE || MI_IS_TAGGED
 #define MI_DEFAULT_ABORT_ON_MISUSE 2
 #elif MI_DEBUG >= 1 || MI_IS_PADDED
 #define MI_DEFAULT_ABORT_ON_MISUSE 1

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// fault.c - an access that faulted: was it in, or beside, a guarded block, or made by the library?
+// fault.c - an access that faulted: was it in, or beside, a guarded block, by a wrong memory tag,
+// or made by the library?
 //
 //   SIGSEGV -> os_linux_fault.c -> mi_fault_on -> the record (guard.c) ----> mi_hook_fault
 //                                      |-> an instruction of the library ------^
+//                                      |-> a wrong memory tag -----------------^
 //                                      '-> not ours: nothing
 //
 // The library faults where it follows what the program has destroyed (the link of a freed block),
@@ -58,15 +60,18 @@ static void mi_fault_trace(const mi_os_fault_t* fault, const void** at) {
 
 static void mi_fault_on(const mi_os_fault_t* fault) {
   mi_fault_t now = {.kind = MI_ERROR_COUNT};
-  if (mi_fault_copy(fault->address, &now.block)) {
+  if (fault->is_tag) {
+    now.kind = MI_ERROR_TAG;
+  } else if (mi_fault_copy(fault->address, &now.block)) {
     now.kind = mi_fault_kind((const uint8_t*)fault->address, &now.block);
   } else if (fault->is_in_library) {
     now.kind = MI_ERROR_FAULT;
   }
   if (now.kind == MI_ERROR_COUNT) return;
   mi_fault_t* const last = &mi_fault_last;
-  if (last->address == fault->address && last->at[0] == fault->at && last->kind == now.kind) return;
+  if (last->used == fault->used && last->at[0] == fault->at && last->kind == now.kind) return;
   last->address = fault->address;
+  last->used = fault->used;
   last->access = fault->access;
   last->kind = now.kind;
   memcpy(&last->block, &now.block, sizeof(now.block));

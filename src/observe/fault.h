@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fault.h - faults of the program in guarded blocks (core/pages/guard.h), and of the library.
+// fault.h - faults of the program in guarded blocks (core/pages/guard.h), those by memory tags
+// (core/pages/tags.h), and of the library.
 #ifndef MI_OBSERVE_FAULT_H
 #define MI_OBSERVE_FAULT_H
 
@@ -7,12 +8,13 @@
 
 #define MI_FAULT_FRAMES ((size_t)16)
 
-// An access that faulted in or beside a guarded block, or in the library.
+// An access that faulted in or beside a guarded block, by its tag, or in the library.
 typedef struct mi_fault_s {
   const void* address; // NULL: not known
+  const void* used; // the same, with its tag
   mi_os_access_kind_t access;
   mi_error_kind_t kind; // MI_ERROR_OVERFLOW, MI_ERROR_UNDERFLOW or MI_ERROR_LATE_WRITE; or
-      // MI_ERROR_FAULT: there is no block
+      // MI_ERROR_FAULT, MI_ERROR_TAG: there is no guarded block
   mi_guarded_t block; // a copy
   const void* at[MI_FAULT_FRAMES]; // the instruction, and where the functions return to
 } mi_fault_t;

@@ -22,6 +22,7 @@ typedef struct mi_os_info_s {
   size_t huge_page_size; // bytes, as the processor defines it; the system may have none
   size_t address_bits; // user addresses are below 2^address_bits
   bool has_overcommit; // reserved read-write memory is not charged until touched
+  bool has_tags; // what is mapped from now on has tags, and all threads check them (base/tag.h)
   bool is_setuid; // runs with raised privileges: ignore the environment
 } mi_os_info_t;
 
@@ -187,8 +188,10 @@ typedef enum mi_os_access_kind_e {
 
 typedef struct mi_os_fault_s {
   const void* address; // that could not be accessed, NULL: not known
+  const void* used; // the same, as the program had it: with a tag
   const void* at; // the instruction, NULL: not known
   mi_os_access_kind_t access;
+  bool is_tag; // memory has another tag than that
   bool has_room; // the stack has room for more than a few function calls
   bool is_in_library; // the instruction is in this library, if it is a shared one and was found by
       // mi_os_stack_prepare; false if the stack overflowed there

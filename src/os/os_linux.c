@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "../base/random.h"
+#include "../base/tag.h"
 #include "../base/text.h"
 #include "lock.h"
 #include "os.h"
@@ -70,6 +72,16 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MI_FUTEX_WAIT_PRIVATE 128
 #define MI_FUTEX_WAKE_PRIVATE 129
 
+// From asm/hwcap.h, asm/mman.h and linux/prctl.h, which may be older.
+#define MI_HWCAP2_MTE (1UL << 18)
+#define MI_PROT_MTE 0x20
+#define MI_SET_TAGGED_ADDRESSES 55
+#define MI_GET_TAGGED_ADDRESSES 56
+#define MI_TAGGED_ADDRESSES 1UL // for system calls
+#define MI_TAGS_CHECKED 6UL // at the access, or later: a mask
+#define MI_TAGS_CHECKED_AT_ONCE 2UL
+#define MI_TAGS_ALL (0xFFFFUL << 3) // that may be chosen at random
+
 #define MI_OS_FILE_MAX 256
 
 // Reads the start of a small file; returns the length, 0 on any error. `buffer` is terminated.
@@ -88,6 +100,7 @@ static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
 }
 
 static void mi_os_threads_init(void);
+static bool mi_os_tags_start(void);
 
 // An array, because long literals lie where few programs come (cmake/layout.ld).
 static const char mi_os_overcommit_file[] = "/proc/sys/vm/overcommit_memory";
@@ -105,7 +118,38 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   info->has_overcommit = (length == 0 || buffer[0] != '2');
   info->is_setuid = getauxval(AT_SECURE) != 0;
   mi_os_threads_init();
+  info->has_tags = MI_IS_TAGGED && mi_os_tags_start();
   errno = saved_errno;
+}
+
+// What is mapped has tags. Written by `mi_os_init`, read by any thread, relaxed: the set-up orders
+// it.
+static mi_atomic(bool) mi_os_has_tags;
+
+// Have the calling thread check tags, and those that it will start. False if the system or the
+// processor has none, or other threads run already, for which only they could ask; unless all of
+// them check tags, because libc or the program asked for that.
+static bool mi_os_tags_start(void) {
+  if ((getauxval(AT_HWCAP2) & MI_HWCAP2_MTE) == 0) return false;
+  const long now = prctl(MI_GET_TAGGED_ADDRESSES, 0, 0, 0, 0);
+  if (now < 0) return false;
+  unsigned long wanted = (unsigned long)now | MI_TAGGED_ADDRESSES | MI_TAGS_ALL;
+  if (((unsigned long)now & MI_TAGS_CHECKED) == 0) {
+    if (!mi_os_is_single_threaded() && !mi_os_is_alone()) return false;
+    wanted |= MI_TAGS_CHECKED_AT_ONCE;
+  }
+  if (prctl(MI_SET_TAGGED_ADDRESSES, wanted, 0, 0, 0) != 0) return false;
+  mi_atomic_store_relaxed(&mi_os_has_tags, true);
+  return true;
+}
+
+static bool mi_os_tags_are_on(void) {
+  return MI_IS_TAGGED && mi_atomic_load_relaxed(&mi_os_has_tags);
+}
+
+// Return the protection of memory that is read and written.
+static int mi_os_read_write(void) {
+  return PROT_READ | PROT_WRITE | (mi_os_tags_are_on() ? MI_PROT_MTE : 0);
 }
 
 // Functions of the run-time libraries that `-fsanitize=` links; NULL in a process without them. The
@@ -135,7 +179,7 @@ static bool mi_os_may_hint(const void* hint) {
 }
 
 static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
-  const int protection = access == MI_OS_READ_WRITE ? PROT_READ | PROT_WRITE : PROT_NONE;
+  const int protection = access == MI_OS_READ_WRITE ? mi_os_read_write() : PROT_NONE;
   flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const p = mmap(hint, size, protection, flags, -1, 0);
   return p == MAP_FAILED ? NULL : p;
@@ -200,7 +244,7 @@ MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
 
 MI_INTERNAL int mi_os_commit(void* start, size_t size) {
   const int saved_errno = errno;
-  return mi_os_result(mprotect(start, size, PROT_READ | PROT_WRITE), saved_errno);
+  return mi_os_result(mprotect(start, size, mi_os_read_write()), saved_errno);
 }
 
 MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
@@ -261,7 +305,8 @@ static bool mi_os_try_move(uint8_t* p, size_t page_size) {
 
 // True if memory can be moved. Kernels before 5.7 refuse the flag, emulators ignore it (see above),
 // so try it once, and only with system calls that an allocator needs anyway: a sandbox permits
-// those.
+// those. (With tags it is not tried: an emulator that checks them ends the process there, and is
+// all that this could be tested with.)
 static bool mi_os_can_move(void) {
   // 0 not tried, 1 yes, 2 no. Any thread, relaxed: all find the same answer.
   static mi_atomic(uint32_t) answer;
@@ -279,12 +324,12 @@ static bool mi_os_can_move(void) {
 }
 
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
-  return mi_os_can_move() ? mi_os_move_mapping(from, to, size) : ENOSYS;
+  return !mi_os_tags_are_on() && mi_os_can_move() ? mi_os_move_mapping(from, to, size) : ENOSYS;
 }
 
 MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   const int saved_errno = errno;
-  void* const p = mmap(start, size, PROT_READ | PROT_WRITE,
+  void* const p = mmap(start, size, mi_os_read_write(),
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
@@ -672,11 +717,20 @@ MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
 // The kernel compares the word with a value before anybody would wait, and says if it cannot read
 // the word. If it is the same value, the wait is over at once. (We need futex(2) in any case, so
 // that no sandbox forbids it.)
-MI_INTERNAL bool mi_os_is_readable(const void* p) {
+static bool mi_os_is_word_readable(const void* p) {
   const int saved_errno = errno;
   const struct timespec now = {0, 0};
   const long rc = syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 0, &now, NULL, 0);
   const bool is_readable = rc == 0 || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
   errno = saved_errno;
+  return is_readable;
+}
+
+// The kernel checks tags, too.
+MI_INTERNAL bool mi_os_is_readable(const void* p) {
+  bool is_readable = mi_os_is_word_readable(p);
+  for (unsigned tag = 1; mi_os_tags_are_on() && !is_readable && tag < MI_TAG_COUNT; tag++) {
+    is_readable = mi_os_is_word_readable(mi_tag_with(p, tag));
+  }
   return is_readable;
 }

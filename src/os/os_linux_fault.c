@@ -30,6 +30,11 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 #define MI_OS_STACK_MAX 32
 #define MI_OS_STEP_MAX ((uintptr_t)MI_MIB) // no frame is larger
 #define MI_OS_ROOM_MIN ((size_t)16 * MI_KIB)
+// From asm-generic/siginfo.h and asm/signal.h, which may be older: a wrong tag, and a flag to be
+// told the tag of the address.
+#define MI_OS_TAG_LATER 8
+#define MI_OS_TAG_AT_ONCE 9
+#define MI_OS_EXPOSE_TAGS 0x800
 
 // -- Stacks --
 
@@ -209,7 +214,8 @@ static bool mi_os_has_room(const ucontext_t* context) {
   return here - start >= MI_OS_ROOM_MIN;
 }
 
-static void mi_os_tell_fault(mi_os_on_fault_t* function, siginfo_t* info, void* context) {
+static void mi_os_tell_fault(mi_os_on_fault_t* function, int number, siginfo_t* info,
+                             void* context) {
   const uintptr_t self = mi_tls_thread_id();
   if (mi_atomic_load_relaxed(&mi_os_fault_thread) == self) return; // inside of the report
   uint32_t word = 1;
@@ -219,7 +225,9 @@ static void mi_os_tell_fault(mi_os_on_fault_t* function, siginfo_t* info, void* 
     mi_os_wait(&mi_os_fault_busy, word);
   }
   mi_atomic_store_relaxed(&mi_os_fault_thread, self);
-  mi_os_fault_t fault = {.address = mi_cpu_address(info->si_addr)};
+  mi_os_fault_t fault = {.address = mi_cpu_address(info->si_addr), .used = info->si_addr};
+  fault.is_tag = MI_IS_TAGGED && number == SIGSEGV &&
+                 (info->si_code == MI_OS_TAG_LATER || info->si_code == MI_OS_TAG_AT_ONCE);
   const uintptr_t top = mi_os_read_context((const ucontext_t*)context, &fault);
   const bool is_overflow = (uintptr_t)fault.address - top + MI_OS_STEP_MAX < 2 * MI_OS_STEP_MAX;
   fault.is_in_library = !is_overflow && mi_os_is_in_library(fault.at);
@@ -258,7 +266,7 @@ static void mi_os_on_fault(int number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   // Sees the handlers before us; pairs with the release in `mi_os_fault_watch`.
   mi_os_on_fault_t* const function = mi_atomic_load_acquire(&mi_os_fault_function);
-  if (function != NULL && info->si_code > 0) mi_os_tell_fault(function, info, context);
+  if (function != NULL && info->si_code > 0) mi_os_tell_fault(function, number, info, context);
   mi_os_pass_fault(number, info, context);
   errno = saved_errno;
 }
@@ -267,6 +275,7 @@ static void mi_os_on_fault(int number, siginfo_t* info, void* context) {
 // the program may call ours, and would then be called by it without end.
 static bool mi_os_fault_install(size_t i, bool is_again) {
   struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+  if (MI_IS_TAGGED) action.sa_flags |= MI_OS_EXPOSE_TAGS;
   action.sa_sigaction = &mi_os_on_fault;
   sigemptyset(&action.sa_mask);
   struct sigaction now;

@@ -66,7 +66,7 @@ static void describe_blocks_in_use_and_freed(void** state) {
   char expected[200];
   char* const p = (char*)mi_malloc(100);
   const bool is_exact = test_is_tracked(); // the size and state of each block in use are known
-  snprintf(expected, sizeof(expected), "\n  block:  %p, %s", (void*)p,
+  snprintf(expected, sizeof(expected), "\n  block:  %p, %s", test_plain(p),
            is_exact ? "100 bytes asked for, in use" : "not known whether in use");
   says(p, expected);
   says(p, "\n  before: ");

@@ -9,7 +9,7 @@
 
 #include "test_reports.h"
 
-static const unsigned tags[] = {0x01, 0x0F, 0x80, 0xB4, 0xFF};
+static const unsigned tags[] = {0x11, 0xF0, 0x80, 0xB4, 0xFF};
 #define TAGS (sizeof(tags) / sizeof(tags[0]))
 
 static const size_t sizes[] = {1, 8, 24, 100, 1000, 5000, 40000, 300000, 2000000};
@@ -20,21 +20,15 @@ static const size_t sizes[] = {1, 8, 24, 100, 1000, 5000, 40000, 300000, 2000000
 // Return what the library has put into the highest byte of an address.
 static uintptr_t tag_of(const void* p) { return (uintptr_t)p >> TAG_SHIFT; }
 
-// True if the library itself tags memory.
-static bool has_memory_tags(void) {
-  void* const p = mi_malloc(100);
-  const bool is_so = tag_of(p) != 0;
-  mi_free(p);
-  return is_so;
-}
-
 static void* tagged(void* p, size_t i) {
-  const uintptr_t mask = has_memory_tags() ? 0xF0 : 0xFF;
+  const uintptr_t mask = test_has_memory_tags() ? 0xF0 : 0xFF;
   return (void*)((uintptr_t)p | (tags[i % TAGS] & mask) << TAG_SHIFT);
 }
 
 // True if the program's part of the byte is clear.
-static bool is_plain(const void* p) { return (tag_of(p) & (has_memory_tags() ? 0xF0 : 0xFF)) == 0; }
+static bool is_plain(const void* p) {
+  return (tag_of(p) & (test_has_memory_tags() ? 0xF0 : 0xFF)) == 0;
+}
 
 // If this fails, freeing a tagged block crashes or is refused, or malloc returns its tag later.
 static void tagged_blocks_are_freed(void** state) {

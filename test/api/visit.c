@@ -52,8 +52,9 @@ static void see_area(visit_t* visit, const mi_heap_t* heap, const mi_heap_area_t
 
 static void see_block(visit_t* visit, const mi_heap_area_t* area, unsigned char* p, size_t size) {
   check(visit, visit->areas > 0 && area->blocks == visit->area.blocks, "the area comes first");
-  const size_t offset = (size_t)(p - (unsigned char*)area->blocks);
-  check(visit, p >= (unsigned char*)area->blocks, "a block is behind the start of its area");
+  const unsigned char* const place = (unsigned char*)test_plain(p); // areas have no tags
+  const size_t offset = (size_t)(place - (unsigned char*)area->blocks);
+  check(visit, place >= (unsigned char*)area->blocks, "a block is behind the start of its area");
   if (!test_is_tracked()) { // with margins
     check(visit, offset % area->full_block_size == 0, "a block is where its area has one");
     check(visit, offset + area->full_block_size <= area->committed, "a block was carved");

@@ -60,6 +60,23 @@ static inline void test_skip_if_tracked(void) {
     test_skip("blocks have margins or canaries, and misuse is reported at once");
 }
 
+// Return an address without a tag: a build with memory tags has one in its highest byte.
+static inline void* test_plain(const void* p) {
+#if defined(__aarch64__)
+  return (void*)((uintptr_t)p & (UINTPTR_MAX >> 8));
+#else
+  return (void*)(uintptr_t)p;
+#endif
+}
+
+// Whether this build has memory tags, and the processor, too.
+static inline bool test_has_memory_tags(void) {
+  void* const p = mi_malloc(100);
+  const bool is_so = p != test_plain(p);
+  mi_free(p);
+  return is_so;
+}
+
 // Where each block has guards (MIMALLOC_GUARDED_SAMPLE_RATE=1, test_native.py), a block has a page
 // of its own and exactly its size.
 static inline void test_skip_if_guarded(const char* why) {

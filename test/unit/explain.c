@@ -79,7 +79,7 @@ UNIT_TEST(explain_block_freed_twice) {
 // If this fails, the longest report is cut, and is no JSON then; or a kind tells nothing to do.
 UNIT_TEST(explain_fits) {
   const void* const far = (const void*)UINTPTR_MAX;
-  const mi_about_block_t block = {(const uint8_t*)far, SIZE_MAX - 1, MI_BLOCK_UNKNOWN};
+  const mi_about_block_t block = {(const uint8_t*)far, SIZE_MAX - 1, MI_BLOCK_UNKNOWN, 15};
   mi_report_t report = {.where = "aligned_offset_recalloc", .p = far, .found = far};
   report.size = SIZE_MAX - 1;
   report.bytes_at = (const uint8_t*)far - 16;

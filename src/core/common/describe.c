@@ -13,12 +13,13 @@
 // DESCRIBE-1  nothing here takes a lock, allocates, follows a link of a free list, or calls up.
 // DESCRIBE-2  a pointer is followed only if it leads into a table of descriptors or into memory of
 //     our own structures (both stay mapped, TYPES-2); a number is used only if it is in its range.
-//     Of blocks only the last bytes of their slots are read, which may be no memory at all if the
-//     descriptor lies: the system is asked before (`mi_describe_read`).
+//     Of blocks only the last bytes of their slots are read, or the tag of the first one, which may
+//     be no memory at all if the descriptor lies: the system is asked before (`mi_describe_read`).
 // DESCRIBE-3  other threads change the data meanwhile: the facts are copied once, and may
 //     contradict each other.
 #include "describe.h"
 
+#include "../../base/tag.h"
 #include "../../base/text.h"
 #include "mark.h"
 #include "meta.h"
@@ -177,6 +178,12 @@ static mi_block_state_t mi_describe_block_state(const mi_about_t* about, size_t 
   return about->used == 0 ? MI_BLOCK_FREE : MI_BLOCK_UNKNOWN;
 }
 
+// Return the tag of the memory of a block; 0 if it has none.
+static uint8_t mi_describe_tag(const uint8_t* block) {
+  if (!MI_IS_TAGGED || !mi_state.os.has_tags || !mi_os_is_readable(block)) return 0;
+  return (uint8_t)mi_tag_of(mi_tag_read(block));
+}
+
 // Describe one block of a page; an index beyond its last block is none.
 static void mi_describe_block(const mi_about_t* about, size_t index, mi_about_block_t* block) {
   if (index >= (about->is_single ? 1 : about->reserved)) return;
@@ -184,6 +191,7 @@ static void mi_describe_block(const mi_about_t* about, size_t index, mi_about_bl
   block->start = slot + about->shift;
   block->size = MI_SIZE_UNKNOWN;
   block->state = mi_describe_block_state(about, index, block->start);
+  block->tag = mi_describe_tag((const uint8_t*)((uintptr_t)block->start & ~(uintptr_t)3));
   if (block->state == MI_BLOCK_FRESH) return;
 #if MI_IS_TRACKED
   mi_describe_add_note(slot, about->block_size, block);

@@ -33,6 +33,7 @@ typedef struct mi_about_block_s {
   const uint8_t* start; // as the program has it, or of its slot
   size_t size; // as it was asked for; MI_SIZE_UNKNOWN
   mi_block_state_t state;
+  uint8_t tag; // of its memory (base/tag.h), 0 none or not known
 } mi_about_block_t;
 
 #define MI_SIZE_UNKNOWN SIZE_MAX

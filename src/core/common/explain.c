@@ -20,6 +20,7 @@
 
 #include <errno.h>
 
+#include "../../base/tag.h"
 #include "../../base/text.h"
 
 static const struct {
@@ -68,6 +69,10 @@ static const struct {
          "only the thread that got a theap may use it, until it ends: elsewhere call "
          "mi_heap_malloc "
          "with its heap; and nobody uses a heap after mi_heap_delete or mi_heap_destroy"},
+    [MI_ERROR_TAG] =
+        {EFAULT, "wrong memory tag",
+         "the block was freed, or the address comes from another one: AddressSanitizer and "
+         "MIMALLOC_GUARDED_SAMPLE_RATE tell where it was freed"},
     [MI_ERROR_TOO_LARGE] = {EOVERFLOW, "allocation request is too large",
                             "look at how the size is computed: a negative number, or a product "
                             "that overflows, is such a size"},
@@ -87,6 +92,15 @@ static const char* mi_explain_report_hint(const mi_report_t* report) {
   if (report->kind == MI_ERROR_INVALID_POINTER && report->about.kind == MI_ABOUT_PAST) {
     return "the block was freed before, and so were all others of its page; AddressSanitizer and "
            "MIMALLOC_GUARDED_SAMPLE_RATE tell where";
+  }
+  if (report->kind == MI_ERROR_TAG) {
+    const unsigned tag = mi_tag_of(report->found);
+    if (tag != 0 && tag == report->about.before.tag) {
+      return "the tag is that of the block before: it overflowed, or a freed block had this tag";
+    }
+    if (tag != 0 && tag == report->about.behind.tag) {
+      return "the tag is that of the block behind: it underflowed, or a freed block had this tag";
+    }
   }
   return mi_explain_hint(report->kind);
 }
@@ -185,6 +199,7 @@ static void mi_explain_block(mi_explain_t* to, const mi_about_block_t* block) {
   mi_explain_add(to, "%p, ", (const void*)block->start);
   if (block->size != MI_SIZE_UNKNOWN) mi_explain_add(to, "%zu bytes asked for, ", block->size);
   mi_explain_word(to, mi_explain_states[block->state]);
+  if (MI_IS_TAGGED && block->tag != 0) mi_explain_add(to, ", tag %u", (unsigned)block->tag);
 }
 
 // Add where the address is, seen from the block.
@@ -253,6 +268,7 @@ static void mi_explain_json_block(mi_explain_t* to, const char* key,
   } else {
     mi_explain_add(to, "%zu", block->size);
   }
+  if (MI_IS_TAGGED) mi_explain_add(to, ",\"tag\":%u", (unsigned)block->tag);
   mi_explain_add(to, ",\"state\":\"%s\"}", states[block->state]);
 }
 
@@ -380,6 +396,10 @@ static void mi_explain_mistake(mi_explain_t* to, const mi_report_t* report) {
     case MI_ERROR_WRONG_HEAP:
       mi_explain_add(to, "wrong heap in %s: %p is not of this thread, or has ended", where,
                      report->p);
+      break;
+    case MI_ERROR_TAG:
+      mi_explain_add(to, "wrong memory tag: %s at %p with tag %u", where, report->p,
+                     mi_tag_of(report->found));
       break;
     case MI_ERROR_TOO_LARGE:
       // A product that overflows has no size to show.

@@ -23,6 +23,7 @@ typedef enum mi_error_kind_e {
   MI_ERROR_LATE_WRITE, // EFAULT: a write into a freed block
   MI_ERROR_FAULT, // EFAULT: the library accessed memory that is inaccessible
   MI_ERROR_WRONG_HEAP, // EINVAL: a theap of another thread, or a heap that has ended
+  MI_ERROR_TAG, // EFAULT: the program accessed memory by an address with another tag
   MI_ERROR_TOO_LARGE, // EOVERFLOW: the request cannot be represented
   MI_ERROR_ALIGNMENT, // EINVAL: not a power of two (public code EOVERFLOW, see api)
   MI_ERROR_OUT_OF_MEMORY, // ENOMEM: the system has no more
@@ -35,7 +36,8 @@ typedef enum mi_error_kind_e {
 typedef struct mi_report_s {
   const char* where; // the name of the user's call, such as "free"
   const void* p; // the address it concerns, or NULL
-  const void* found; // where a corrupt link leads to, or what was overwritten, or NULL
+  const void* found; // where a corrupt link leads to, or what was overwritten, or the address with
+      // the wrong tag, or NULL
   size_t size; // bytes asked for, or of the block
   const uint8_t* bytes_at; // where these bytes are
   uint8_t bytes[2 * MI_REPORT_BYTES]; // what was overwritten, and what is around that

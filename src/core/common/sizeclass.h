@@ -22,7 +22,7 @@
 // only a part. So no block has 8 bytes then. (Resident memory with it: python 1.001, php 1.003 of
 // without.)
 // In a secure build each block has a mark of its own, and 16 bytes share one (mark.h).
-#define MI_CLASS_FIRST ((size_t)(MI_IS_OVERRIDE || MI_IS_SECURE))
+#define MI_CLASS_FIRST ((size_t)(MI_IS_OVERRIDE || MI_IS_SECURE || MI_IS_TAGGED))
 
 // Return the class of a request of 129 bytes up to MI_CLASS_MAX: the position of the highest bit of
 // size - 1, and the three bits below it.

@@ -141,11 +141,11 @@ static mi_attr_inline size_t mi_free_usable(const mi_page_t* page, const void* p
   return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
 }
 
-mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept {
-  p = mi_cpu_address(p);
+mi_decl_export size_t mi_usable_size(const void* given) mi_attr_noexcept {
+  const void* const p = mi_cpu_address(given);
   const mi_page_t* const page = mi_pagemap_find(p);
   if (mi_unlikely(page == NULL)) return 0;
-  if (mi_unlikely(!mi_page_is_in_use(page, p))) {
+  if (mi_unlikely(!mi_page_is_in_use(page, p) || !mi_tags_fit(page, given))) {
     mi_report(MI_ERROR_INVALID_POINTER, "malloc_usable_size", p, 0);
     return 0;
   }

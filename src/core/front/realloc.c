@@ -7,8 +7,8 @@
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 // REALLOC-5  a guarded block of another size moves: its guard is at its end.
-// REALLOC-6  the result has no bits that the processor ignores, as that of malloc, whatever bits
-//     the program had in the address that it passes.
+// REALLOC-6  the result has no bits that the processor ignores but those that malloc returns (the
+//     tag of the block: tags.h), whatever the program had in the address that it passes.
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK
 
 static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   if (fill == MI_ZERO) {
-    const size_t to = mi_usable_size(p);
+    const size_t to = mi_usable_if_used(p);
     if (to > from) mi_large_clear(mi_pagemap_find(p), p + from, to - from);
   }
 }
@@ -42,7 +42,7 @@ static void* mi_realloc_in_slot(void* p, size_t usable, size_t size, mi_fill_t f
 // cmake/layout.ld.)
 static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* page, uint8_t* p,
                                                size_t size, mi_fill_t fill) {
-  const size_t usable = mi_usable_size(p);
+  const size_t usable = mi_usable_if_used(p);
   const size_t shift = (size_t)(p - page->start);
   if (size > MI_REQUEST_MAX - shift) return NULL;
   mi_canary_check(p, "realloc");
@@ -61,8 +61,9 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
 // Copy the old contents into a new block, then free the old one.
 static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
   if (q == NULL) return NULL;
-  memcpy(q, p, mi_bits_min(usable, size));
-  mi_free(p);
+  void* const given = mi_tags_give(p);
+  memcpy(q, given, mi_bits_min(usable, size));
+  mi_free(given);
   return q;
 }
 
@@ -81,10 +82,11 @@ static mi_error_kind_t mi_realloc_mistake(mi_page_t* page, const void* p, size_t
   return MI_ERROR_DOUBLE_FREE;
 }
 
-// Return the page of a block in use; NULL, with a report, if there is none at `p`.
-static mi_page_t* mi_realloc_page_of(void* p) {
+// Return the page of a block in use; NULL, with a report, if there is none at `p`, which the
+// program has as `given`.
+static mi_page_t* mi_realloc_page_of(void* p, const void* given) {
   mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_likely(page != NULL && mi_page_is_in_use(page, p) &&
+  if (mi_likely(page != NULL && mi_page_is_in_use(page, p) && mi_tags_fit(page, given) &&
                 mi_realloc_is_block(page, (const uint8_t*)p))) {
     return page;
   }
@@ -105,16 +107,16 @@ static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
   return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
 }
 
-MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_fill_t fill) {
+MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, mi_fill_t fill) {
   fill = mi_fill_wanted(fill);
-  p = mi_cpu_address(p); // REALLOC-6
+  void* const p = mi_cpu_address(given); // REALLOC-6
   if (p == NULL) return mi_realloc_fresh(theap, size, fill);
-  mi_page_t* const page = mi_realloc_page_of(p);
+  mi_page_t* const page = mi_realloc_page_of(p, given);
   if (page == NULL) return NULL;
-  const size_t usable = mi_usable_size(p);
+  const size_t usable = mi_usable_if_used(p);
   if (mi_unlikely(size == 0)) {
     uint8_t* const q = (uint8_t*)mi_theap_zalloc(theap, 1); // programs read that byte
-    if (q != NULL) mi_free(p);
+    if (q != NULL) mi_free(mi_tags_give(p));
     return q;
   }
   if (!mi_realloc_may_stay(theap, page)) {
@@ -144,16 +146,16 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* p, size_t size, mi_f
   return mi_realloc_copy(p, usable, q, size);
 }
 
-MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, size_t alignment,
+MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* given, size_t size, size_t alignment,
                                       size_t offset, mi_fill_t fill) {
   fill = mi_fill_wanted(fill);
-  p = mi_cpu_address(p); // REALLOC-6
+  void* const p = mi_cpu_address(given); // REALLOC-6
   if (p == NULL || !mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_alloc_at(theap, size, alignment, offset, fill); // reports a bad alignment
   }
-  mi_page_t* const page = mi_realloc_page_of(p);
+  mi_page_t* const page = mi_realloc_page_of(p, given);
   if (page == NULL) return NULL;
-  const size_t usable = mi_usable_size(p);
+  const size_t usable = mi_usable_if_used(p);
   if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
     if (!mi_page_is_single(page) && size >= usable / 2 && size <= mi_track_most(p, usable)) {
       return mi_realloc_in_slot(p, usable, size, fill);
@@ -174,11 +176,11 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
                          size);
 }
 
-MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size) {
-  p = mi_cpu_address(p);
+MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {
+  void* const p = mi_cpu_address(given);
   mi_page_t* const page = mi_pagemap_find(p);
-  if (page == NULL) return false;
-  const size_t usable = mi_usable_size(p);
+  if (page == NULL || !mi_tags_fit(page, given)) return false;
+  const size_t usable = mi_usable_if_used(p);
   if (size <= usable) return true;
   if (!mi_page_is_single(page)) return false;
   mi_canary_check(p, "realloc");

@@ -38,7 +38,7 @@ static mi_attr_inline void* mi_slow_zero(mi_theap_t* theap, size_t size_class, m
   if (!page->count.is_fresh_list) {
     const size_t size = mi_class_size(size_class);
     mi_tool_open(block, size);
-    return memset(block, 0, size);
+    return mi_cpu_address(memset(mi_tags_access(block), 0, size));
   }
   mi_block_wipe(block); // the rest of a fresh block is zero
   return block;

@@ -10,12 +10,13 @@
 #ifndef MI_CORE_BLOCK_H
 #define MI_CORE_BLOCK_H
 
-#include "../arenas/arenas.h"
+#include "tags.h"
 
 // Return the link of a free block, which may lead anywhere.
 static mi_attr_unwatched mi_block_t* mi_block_peek(const mi_block_t* block) {
   mi_tool_pause();
-  mi_block_t* const next = (mi_block_t*)mi_secret_decode(block, (uintptr_t)block->next);
+  const mi_block_t* const at = (const mi_block_t*)mi_tags_access(block);
+  mi_block_t* const next = (mi_block_t*)mi_secret_decode(block, (uintptr_t)at->next);
   mi_tool_resume();
   return next;
 }
@@ -34,14 +35,15 @@ static mi_attr_inline mi_block_t* mi_block_next(const mi_block_t* block) {
 
 static mi_attr_unwatched void mi_block_set_next(mi_block_t* block, mi_block_t* next) {
   mi_tool_pause();
-  block->next = (mi_block_t*)mi_secret_code(block, (uintptr_t)next);
+  mi_block_t* const at = (mi_block_t*)mi_tags_access(block);
+  at->next = (mi_block_t*)mi_secret_code(block, (uintptr_t)next);
   mi_tool_resume();
 }
 
 // Clear the link of a block that is handed out.
 static mi_attr_unwatched void mi_block_wipe(mi_block_t* block) {
   mi_tool_pause();
-  block->next = NULL;
+  ((mi_block_t*)mi_tags_access(block))->next = NULL;
   mi_tool_resume();
 }
 

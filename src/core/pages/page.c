@@ -202,12 +202,12 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   }
   for (size_t i = 1; i < count; i++) {
     if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
-    mi_track_carve(p, block_size);
+    mi_track_carve(page, p);
     mi_mark_carve(p, page->size_class);
     p += block_size;
   }
   if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, NULL);
-  mi_track_carve(p, block_size);
+  mi_track_carve(page, p);
   mi_mark_carve(p, page->size_class);
   page->refilled.used += (uint32_t)count;
   page->count.used += (uint32_t)count;

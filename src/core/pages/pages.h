@@ -13,6 +13,7 @@
 #define MI_CORE_PAGES_H
 
 #include "../arenas/arenas.h"
+#include "tags.h"
 #include "block.h"
 #include "remote.h"
 #include "life.h"

@@ -379,9 +379,9 @@ MI_INTERNAL void* mi_track_block(void* start, size_t slot_size) {
   return state.is_used ? state.block : NULL;
 }
 
-MI_INTERNAL void mi_track_carve(void* start, size_t slot_size) {
+MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* start) {
   static const uintptr_t none[2] = {0, 0};
-  const mi_track_slot_t slot = {(uint8_t*)start, slot_size};
+  const mi_track_slot_t slot = {(uint8_t*)start, page->block_size};
   mi_track_store(mi_track_note(&slot), none);
 }
 

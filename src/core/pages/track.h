@@ -4,7 +4,8 @@
 // links of free blocks: block.h.)
 //
 // In a build without MI_TRACK_ASAN, MI_TRACK_VALGRIND and MI_PADDING all of this is empty: no
-// instruction, no byte; but for the canaries of a secure build (canary.h). With one of them:
+// instruction, no byte; but for the canaries of a secure build (canary.h), and memory tags
+// (tags.h). With one of them:
 //
 //   slot   | margin | block, as the program asked for it | slack | note |   open: the block only
 //
@@ -70,8 +71,8 @@ static inline size_t mi_track_most(const void* p, size_t usable) {
 // Return the block in a slot in use.
 MI_INTERNAL void* mi_track_block(void* slot, size_t slot_size);
 
-// Note that a slot was carved.
-MI_INTERNAL void mi_track_carve(void* slot, size_t slot_size);
+// Note that a slot of the page was carved.
+MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* slot);
 
 // Note that the page is about to go, with the blocks still in use.
 MI_INTERNAL void mi_track_drop(mi_page_t* page);
@@ -98,14 +99,11 @@ static mi_attr_inline void* mi_track_give(void* p, size_t size, size_t alignment
 #if MI_HAS_CANARY
   return mi_likely(p != NULL) ? mi_canary_set(p, size) : NULL;
 #else
-  return p;
+  return mi_tags_give(p);
 #endif
 }
 
-static mi_attr_inline bool mi_track_take(void** p) {
-  *p = mi_cpu_address(*p);
-  return true;
-}
+static mi_attr_inline bool mi_track_take(void** p) { return mi_tags_take(p); }
 
 static mi_attr_inline void* mi_track_resize(void* p, size_t old_size, size_t size) {
   (void)old_size;
@@ -113,7 +111,7 @@ static mi_attr_inline void* mi_track_resize(void* p, size_t old_size, size_t siz
 #if MI_HAS_CANARY
   return mi_canary_reset(p, size);
 #else
-  return p;
+  return mi_tags_give(p);
 #endif
 }
 
@@ -139,15 +137,14 @@ static inline size_t mi_track_most(const void* p, size_t usable) {
 
 static mi_attr_inline void* mi_track_block(void* slot, size_t slot_size) {
   (void)slot_size;
-  return slot;
+  return mi_tags_give(slot);
 }
 
-static mi_attr_inline void mi_track_carve(void* slot, size_t slot_size) {
-  (void)slot;
-  (void)slot_size;
+static mi_attr_inline void mi_track_carve(const mi_page_t* page, void* slot) {
+  mi_tags_carve(page, slot);
 }
 
-static mi_attr_inline void mi_track_drop(mi_page_t* page) { (void)page; }
+static mi_attr_inline void mi_track_drop(mi_page_t* page) { mi_tags_clear(page); }
 
 static mi_attr_inline void mi_track_check(const mi_page_t* page) { (void)page; }
 
