@@ -41,6 +41,7 @@
 #include "core/arenas/purge.c"
 #include "core/arenas/retain.c"
 #include "core/arenas/huge.c"
+#include "core/arenas/collapse.c"
 #include "core/arenas/slices.c"
 #include "core/arenas/reserve.c"
 #include "core/arenas/book.c"

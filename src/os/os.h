@@ -75,6 +75,20 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size);
 MI_INTERNAL int mi_os_populate(void* start, size_t size);
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size);
 
+// True once `mi_os_populate_huge` was seen to get a huge page: the system has them and permits
+// them. It may never be true although it is so, but not the reverse.
+MI_INTERNAL bool mi_os_has_huge_pages(void);
+
+// Copy the range, whole huge pages of memory in use, into huge pages in place, and have the OS
+// pages that were not resident read as zero; afterwards it is advised as by `mi_os_populate_huge`.
+// Does so even where huge pages are forbidden. ENOSYS or EINVAL: the system cannot do this at all,
+// or not with this range; any other error: not now. A failure has no effect.
+MI_INTERNAL int mi_os_collapse(void* start, size_t size);
+
+// Before part of a huge page goes back: have it be small pages, because the system takes no part of
+// a huge page before it runs short. A failure has no effect but that.
+MI_INTERNAL int mi_os_split(void* start, size_t size);
+
 // Allow or forbid huge pages in a range. A hint; failure has no effect.
 typedef enum mi_os_pages_e { MI_OS_SMALL, MI_OS_HUGE } mi_os_pages_t;
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages);

@@ -46,6 +46,12 @@ extern char __libc_single_threaded mi_attr_weak;
 #if !defined(MADV_POPULATE_WRITE)
 #define MADV_POPULATE_WRITE 23
 #endif
+#if !defined(MADV_COLD)
+#define MADV_COLD 20
+#endif
+#if !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25
+#endif
 #if !defined(MADV_GUARD_INSTALL)
 #define MADV_GUARD_INSTALL 102
 #define MADV_GUARD_REMOVE 103
@@ -276,10 +282,43 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size) {
   return mi_os_advise(start, size, MADV_POPULATE_WRITE);
 }
 
+// Whether a huge page was seen. Written and read by any thread, relaxed: each finds the same.
+static mi_atomic(bool) mi_os_saw_huge_page;
+
+// The kernel does not say in which pages memory comes, and its files may not be readable. But if
+// the first touch has brought all of a huge page, the rest of it takes a microsecond, and at least
+// 50 if it must be cleared.
+#define MI_OS_NO_FAULT_US 10
+
+MI_INTERNAL bool mi_os_has_huge_pages(void) { return mi_atomic_load_relaxed(&mi_os_saw_huge_page); }
+
+static int mi_os_populate_watched(uint8_t* start, size_t size) {
+  int err = mi_os_populate(start, (size_t)getauxval(AT_PAGESZ));
+  const uint64_t before = mi_os_now_us();
+  if (err == 0) err = mi_os_populate(start, size);
+  if (err == 0 && mi_os_now_us() - before < MI_OS_NO_FAULT_US) {
+    mi_atomic_store_relaxed(&mi_os_saw_huge_page, true);
+  }
+  return err;
+}
+
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
   mi_os_huge_pages(start, size, MI_OS_HUGE);
-  const int err = mi_os_populate(start, size);
+  const int err = mi_os_has_huge_pages() ? mi_os_populate(start, size)
+                                         : mi_os_populate_watched((uint8_t*)start, size);
   mi_os_huge_pages(start, size, MI_OS_SMALL); // pages that are huge stay so
+  return err;
+}
+
+// Advice about part of a huge page makes the kernel split it.
+MI_INTERNAL int mi_os_split(void* start, size_t size) {
+  return mi_os_advise(start, size, MADV_COLD);
+}
+
+MI_INTERNAL int mi_os_collapse(void* start, size_t size) {
+  int err = mi_os_huge_pages(start, size, MI_OS_HUGE); // refused in a range without that advice
+  if (err == 0) err = mi_os_advise(start, size, MADV_COLLAPSE);
+  mi_os_huge_pages(start, size, MI_OS_SMALL);
   return err;
 }
 

@@ -265,10 +265,8 @@ static void real_touch(uint8_t* p) {
 }
 
 static bool is_over_limit(size_t size, bool is_read_write) {
-  if (is_read_write && !os_fake.has_overcommit && os_fake.committed + size > os_fake.commit_limit) {
-    return true;
-  }
-  return false;
+  return is_read_write && !os_fake.has_overcommit &&
+         os_fake.committed + size > os_fake.commit_limit;
 }
 
 // -- the contract --
@@ -498,14 +496,41 @@ MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
   return populate(OS_FAKE_POPULATE_HUGE, start, size);
 }
 
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
+MI_INTERNAL bool mi_os_has_huge_pages(void) { return os_fake.has_huge_pages; }
+
+MI_INTERNAL int mi_os_collapse(void* start, size_t size) {
+  if (os_fake.on_collapse != NULL) os_fake.on_collapse();
+  pthread_mutex_lock(&lock);
+  check_normal_range("collapse of what is not usable", start, size, OS_FAKE_COMMITTED);
+  if (size != os_fake.huge_page_size) misuse("collapse in part", start, size);
+  const bool is_failed = enter_call(OS_FAKE_COLLAPSE, start, size);
+  const int err = is_failed ? ENOMEM : os_fake.collapse_error;
+  os_fake.now_us += os_fake.collapse_us;
+  range_change((uint8_t*)start, size, -1, ADVICE_SMALL);
+  if (err == 0) {
+    os_fake.collapse_growth += size - os_fake_resident(start, size);
+    for (size_t i = 0; i < size; i += 4096) real_touch((uint8_t*)start + i);
+  }
+  pthread_mutex_unlock(&lock);
+  return err;
+}
+
+static int advise(os_fake_call_t call, void* start, size_t size, int advice) {
   pthread_mutex_lock(&lock);
   check_range("advice for what is not mapped", start, size, OS_FAKE_RESERVED);
-  const bool is_failed = enter_call(OS_FAKE_HUGE_PAGES, start, size);
-  const int advice = pages == MI_OS_HUGE ? ADVICE_HUGE : ADVICE_SMALL;
+  const bool is_failed = enter_call(call, start, size);
   if (!is_failed) range_change((uint8_t*)start, size, -1, advice);
   pthread_mutex_unlock(&lock);
   return is_failed ? ENOMEM : 0;
+}
+
+MI_INTERNAL int mi_os_split(void* start, size_t size) {
+  return advise(OS_FAKE_SPLIT, start, size, -1);
+}
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
+  const int advice = pages == MI_OS_HUGE ? ADVICE_HUGE : ADVICE_SMALL;
+  return advise(OS_FAKE_HUGE_PAGES, start, size, advice);
 }
 
 // The target takes over the advice of the source, as a moved mapping does. A source that lies in

@@ -25,6 +25,8 @@ typedef enum os_fake_call_e {
   OS_FAKE_RESET,
   OS_FAKE_POPULATE,
   OS_FAKE_POPULATE_HUGE,
+  OS_FAKE_COLLAPSE,
+  OS_FAKE_SPLIT,
   OS_FAKE_HUGE_PAGES,
   OS_FAKE_GUARD,
   OS_FAKE_UNGUARD,
@@ -72,6 +74,9 @@ typedef struct os_fake_s {
   size_t fail_every; // what reached its count fails again after so many; 0: not again
   uint64_t now_us;
   uint64_t huge_us; // what populating with huge pages takes
+  bool has_huge_pages; // memory was seen to come in them
+  int collapse_error; // what a collapse fails with, 0: it succeeds
+  uint64_t collapse_us; // what it takes
   size_t huge_page_size;
   size_t large_free; // explicit OS pages of `huge_page_size` there are
   size_t giant_free; // and of any other size
@@ -80,6 +85,7 @@ typedef struct os_fake_s {
   size_t numa_node; // that every thread runs on
   uint64_t random;
   const char* (*environment)(const char* name);
+  void (*on_collapse)(void); // runs before a collapse, as another thread would
   void (*on_purge)(void); // runs in the middle of a purge, as another thread would
   void (*on_move_failed)(void* to, size_t size); // runs when a move left a hole there
   void (*on_at_fork)(void); // runs before fork handlers are registered
@@ -87,6 +93,7 @@ typedef struct os_fake_s {
   size_t count[OS_FAKE_CALL_COUNT];
   size_t fallible_count; // of all calls that can fail
   size_t kept; // bytes that could not be unmapped
+  size_t collapse_growth; // bytes that became resident by collapses
   size_t hint_missed; // mappings that went elsewhere than their hint said
   size_t mapped; // bytes
   size_t committed; // bytes that are read-write

@@ -523,9 +523,9 @@ typedef struct report_s {
 
 static const char* const mode_names[FAIL_MODES] = {"none", "call", "all calls from", "every"};
 static const char* const call_names[OS_FAKE_FALLIBLE + 1] = {
-    "map",   "map at",      "map large",  "unmap",         "commit",     "decommit",
-    "purge", "reset",       "populate",   "populate huge", "huge pages", "move",
-    "remap", "prefer node", "thread key", "at fork",       "any"};
+    "map",     "map at",   "map large",     "unmap",       "commit",     "decommit",   "purge",
+    "reset",   "populate", "populate huge", "collapse",    "split",      "huge pages", "guard",
+    "unguard", "move",     "remap",         "prefer node", "thread key", "at fork",    "any"};
 
 static report_t* report; // shared with the child
 static void (*scenario)(void);

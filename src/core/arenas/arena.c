@@ -361,9 +361,10 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t size_max = is_near ? mi_bits_min(plan->size_max, MI_NEAR_SIZE) : plan->size_max;
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
+  const size_t chunk_count = mi_bits_divide_up(slice_max, MI_CHUNK_SLICES);
   enum { MAP_COUNT = 7 };
   const size_t maps_size =
-      MAP_COUNT * word_count * sizeof(mi_bitmap_word_t) + mi_fit_size(word_count);
+      (MAP_COUNT * word_count + chunk_count) * sizeof(mi_bitmap_word_t) + mi_fit_size(word_count);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
   if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
@@ -395,7 +396,8 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->moved_first = maps + 4 * word_count;
   arena->purge_young = maps + 5 * word_count;
   arena->purge_old = maps + 6 * word_count;
-  mi_fit_init(arena, maps + MAP_COUNT * word_count);
+  arena->filled = maps + MAP_COUNT * word_count;
+  mi_fit_init(arena, arena->filled + chunk_count);
   mi_bitmap_set(arena->free, 0, slice_count);
   mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);

@@ -7,7 +7,7 @@
 //   move.h             memory that changes its addresses
 //   wait.h spare.h     free memory that has not gone back; the run that was freed last
 //   purge.h retain.h   how free memory goes back to the system; when, and how much
-//   huge.h             memory that is faulted in ahead
+//   huge.h collapse.h  memory that is faulted in ahead; old memory that becomes one huge page
 //   slices.h           claim and release, with all of the above
 //   reserve.h          arenas that the program asks for
 //   book.h run.h       which pages there are; slices for a page
@@ -28,6 +28,7 @@
 #include "purge.h"
 #include "retain.h"
 #include "huge.h"
+#include "collapse.h"
 #include "slices.h"
 #include "reserve.h"
 #include "book.h"

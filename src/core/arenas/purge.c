@@ -11,6 +11,7 @@
 #include "purge.h"
 
 #include "bitmap.h"
+#include "collapse.h"
 #include "move.h"
 #include "spare.h"
 
@@ -49,6 +50,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   } else if (!arena->is_committed && !arena->is_foreign) {
     err = mi_purge_decommit(arena, index, count);
   } else if (mi_option_value(purge_decommits) != 0) {
+    mi_collapse_split(arena, index, count);
     err = mi_os_purge(start, size);
     if (arena->is_foreign) mi_atomic_store_relaxed(&arena->is_unsure, true);
   } else {

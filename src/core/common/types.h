@@ -441,6 +441,10 @@ struct mi_arena_s {
   // marks slices (raised), and by a purger (lowered). Relaxed: a hint; slices that it hides are
   // purged at the end of a period.
   mi_atomic(size_t) purge_end;
+  // filled - a word for each chunk, which says of its slices whether they are resident: collapse.h.
+  // Written by a thread that has carved or releases slices, by one that looks at the chunk, and by
+  // one that forks; read by one that looks. Relaxed: a decision that may be wrong by a page.
+  mi_bitmap_word_t* filled;
   // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
   // the list of free arenas (`mi_state.arenas_free`).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)

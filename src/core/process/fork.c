@@ -61,8 +61,14 @@ static bool mi_fork_end(void) {
   return false;
 }
 
+// What is resident is shared by the two processes from now on. Under the thread lock.
+static void mi_fork_forget_filled(void) {
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_forget_all(s);
+}
+
 static void mi_fork_parent(void) {
   if (mi_fork_end()) return;
+  mi_fork_forget_filled();
   mi_lock_leave(&mi_state.purge_lock);
   mi_lock_leave(&mi_state.arena_lock);
   mi_lock_leave(&mi_state.thread_lock);
@@ -148,6 +154,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
   mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
+  mi_fork_forget_filled();
   mi_theap_t* const own = mi_self_home();
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {

@@ -82,10 +82,19 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   theap->room[page->size_class] = 0; // PORTION-4
 }
 
+// Carve blocks of a page that this thread owns. NULL if all are carved.
+static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page) {
+  mi_block_t* const list = mi_page_carve(page);
+  if (mi_unlikely(mi_page_capacity(page) == page->reserved && list != NULL)) {
+    mi_collapse_note(mi_theap_subproc(theap), page);
+  }
+  return list;
+}
+
 static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_theap_current(theap, c);
   if (page == NULL) return false;
-  mi_block_t* const list = mi_page_carve(page);
+  mi_block_t* const list = mi_refill_carve_page(theap, page);
   return list != NULL && mi_refill_set(theap, c, list);
 }
 
@@ -214,6 +223,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
     mi_flush_trim(theap, 0, c);
   }
   mi_retain_poll(mi_theap_subproc(theap));
+  mi_collapse_poll(mi_theap_subproc(theap), now);
   mi_crowd_weigh_waits(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
@@ -243,7 +253,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   }
   if (page->local_free == NULL) {
     const uint32_t used = page->count.used;
-    page->local_free = mi_page_carve(page);
+    page->local_free = mi_refill_carve_page(theap, page);
     page->count.used = used;
   }
   mi_block_t* const first = page->local_free;

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: MIT
+// collapse.c - tests of arenas/collapse.c: which chunks become one huge page, when, and how many.
+#include "unit.h"
+
+#include "core/arenas/arena.h"
+#include "core/arenas/collapse.h"
+#include "core/arenas/huge.h"
+#include "core/arenas/move.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/slices.h"
+#include "core/pages/page.h"
+#include "core/threads/refill.h"
+
+#define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
+#define HEAP_MIN_CHUNKS 16 // as huge.h says
+#define LOOK_CHUNKS 64 // as collapse.c says
+#define LOOK_MS 100
+#define PART 64
+#define PASS_DELAYS 10
+#define ARENA_CHUNKS (HEAP_MIN_CHUNKS + 2 * LOOK_CHUNKS)
+#define CHUNKS_MAX 8
+
+static mi_arena_t* arena; // starts with slices in use that nothing is known of
+static mi_page_t* pages[CHUNKS_MAX * MI_CHUNK_SLICES]; // of one slice each, behind those
+static size_t page_count;
+
+static size_t calls(void) { return os_fake.count[OS_FAKE_COLLAPSE]; }
+
+static void start(void) {
+  unit_reserve(ARENA_CHUNKS * CHUNK_SIZE);
+  os_fake.has_huge_pages = true;
+  unit_theap();
+  for (size_t i = 0; i < HEAP_MIN_CHUNKS; i++) {
+    mi_run_t run;
+    check(mi_slices_claim(UNIT_HEAP, MI_CHUNK_SLICES, CHUNK_SIZE, 0, &run));
+    arena = run.arena;
+    check_equal(run.slice_index, i * MI_CHUNK_SLICES);
+  }
+}
+
+static size_t class_of_page(void) {
+  const size_t c = mi_class_of(64);
+  check_equal(mi_class_slices(c), 1);
+  return c;
+}
+
+// A page of one slice, all of whose blocks are carved.
+static mi_page_t* make_page(void) {
+  mi_page_t* const page = mi_refill_make_page(unit_theap(), class_of_page());
+  check(page != NULL);
+  while (mi_page_carve(page) != NULL) {
+  }
+  mi_collapse_note(&mi_state.main, page);
+  return page;
+}
+
+static void release_page(mi_page_t* page) {
+  page->count.used = 0;
+  mi_page_release(UNIT_HEAP, page);
+}
+
+// Chunks full of such pages.
+static void fill(size_t chunks) {
+  for (size_t i = 0; i < chunks * MI_CHUNK_SLICES; i++) {
+    pages[page_count] = make_page();
+    const size_t slice = mi_arena_slice_of(arena, pages[page_count]->start);
+    check_equal(slice, HEAP_MIN_CHUNKS * MI_CHUNK_SLICES + page_count);
+    page_count++;
+  }
+}
+
+// Releases what is in use, but for the first slices.
+static void end_from(size_t slice) {
+  while (page_count > 0) release_page(pages[--page_count]);
+  mi_slices_release(arena, slice, HEAP_MIN_CHUNKS * MI_CHUNK_SLICES - slice, MI_SLICE_SIZE);
+}
+
+static void end(void) { end_from(0); }
+
+static uint64_t pass_ms(void) { return (uint64_t)mi_wait_delay_ms() * PASS_DELAYS; }
+
+static void poll(void) { mi_collapse_poll(&mi_state.main, mi_os_now_ms()); }
+
+// The looks of a whole pass.
+static void pass(void) {
+  os_fake_advance_ms(pass_ms());
+  for (size_t i = 0; i <= ARENA_CHUNKS / LOOK_CHUNKS; i++) {
+    poll();
+    os_fake_advance_ms(LOOK_MS);
+  }
+}
+
+static uint8_t* chunk_at(size_t i) { return arena->start + (HEAP_MIN_CHUNKS + i) * CHUNK_SIZE; }
+
+static bool is_collapsed(size_t i) {
+  for (size_t k = 0; k < os_fake.log_count && k < OS_FAKE_LOG_SIZE; k++) {
+    const os_fake_entry_t* const entry = &os_fake.log[k];
+    if (entry->call == OS_FAKE_COLLAPSE && entry->start == chunk_at(i)) return true;
+  }
+  return false;
+}
+
+// If this fails, a server whose heap grew while the host was short of memory stays slow for good,
+// or copies the same memory again and again.
+UNIT_TEST_PAGE_SIZES(collapse_takes_old_chunks_once) {
+  start();
+  fill(2);
+  os_fake.log_count = 0;
+  pass();
+  check_equal(calls(), 0);
+  poll();
+  os_fake_advance_ms(pass_ms() / 2);
+  poll();
+  check_equal(calls(), 0); // not yet old
+  pass();
+  check_equal(calls(), 2);
+  check(is_collapsed(0) && is_collapsed(1));
+  for (size_t i = 0; i < 4; i++) pass();
+  check_equal(calls(), 2);
+  check_equal(os_fake.collapse_growth, 0);
+  check(os_fake_is_one_mapping(arena->start, ARENA_CHUNKS * CHUNK_SIZE));
+  end();
+}
+
+// If this fails, nothing of a real program is ever taken.
+UNIT_TEST(collapse_takes_what_malloc_fills) {
+  start();
+  const size_t count = (HEAP_MIN_CHUNKS + 3) * CHUNK_SIZE;
+  uint8_t* p;
+  do {
+    p = (uint8_t*)mi_malloc(64);
+  } while (mi_arena_of(&mi_state.main, p) != arena || p < arena->start + count);
+  os_fake.log_count = 0;
+  pass();
+  pass();
+  check(is_collapsed(1) && is_collapsed(2) && !is_collapsed(3));
+  check_equal(os_fake.collapse_growth, 0);
+  end();
+}
+
+// If this fails, a small program pays for something that it cannot gain from.
+UNIT_TEST(collapse_waits_for_a_large_heap) {
+  start();
+  const size_t released = MI_CHUNK_SLICES + 1;
+  mi_slices_release(arena, 0, released, MI_SLICE_SIZE);
+  mi_purge_everything(&mi_state.main);
+  for (size_t i = 0; i < MI_CHUNK_SLICES; i++) pages[page_count++] = make_page();
+  const size_t before = os_fake.count[OS_FAKE_CLOCK];
+  for (size_t i = 0; i < 4; i++) {
+    os_fake_advance_ms(pass_ms());
+    mi_collapse_poll(&mi_state.main, os_fake.now_us / 1000);
+  }
+  check_equal(calls(), 0);
+  check_equal(os_fake.count[OS_FAKE_CLOCK], before);
+  check_equal(arena->filled[0], 0);
+  end_from(released);
+}
+
+// If this fails, memory grows by what was free, or went back.
+UNIT_TEST_PAGE_SIZES(collapse_leaves_chunks_with_a_free_slice) {
+  start();
+  fill(2);
+  pass();
+  release_page(pages[MI_CHUNK_SLICES - 1]);
+  mi_purge_everything(&mi_state.main);
+  os_fake.log_count = 0;
+  pass();
+  pass();
+  check(!is_collapsed(0) && is_collapsed(1));
+  // Full again, the chunk is young again.
+  pages[MI_CHUNK_SLICES - 1] = make_page();
+  pass();
+  check(!is_collapsed(0));
+  pass();
+  check(is_collapsed(0));
+  check_equal(os_fake.collapse_growth, 0);
+  end();
+}
+
+// If this fails, a chunk that was in a huge page and went back in part stays in small ones.
+UNIT_TEST(collapse_takes_a_chunk_again) {
+  start();
+  fill(1);
+  pass();
+  pass();
+  check_equal(calls(), 1);
+  release_page(pages[5]);
+  mi_purge_everything(&mi_state.main);
+  pages[5] = make_page();
+  pass();
+  check_equal(calls(), 1);
+  pass();
+  check_equal(calls(), 2);
+  check_equal(os_fake.collapse_growth, 0);
+  end();
+}
+
+// If this fails, memory that went back is still charged to the container, or is split in vain.
+UNIT_TEST_PAGE_SIZES(collapse_splits_what_goes_back_in_part) {
+  start();
+  fill(3);
+  pass();
+  pass();
+  check_equal(calls(), 3);
+  // The end of the first chunk, all of the second one, and a page amid the third.
+  for (size_t i = MI_CHUNK_SLICES - 2; i < 2 * MI_CHUNK_SLICES; i++) release_page(pages[i]);
+  release_page(pages[2 * MI_CHUNK_SLICES + 5]);
+  os_fake.log_count = 0;
+  mi_purge_everything(&mi_state.main);
+  check_equal(os_fake.count[OS_FAKE_SPLIT], 2);
+  const os_fake_entry_t* first = NULL;
+  for (size_t i = os_fake.log_count; i > 0; i--) {
+    if (os_fake.log[i - 1].call == OS_FAKE_SPLIT) first = &os_fake.log[i - 1];
+  }
+  check(first->start == chunk_at(1) - 2 * MI_SLICE_SIZE && first->size == 2 * MI_SLICE_SIZE);
+  // More of a chunk that is split.
+  release_page(pages[2 * MI_CHUNK_SLICES + 9]);
+  mi_purge_everything(&mi_state.main);
+  check_equal(os_fake.count[OS_FAKE_SPLIT], 2);
+  check_equal(os_fake.collapse_growth, 0);
+  for (size_t i = MI_CHUNK_SLICES - 2; i < 2 * MI_CHUNK_SLICES; i++) pages[i] = make_page();
+  pages[2 * MI_CHUNK_SLICES + 5] = make_page();
+  pages[2 * MI_CHUNK_SLICES + 9] = make_page();
+  // The rest of them is as young as what replaces it.
+  pass();
+  check_equal(calls(), 3);
+  pass();
+  check_equal(calls(), 6);
+  check_equal(os_fake.collapse_growth, 0);
+  end();
+}
+
+// If this fails, blocks that a program never writes to become resident.
+UNIT_TEST_PAGE_SIZES(collapse_leaves_what_may_not_be_resident) {
+  start();
+  fill(1);
+  // Chunk 1: a page whose blocks are larger than an OS page.
+  const size_t c = mi_class_of(os_fake.page_size + 1);
+  mi_page_t* const page = mi_refill_make_page(unit_theap(), c);
+  check(page != NULL && page->block_size > os_fake.page_size);
+  check_equal(mi_arena_slice_of(arena, page->start), (HEAP_MIN_CHUNKS + 1) * MI_CHUNK_SLICES);
+  while (mi_page_carve(page) != NULL) {
+  }
+  mi_collapse_note(&mi_state.main, page);
+  const size_t rest = MI_CHUNK_SLICES - page->slice_count;
+  mi_page_t* more[MI_CHUNK_SLICES];
+  for (size_t i = 0; i < rest; i++) more[i] = make_page();
+  // Chunk 2: a slice of a large block, and a chunk of them.
+  mi_run_t run;
+  check(mi_slices_claim(UNIT_HEAP, MI_CHUNK_SLICES + 1, MI_SLICE_SIZE, 0, &run));
+  mi_page_t* last[MI_CHUNK_SLICES];
+  for (size_t i = 0; i < MI_CHUNK_SLICES - 1; i++) last[i] = make_page();
+  os_fake.log_count = 0;
+  for (size_t i = 0; i < 4; i++) pass();
+  check_equal(calls(), 1);
+  check(is_collapsed(0));
+  check_equal(os_fake.collapse_growth, 0);
+  for (size_t i = 0; i < MI_CHUNK_SLICES - 1; i++) release_page(last[i]);
+  mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
+  for (size_t i = 0; i < rest; i++) release_page(more[i]);
+  release_page(page);
+  end();
+}
+
+// If this fails, a page with untouched blocks becomes resident as a whole.
+UNIT_TEST(collapse_waits_for_the_last_block_of_a_page) {
+  start();
+  void* blocks[UNIT_BLOCKS_MAX];
+  uint8_t* p;
+  do { // up to a page of which the first blocks are carved
+    p = (uint8_t*)mi_malloc(64);
+  } while (p < chunk_at(0) + (MI_CHUNK_SLICES - 1) * MI_SLICE_SIZE);
+  const mi_page_t* const page = unit_page_of(p);
+  check(mi_page_capacity(page) < page->reserved);
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 0);
+  unit_fill_page(class_of_page(), blocks);
+  check_equal(mi_page_capacity(page), page->reserved);
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 1);
+  end();
+}
+
+// If this fails, memory of the program, on a node, in explicit huge pages or moved is remapped, or
+// a call is made that must fail.
+UNIT_TEST(collapse_leaves_other_arenas_alone) {
+  start();
+  fill(1);
+  arena->is_foreign = true;
+  for (size_t i = 0; i < 3; i++) pass();
+  arena->is_foreign = false;
+  arena->is_pinned = true;
+  for (size_t i = 0; i < 3; i++) pass();
+  arena->is_pinned = false;
+  arena->numa_node = 0;
+  for (size_t i = 0; i < 3; i++) pass();
+  arena->numa_node = -1;
+  arena->is_committed = false;
+  for (size_t i = 0; i < 3; i++) pass();
+  arena->is_committed = true;
+  const size_t moved = (HEAP_MIN_CHUNKS + 1) * MI_CHUNK_SLICES - 1;
+  mi_bitmap_set(arena->moved, moved, 1);
+  for (size_t i = 0; i < 3; i++) pass();
+  mi_bitmap_clear(arena->moved, moved, 1);
+  check_equal(calls(), 0);
+  pass();
+  pass();
+  check_equal(calls(), 1);
+  end();
+}
+
+// If this fails, huge pages come where the user, the system or the processor has none.
+UNIT_TEST(collapse_can_be_forbidden) {
+  start();
+  fill(1);
+  unit_option(allow_thp, 0);
+  for (size_t i = 0; i < 3; i++) pass();
+  unit_option(allow_thp, 2);
+  for (size_t i = 0; i < 3; i++) pass();
+  unit_option(allow_thp, 1);
+  mi_state.os.huge_page_size = 16 * CHUNK_SIZE;
+  for (size_t i = 0; i < 3; i++) pass();
+  mi_state.os.huge_page_size = CHUNK_SIZE;
+  os_fake.has_huge_pages = false;
+  for (size_t i = 0; i < 3; i++) pass();
+  os_fake.has_huge_pages = true;
+  check_equal(calls(), 0);
+  pass();
+  pass();
+  check_equal(calls(), 1);
+  end();
+}
+
+// If this fails, a look takes longer the larger the heap is.
+UNIT_TEST(collapse_looks_at_few_chunks_at_once) {
+  start();
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->filled[i] = UINT32_MAX;
+  const size_t looks = mi_bits_divide_up(ARENA_CHUNKS, LOOK_CHUNKS);
+  for (size_t n = 1; n <= looks; n++) {
+    poll();
+    poll(); // not due
+    size_t seen = 0;
+    for (size_t i = 0; i < ARENA_CHUNKS; i++) seen += arena->filled[i] == UINT64_MAX;
+    check_equal(seen, mi_bits_min(n * LOOK_CHUNKS, ARENA_CHUNKS));
+    os_fake_advance_ms(LOOK_MS);
+  }
+  check_equal(calls(), 0);
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->filled[i] = 0;
+  end();
+}
+
+// If this fails, a program spends its time on copying, or stops for long.
+UNIT_TEST(collapse_takes_a_small_part_of_the_time) {
+  start();
+  fill(CHUNKS_MAX);
+  pass();
+  os_fake.collapse_us = 5000;
+  os_fake_advance_ms(pass_ms());
+  const uint64_t began = os_fake.now_us;
+  while (calls() < CHUNKS_MAX) {
+    const size_t before = calls();
+    poll();
+    check(calls() <= before + 1);
+    os_fake_advance_ms(LOOK_MS);
+    check(os_fake.now_us - began < 2 * PART * CHUNKS_MAX * os_fake.collapse_us);
+  }
+  check(os_fake.now_us - began > PART * (CHUNKS_MAX - 2) * os_fake.collapse_us);
+  end();
+}
+
+// How many calls there are while so much time passes.
+static size_t calls_in_ms(uint64_t ms) {
+  const size_t before = calls();
+  for (uint64_t i = 0; i < ms; i += LOOK_MS) {
+    os_fake_advance_ms(LOOK_MS);
+    poll();
+  }
+  return calls() - before;
+}
+
+// If this fails, a system that is out of huge pages, or a heap in the swap, is asked all the time.
+UNIT_TEST(collapse_backs_off_from_failures) {
+  start();
+  fill(CHUNKS_MAX);
+  pass();
+  os_fake.collapse_error = ENOMEM;
+  os_fake_advance_ms(pass_ms());
+  poll();
+  check_equal(calls(), 1);
+  check_equal(calls_in_ms(900), 0);
+  check_equal(calls_in_ms(200), 1);
+  check_equal(calls_in_ms(1800), 0); // twice as long
+  os_fake.collapse_error = 0;
+  os_fake.collapse_us = 60000; // from the swap
+  check_equal(calls_in_ms(300), 1);
+  check_equal(calls_in_ms(3700), 0);
+  os_fake.collapse_us = 0;
+  check_equal(calls_in_ms(2 * pass_ms()), CHUNKS_MAX - 3);
+  end();
+}
+
+// If this fails, an old system gets a call that it does not know, again and again.
+UNIT_TEST(collapse_ends_where_it_is_unknown) {
+  start();
+  fill(2);
+  pass();
+  os_fake.collapse_error = EINVAL;
+  pass();
+  check_equal(calls(), 1);
+  for (size_t i = 0; i < 8; i++) pass();
+  check_equal(calls(), 1);
+  // One range that it does not like is no reason to give up.
+  mi_atomic_store_relaxed(&mi_state.is_collapse_off, false);
+  mi_state.can_collapse = true;
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 2);
+  check(!mi_atomic_load_relaxed(&mi_state.is_collapse_off));
+  end();
+}
+
+static void expect_nothing_filled(void) {
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) check_equal(arena->filled[i], 0);
+}
+
+// If this fails, the memory of a process and its child is there twice.
+UNIT_TEST(collapse_leaves_what_a_fork_shares) {
+  start();
+  fill(1);
+  pass();
+  check(arena->filled[HEAP_MIN_CHUNKS] != 0);
+  os_fake.fork_prepare();
+  os_fake.fork_parent();
+  expect_nothing_filled();
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 0);
+  fill(1);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  expect_nothing_filled();
+  end();
+}
+
+// Another thread releases a page, and its memory is moved away.
+static void lose_a_page(void) {
+  const size_t index = mi_arena_slice_of(arena, pages[0]->start);
+  os_fake.on_collapse = NULL;
+  release_page(pages[0]);
+  mi_purge_everything(&mi_state.main); // not now
+  check_equal(os_fake_resident(arena->start + index * MI_SLICE_SIZE, MI_SLICE_SIZE), MI_SLICE_SIZE);
+  check(mi_arena_hold(arena, index, 1));
+  mi_wait_forget(arena, index, 1);
+  mi_purge_claimed(arena, index, 1);
+  mi_arena_let_go(arena, index, 1);
+}
+
+// If this fails, memory that was freed during a collapse stays resident.
+UNIT_TEST(collapse_gives_back_what_was_freed_meanwhile) {
+  start();
+  fill(1);
+  uint8_t* const start_of_page = pages[0]->start;
+  pass();
+  os_fake.on_collapse = &lose_a_page;
+  pass();
+  check_equal(calls(), 1);
+  check_equal(os_fake_resident(start_of_page, MI_SLICE_SIZE), MI_SLICE_SIZE);
+  mi_purge_everything(&mi_state.main);
+  check_equal(os_fake_resident(start_of_page, MI_SLICE_SIZE), 0);
+  pages[0] = make_page();
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(collapse_takes_old_chunks_once),
+      cmocka_unit_test(collapse_takes_what_malloc_fills),
+      cmocka_unit_test(collapse_waits_for_a_large_heap),
+      cmocka_unit_test(collapse_leaves_chunks_with_a_free_slice),
+      cmocka_unit_test(collapse_takes_a_chunk_again),
+      cmocka_unit_test(collapse_splits_what_goes_back_in_part),
+      cmocka_unit_test(collapse_leaves_what_may_not_be_resident),
+      cmocka_unit_test(collapse_waits_for_the_last_block_of_a_page),
+      cmocka_unit_test(collapse_leaves_other_arenas_alone),
+      cmocka_unit_test(collapse_can_be_forbidden),
+      cmocka_unit_test(collapse_looks_at_few_chunks_at_once),
+      cmocka_unit_test(collapse_takes_a_small_part_of_the_time),
+      cmocka_unit_test(collapse_backs_off_from_failures),
+      cmocka_unit_test(collapse_ends_where_it_is_unknown),
+      cmocka_unit_test(collapse_leaves_what_a_fork_shares),
+      cmocka_unit_test(collapse_gives_back_what_was_freed_meanwhile),
+  };
+  return cmocka_run_group_tests_name("collapse", tests, NULL, NULL);
+}
