@@ -25,14 +25,15 @@ TIMEOUT_S = 100
 HERE = pathlib.Path(__file__).resolve().parent
 QUICK = ("the_library_is_really_loaded", "perl", "lua", "jq", "xmllint", "tar_and_xz")
 
-# The file to preload, and the variables of the environment that belong to it. A mistake that is noticed ends the program.
-Flavour = collections.namedtuple("Flavour", "path variables")
+# The file to preload, the variables of the environment that belong to it, and how many times as long a program may take.
+# A mistake that is noticed ends the program.
+Flavour = collections.namedtuple("Flavour", "path variables patience")
 FATAL = {"MIMALLOC_ABORT_ON_MISUSE": "2"}
 FLAVOURS = {
-    "release": (None, {}),
-    "secure": (("-DMI_SECURE=4",), FATAL),
-    "debug": (("-DMI_DEBUG=2", "-DMI_PADDING=1"), FATAL),
-    "guarded": (None, {**FATAL, "MIMALLOC_GUARDED_SAMPLE_RATE": "1"}),
+    "release": (None, {}, 1),
+    "secure": (("-DMI_SECURE=4",), FATAL, 2),
+    "debug": (("-DMI_DEBUG=2", "-DMI_PADDING=1"), FATAL, 4),
+    "guarded": (None, {**FATAL, "MIMALLOC_GUARDED_SAMPLE_RATE": "1"}, 10),
 }
 
 
@@ -55,13 +56,13 @@ def flavour_folder(tmp_path_factory):
 
 @pytest.fixture
 def flavour(request, library, flavour_folder):
-    macros, variables = FLAVOURS[request.param]
+    macros, variables, patience = FLAVOURS[request.param]
     path = library
     if macros is not None:
         path = flavour_folder / f"libmimalloc-{request.param}.so"
         if not path.exists():
             compiled(flavour_folder, f"mimalloc-{request.param}", *macros)
-    return Flavour(path, tuple(variables.items()))
+    return Flavour(path, tuple(variables.items()), patience)
 
 
 def find_python():
@@ -111,6 +112,7 @@ class Pair:
 
 def run_in(folder, preload, command, stdin, timeout, extra=None):
     """One run, which must not take too long."""
+    timeout *= preload.patience if preload else 1
     ended = attempt(*command, cwd=folder, stdin=stdin, env={**environment(preload), **(extra or {})}, apart=True,
                     timeout=timeout)
     if ended.status is None:
