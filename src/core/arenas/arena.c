@@ -396,8 +396,9 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->moved_first = maps + 4 * word_count;
   arena->purge_young = maps + 5 * word_count;
   arena->purge_old = maps + 6 * word_count;
-  arena->filled = maps + MAP_COUNT * word_count;
-  mi_fit_init(arena, arena->filled + chunk_count);
+  mi_fit_init(arena, maps + MAP_COUNT * word_count);
+  // Last, because most programs never write there.
+  arena->filled = maps + MAP_COUNT * word_count + mi_fit_size(word_count) / sizeof(*maps);
   mi_bitmap_set(arena->free, 0, slice_count);
   mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
