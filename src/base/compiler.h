@@ -33,6 +33,8 @@
 // For large data that is hardly touched: placed behind all other data, so that the data that each
 // process uses lies together.
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))
+// The same for constants that few processes read (cmake/layout.ld).
+#define mi_attr_rare __attribute__((section(".rodata.rare")))
 // The build chooses how thread-local variables are accessed, by -ftls-model, which an attribute
 // would override: our own builds use initial-exec (one load, no call, no allocation, but room in
 // the thread's static block, of which little is left for libraries that are loaded late). Without

@@ -39,7 +39,7 @@ static mi_attr_racy bool mi_fault_copy(const void* address, mi_guarded_t* block)
 
 // Return what is wrong with the access; MI_ERROR_COUNT: nothing that guards would stop.
 static mi_error_kind_t mi_fault_kind(const uint8_t* address, mi_guarded_t* block) {
-  if (mi_atomic_load_relaxed(&block->state) == MI_GUARD_FREED) return MI_ERROR_LATE_WRITE;
+  if (mi_atomic_load_relaxed(&block->record.state) == MI_GUARD_FREED) return MI_ERROR_LATE_WRITE;
   if (address >= block->p + block->size) return MI_ERROR_OVERFLOW;
   return address < block->p ? MI_ERROR_UNDERFLOW : MI_ERROR_COUNT;
 }

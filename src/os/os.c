@@ -6,6 +6,7 @@
 #if defined(__linux__)
 #include "os_linux.c"
 #include "os_linux_fault.c"
+#include "os_linux_dump.c"
 #else
 #error "This version supports Linux only. A port starts with os/os.h."
 #endif

@@ -192,6 +192,32 @@ typedef struct mi_os_usage_s {
 // Store what the kernel says about this process.
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
 
+// -- For dumps: files, and what is mapped --
+
+// Return the numbers by which the system knows the calling thread, and the process. Make a system
+// call.
+MI_INTERNAL size_t mi_os_thread_number(void);
+MI_INTERNAL size_t mi_os_process_number(void);
+
+// Create a file, or replace what is in it / write all bytes / close it. Return 0 or an errno value.
+// A child that calls exec does not inherit the file.
+MI_INTERNAL int mi_os_file_create(const char* path, int* file);
+MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size);
+MI_INTERNAL int mi_os_file_close(int file);
+
+typedef struct mi_os_mapping_s {
+  uintptr_t start, end;
+  uint64_t offset; // of its start in the file
+  const char* path; // of the file, or what else the system says; "" nothing
+  const uint8_t* build_id; // NULL: not known
+  size_t build_id_size; // bytes
+} mi_os_mapping_t;
+
+// Call `visit` for each mapping of the process that holds code, in the order of addresses. Returns
+// false if the system does not tell, or `visit` returned false.
+MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
+                                void* arg);
+
 // -- Faults, and where a call came from --
 
 typedef enum mi_os_access_kind_e {

@@ -27,7 +27,7 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 #pragma weak dladdr
 #pragma weak dl_iterate_phdr
 
-#define MI_OS_STACK_MAX 32
+#define MI_OS_STACK_MAX 80
 #define MI_OS_STEP_MAX ((uintptr_t)MI_MIB) // no frame is larger
 #define MI_OS_ROOM_MIN ((size_t)16 * MI_KIB)
 // From asm-generic/siginfo.h and asm/signal.h, which may be older: a wrong tag, and a flag to be

@@ -637,7 +637,7 @@ static void step_look(void) {
   if (how == 4) (void)mi_any_heap_contains((void*)(uintptr_t)fuzz_number(&fuzz.in, 8));
   if (how == 5) {
     mi_theap_t* const theap = mi_self_theap();
-    if (theap->thread_id != 0) mi_sample_set_interval(theap, fuzz_size(&fuzz.in, 14));
+    if (theap->thread_id != 0) mi_sample_profile(fuzz_size(&fuzz.in, 14));
   }
 }
 

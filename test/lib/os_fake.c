@@ -710,6 +710,27 @@ MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol) {
   *symbol = (mi_os_symbol_t){NULL, 0, NULL, 0};
 }
 
+MI_INTERNAL size_t mi_os_thread_number(void) { return 1; }
+
+MI_INTERNAL size_t mi_os_process_number(void) { return 1; }
+
+// There are no files here, and nothing is mapped.
+MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
+  *file = -1;
+  return path[0] == 0 ? ENOENT : EROFS;
+}
+
+MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
+  return file < 0 && bytes != NULL && size > 0 ? EBADF : 0;
+}
+
+MI_INTERNAL int mi_os_file_close(int file) { return file < 0 ? EBADF : 0; }
+
+MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
+                                void* arg) {
+  return visit == NULL && arg == NULL;
+}
+
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
   fputs(text, stderr);
   abort();

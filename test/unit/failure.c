@@ -433,10 +433,10 @@ static void passing_blocks(void) {
 
 static void sampling(void) {
   mi_theap_t* const theap = mi_enter_home();
-  if (theap != NULL) mi_sample_set_interval(theap, 1000);
+  if (theap != NULL) mi_sample_profile(1000);
   small_blocks();
   passing_blocks();
-  if (theap != NULL) mi_sample_set_interval(theap, 0);
+  if (theap != NULL) mi_sample_profile(0);
 }
 
 // Whoever starts a thread can fork safely, or could not register for it; what the child of the fork

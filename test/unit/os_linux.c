@@ -9,6 +9,7 @@
 #include "../../src/os/assert.c"
 #include "../../src/os/os_linux.c"
 #include "../../src/os/os_linux_fault.c"
+#include "../../src/os/os_linux_dump.c"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -202,12 +203,80 @@ static void os_knows_whether_a_thread_is_alone(void** state) {
   assert_int_equal(wait_for(child), 0);
 }
 
+typedef struct found_s {
+  bool is_found; // a mapping with this code, of this program
+  size_t build_id_size, count;
+  uintptr_t last; // end of the one before
+  bool is_ordered;
+} found_t;
+
+static bool look_at(const mi_os_mapping_t* mapping, void* arg) {
+  found_t* const found = (found_t*)arg;
+  const uintptr_t here = (uintptr_t)&look_at;
+  found->is_ordered = found->is_ordered && mapping->start >= found->last;
+  found->last = mapping->end;
+  found->count++;
+  if (here < mapping->start || here >= mapping->end) return true;
+  const char* const name = strrchr(mapping->path, '/');
+  found->is_found = name != NULL && strncmp(name + 1, "os_linux", 8) == 0;
+  found->build_id_size = mapping->build_id_size;
+  return true;
+}
+
+static bool look_at_one(const mi_os_mapping_t* mapping, void* arg) {
+  (void)mapping;
+  ++*(size_t*)arg;
+  return false;
+}
+
+// If this fails, a profile is of another program, or no tool finds the names of its functions.
+static void os_knows_what_is_mapped(void** state) {
+  (void)state;
+  found_t found = {.is_ordered = true};
+  if (access("/proc/self/maps", R_OK) != 0) skip();
+  assert_true(mi_os_mappings(&look_at, &found));
+  assert_true(found.is_found && found.is_ordered && found.count >= 3);
+  // The C library of each distribution has one, and the program if the compiler makes one.
+  if (found.build_id_size > 0) assert_in_range(found.build_id_size, 8, 64);
+  size_t count = 0;
+  assert_false(mi_os_mappings(&look_at_one, &count));
+  assert_int_equal(count, 1);
+}
+
+// If this fails, a profile is cut off, or its file is inherited by what the program starts.
+static void os_writes_files(void** state) {
+  (void)state;
+  char path[] = "/tmp/mimalloc-os-XXXXXX";
+  const int made = mkstemp(path);
+  if (made < 0) skip();
+  assert_int_equal(write(made, "what was there", 14), 14);
+  close(made);
+  int file;
+  errno = 7;
+  assert_int_equal(mi_os_file_create(path, &file), 0);
+  assert_int_equal(mi_os_file_write(file, "text", 4), 0);
+  assert_int_equal(fcntl(file, F_GETFD), FD_CLOEXEC);
+  assert_int_equal(mi_os_file_close(file), 0);
+  assert_int_equal(mi_os_file_close(file), EBADF);
+  assert_int_equal(mi_os_file_write(file, "text", 4), EBADF);
+  assert_int_equal(mi_os_file_create("/nowhere/at/all", &file), ENOENT);
+  assert_int_equal(errno, 7);
+  char text[32] = "";
+  FILE* const read = fopen(path, "r");
+  assert_int_equal(fread(text, 1, sizeof(text), read), 4);
+  fclose(read);
+  unlink(path);
+  assert_string_equal(text, "text");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
       cmocka_unit_test(os_maps_at_no_address_that_is_taken),
       cmocka_unit_test(os_guards_pages_inside_a_mapping),
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
+      cmocka_unit_test(os_knows_what_is_mapped),
+      cmocka_unit_test(os_writes_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

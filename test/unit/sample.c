@@ -80,7 +80,7 @@ static void check_unbiased(use_t use, const char* what) {
   uint64_t random = 31 + (uint64_t)use;
   for (size_t k = 0; k < INTERVALS; k++) {
     tally_t all = {0, 0, 0};
-    mi_sample_set_interval(theap, intervals[k]);
+    mi_sample_profile(intervals[k]);
     for (size_t c = 0; c < MI_CLASS_COUNT; c += 4) {
       const size_t size = mi_class_size(c);
       // About 300 samples, within reason.
@@ -118,9 +118,9 @@ UNIT_TEST_PAGE_SIZES(sample_starts_with_the_lists_there_are) {
   theap->random.state = 101;
   tally_t tally = {0, 0, 0};
   for (size_t round = 0; round < 200; round++) {
-    mi_sample_set_interval(theap, 0);
+    mi_sample_profile(0);
     mi_free(mi_malloc(16));
-    mi_sample_set_interval(theap, 100);
+    mi_sample_profile(100);
     const uint64_t before = theap->sample_count;
     for (size_t i = 0; i < 50; i++) live[i] = mi_malloc(16);
     tally_add(&tally, mi_class_of(16), 100, theap->sample_count - before, 50);
@@ -134,8 +134,7 @@ UNIT_TEST_PAGE_SIZES(sample_starts_with_the_lists_there_are) {
 
 // If this fails, sampling hands out a block twice, or loses the blocks behind a sample.
 UNIT_TEST_PAGE_SIZES(sample_keeps_blocks_whole) {
-  mi_theap_t* const theap = unit_theap();
-  mi_sample_set_interval(theap, 200);
+  mi_sample_profile(200);
   uint64_t random = 4;
   for (size_t step = 0; step < 20000; step++) {
     const size_t at = random_below(&random, LIVE);
@@ -150,10 +149,10 @@ UNIT_TEST_PAGE_SIZES(sample_keeps_blocks_whole) {
       unit_fill(live[at], size, at);
     }
     if (step % 1000 == 0) unit_check_valid();
-    if (step % 700 == 0) mi_sample_set_interval(theap, step % 1400 == 0 ? 0 : 100 + step);
+    if (step % 700 == 0) mi_sample_profile(step % 1400 == 0 ? 0 : 100 + step);
     if (step % 1900 == 0) mi_collect_all(step % 3800 == 0 ? MI_FORCE : MI_GENTLE);
   }
-  mi_sample_set_interval(theap, 0);
+  mi_sample_profile(0);
   for (size_t i = 0; i < LIVE; i++) mi_free(live[i]);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
@@ -177,10 +176,10 @@ UNIT_TEST_PAGE_SIZES(sample_off_costs_nothing) {
   uint64_t heartbeat = theap->heartbeat;
   for (size_t i = 0; i < rounds; i++) mi_free(mi_malloc(64));
   const uint64_t before = theap->heartbeat - heartbeat;
-  mi_sample_set_interval(theap, 1000);
+  mi_sample_profile(1000);
   for (size_t i = 0; i < rounds; i++) mi_free(mi_malloc(64));
   check(theap->sample_count > 0);
-  mi_sample_set_interval(theap, 0);
+  mi_sample_profile(0);
   const uint64_t samples = theap->sample_count;
   heartbeat = theap->heartbeat;
   for (size_t i = 0; i < rounds; i++) mi_free(mi_malloc(64));
@@ -192,7 +191,7 @@ UNIT_TEST_PAGE_SIZES(sample_off_costs_nothing) {
 UNIT_TEST_PAGE_SIZES(sample_restore_puts_blocks_back) {
   mi_theap_t* const theap = unit_theap();
   const size_t c = mi_class_of(64);
-  mi_sample_set_interval(theap, 2000);
+  mi_sample_profile(2000);
   mi_page_t* page;
   do {
     page = unit_page_of(mi_malloc(64));
@@ -201,7 +200,7 @@ UNIT_TEST_PAGE_SIZES(sample_restore_puts_blocks_back) {
   check(page->sample_rest == NULL);
   unit_check_valid();
   mi_sample_restore(theap, c);
-  mi_sample_set_interval(theap, 0);
+  mi_sample_profile(0);
 }
 
 int main(void) {

@@ -9,6 +9,7 @@
 //   secret.h mark.h    random numbers, and the exact state of each block, of a secure build
 //   note.h slack.h     the codes of what lies at the ends of slots in tracked, and in secure builds
 //   hooks.h            the only calls upwards: options, messages, callbacks
+//   records.h guarded.h sampled.h  what is known about guarded blocks, and about samples
 //   describe.h explain.h report.h  what an address is; reports of misuse, and their words
 //
 // The layers above include this file and no other of this folder.
@@ -28,7 +29,9 @@
 #include "slack.h"
 #include "describe.h"
 #include "hooks.h"
+#include "records.h"
 #include "guarded.h"
+#include "sampled.h"
 #include "explain.h"
 #include "report.h"
 

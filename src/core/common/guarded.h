@@ -4,12 +4,12 @@
 #define MI_CORE_GUARDED_H
 
 #include "hooks.h"
-#include "state.h"
+#include "records.h"
 
 #define MI_GUARD_FRAMES ((size_t)16)
 
 typedef enum mi_guard_state_e {
-  MI_GUARD_UNUSED = 0,
+  MI_GUARD_UNUSED = MI_RECORD_UNUSED,
   MI_GUARD_LIVE,
   MI_GUARD_FREED, // its memory is inaccessible
 } mi_guard_state_t;
@@ -17,16 +17,7 @@ typedef enum mi_guard_state_e {
 // What is known about a guarded block, out of line. The holder of the block writes it, and whoever
 // takes it out of the quarantine; for reports any thread looks at it (`mi_atomic_peek`).
 struct mi_guarded_s {
-  // state - mi_guard_state_t.
-  //   write  maker     store release  LIVE     mi_guard_alloc    (publishes the record)
-  //   write  who frees CAS acq_rel    FREED    mi_guard_free_record  (only one frees the block)
-  //   write  who ends  store release  UNUSED   mi_guarded_release
-  //   read   any       acquire        mi_guarded_find
-  mi_atomic(uint32_t) state;
-  uint32_t index; // of this record, plus 1 (const)
-  // below - the record below it in the stack of unused ones, as `index`; 0 none. Written by the
-  // thread that pushes the record, read by those that pop, relaxed: the head orders it.
-  mi_atomic(uint32_t) below;
+  mi_record_t record; // `state` is a mi_guard_state_t
   bool is_mapped; // the guards are mappings of their own
   uint8_t backing; // mi_page_backing_t
   uint8_t* start; // of the run

@@ -181,6 +181,9 @@ typedef struct mi_state_s {
   // sample_epoch - grows when an option about samples changes. Any thread, relaxed: a theap reads
   // the options again when it finds another number.
   mi_atomic(uint32_t) sample_epoch;
+  // profile_interval - mean bytes between samples of a heap profile, 0 off. Any thread, relaxed, as
+  // the options.
+  mi_atomic(size_t) profile_interval;
   bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
 } mi_state_t;
 

@@ -42,7 +42,8 @@ typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
 typedef struct mi_subproc_s mi_subproc_t;
 typedef struct mi_quarantine_s mi_quarantine_t;
-typedef struct mi_guarded_s mi_guarded_t; // guard.h
+typedef struct mi_guarded_s mi_guarded_t; // guarded.h
+typedef struct mi_sampled_s mi_sampled_t; // sampled.h
 
 // Values of the owner word that are not the id of a thread. Thread ids are multiples of 16
 // (os/tls.h).
@@ -133,7 +134,11 @@ struct mi_page_s {
   //   read   any    acquire        mi_heap_of  (all see the const fields)
   //   read   any    relaxed        by the holder of the page or a block, which orders that
   mi_atomic(mi_heap_t*) heap;
-  mi_page_t* next; // queue links, owner only
+  union {
+    mi_page_t* next; // queue links, owner only
+    mi_sampled_t* sampled; // of a single block: its record if it is a sample of a profile, or NULL;
+        // who holds the block reads and writes it
+  };
   union {
     mi_page_t* prev;
     mi_arena_t* arena; // of a single block: NULL if it is a mapping of its own (const); SPARE-5
@@ -215,13 +220,16 @@ struct mi_theap_s {
   uint64_t seen; // when the thread last refilled, for `mi_os_was_away`
   // -- sample.c --
   mi_random_t random;
-  size_t sample_interval; // mean distance between samples, in bytes or blocks; 0 is off
-  bool sample_is_guarded; // blocks are counted, and a sample gets guards
+  size_t guarded_rate; // one block in so many gets guards; 0 none
+  size_t profile_interval; // mean distance between samples of a profile, bytes; 0 is off
+  bool sample_is_on; // at least one of these is
   bool sample_is_exact; // each list may be cut
   uint32_t sample_every; // else one list in so many
   uint32_t sample_left; // refills until that list
   uint32_t sample_epoch; // of the options that were read: `mi_state.sample_epoch`
   uint64_t sample_ahead; // blocks up to and with the next sample, for the list that comes; 0 none
+  uint32_t sample_next; // what that sample is for: mi_sample_t
+  uint8_t sample_of[MI_CLASS_COUNT]; // the same for the first block of `sample_rest`
   uint64_t sample_count; // samples taken
   size_t guarded_min, guarded_max; // sizes of guarded blocks, bytes
   uint32_t guarded_credit; // guarded blocks that the theap may make at once: SAMPLE-5

@@ -24,10 +24,14 @@ static void* mi_aligned_fail(mi_error_kind_t kind, size_t size, int err) {
   return NULL;
 }
 
-// Note that an address inside a block of the page is handed out. False if no thread owns the page
+// Note that an address `shift` bytes inside a block is handed out. False if no thread owns the page
 // any more (mi_refill_portion): its next owner may have checked the mark already.
-static bool mi_aligned_mark(void* block) {
+static bool mi_aligned_mark(void* block, size_t shift) {
   mi_page_t* const page = mi_pagemap_find(block);
+  if (mi_unlikely(mi_page_is_slot(page) && !mi_page_is_guarded(page))) {
+    page->shift = shift; // no other address was handed out yet
+    return true;
+  }
   const uintptr_t self = mi_tls_thread_id();
   // Only this thread writes its own id: without it, the thread does not own the page.
   if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
@@ -50,7 +54,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
     if (request <= MI_CLASS_MAX && (shift == 0 || !MI_IS_SECURE)) {
       uint8_t* const block = (uint8_t*)mi_alloc_of_class(theap, request, fill);
       if (block == NULL || shift == 0) return block;
-      if (mi_aligned_mark(block)) return block + shift;
+      if (mi_aligned_mark(block, shift)) return block + shift;
       mi_free(mi_track_give(block, 0, alignment, MI_UNINITIALIZED)); // tools know it from now on
     }
     const size_t large_alignment = mi_bits_max(alignment, MI_SLICE_SIZE);
@@ -60,6 +64,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
       if (size == 0) size = 1;
       void* const p =
           mi_large_alloc_shifted(mi_theap_heap(theap), size, large_alignment, shift, fill);
+      if (mi_unlikely(theap->sample_is_on) && p != NULL) mi_slow_note_large(theap, p);
       if (p != NULL) return p;
     }
   }
@@ -70,10 +75,9 @@ MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t ali
                                       size_t offset, mi_fill_t fill) {
   const size_t room = mi_track_room(size, alignment);
   fill = mi_fill_wanted(fill);
-  if (mi_unlikely(theap->sample_interval != 0) && mi_bits_is_power_of_two(alignment) &&
+  if (mi_unlikely(theap->sample_is_on) && mi_bits_is_power_of_two(alignment) &&
       (offset & (alignment - 1)) == 0) {
-    const size_t slot = MI_IS_TRACKED ? room : size;
-    void* const p = mi_slow_sample_aligned(theap, slot, alignment, fill);
+    void* const p = mi_slow_sample_aligned(theap, size, alignment, fill);
     if (p != NULL) return mi_track_give(p, size, alignment, fill);
   }
   void* const p = mi_aligned_block(theap, room, alignment, offset, fill);

@@ -6,6 +6,7 @@
 // REALLOC-2  a block stays where it is when the new size fits and uses at least half of it.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
+//     (A sample of a profile with a class does so, too, although it has a page of its own.)
 // REALLOC-5  a guarded block of another size moves: its guard is at its end.
 // REALLOC-6  the result has no bits that the processor ignores but those that malloc returns (the
 //     tag of the block: tags.h), whatever the program had in the address that it passes.
@@ -37,6 +38,16 @@ static void* mi_realloc_in_slot(void* p, size_t usable, size_t size, mi_fill_t f
   return mi_track_resize(p, usable, size);
 }
 
+// Resize a block with a page of its own in place. False if that is not possible.
+static bool mi_realloc_page(mi_theap_t* theap, mi_page_t* page, size_t size) {
+  const size_t before = page->block_size;
+  if (!mi_large_resize(page, size)) return false;
+  if (mi_unlikely(theap->sample_is_on || page->sampled != NULL)) {
+    mi_sample_resized(theap, page, before);
+  }
+  return true;
+}
+
 // Resize a block with a page of its own that keeps one, without copying. NULL if this is not
 // possible. (It is not inlined, so that it lies apart from the code that each process runs:
 // cmake/layout.ld.)
@@ -47,11 +58,12 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
   if (size > MI_REQUEST_MAX - shift) return NULL;
   mi_canary_check(p, "realloc");
   uint8_t* q = p;
-  if (!mi_large_resize(page, mi_realloc_room(size) + shift)) {
+  if (!mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
     theap = mi_slow_theap(theap);
     if (shift != 0 || theap == NULL) return NULL;
     q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), mi_realloc_room(size));
     if (q == NULL) return NULL;
+    if (mi_unlikely(theap->sample_is_on)) mi_slow_note_large(theap, q);
   }
   mi_track_resize(q, usable, size);
   mi_realloc_zero_tail(q, usable, fill);
@@ -124,7 +136,8 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
   } else if (mi_page_is_guarded(page)) {
     if (size == usable) return mi_track_resize(p, usable, size); // else REALLOC-5
   } else if (mi_page_is_single(page)) {
-    const bool is_same = size <= usable && usable - size < MI_SLICE_SIZE;
+    const bool is_near = !mi_page_is_slot(page) || size >= usable / 2;
+    const bool is_same = is_near && size <= usable && usable - size < MI_SLICE_SIZE;
     if (is_same) {
       mi_canary_check(p, "realloc");
       return mi_track_resize(p, usable, size);
@@ -140,6 +153,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
   if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0 &&
       !mi_page_is_guarded(page)) {
     q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
+    if (mi_unlikely(theap->sample_is_on) && q != NULL) mi_slow_note_large(theap, q);
     q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
   if (q == NULL) q = mi_realloc_fresh(theap, size, fill);
@@ -166,7 +180,7 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* given, size_t siz
     if (is_kept) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
-        mi_large_resize(page, mi_realloc_room(size) + shift)) {
+        mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
       mi_track_resize(p, usable, size);
       mi_realloc_zero_tail((uint8_t*)p, usable, fill);
       return p;
@@ -185,7 +199,9 @@ MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {
   if (!mi_page_is_single(page)) return false;
   mi_canary_check(p, "realloc");
   const size_t shift = (size_t)((uint8_t*)p - page->start);
-  if (size > MI_REQUEST_MAX - shift || !mi_large_resize(page, mi_realloc_room(size) + shift)) {
+  mi_theap_t* const theap = mi_self_theap();
+  if (size > MI_REQUEST_MAX - shift ||
+      !mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
     return false;
   }
   mi_track_resize(p, usable, size);

@@ -60,7 +60,7 @@ static void* mi_slow_guard(mi_theap_t* theap, size_t size, size_t alignment, mi_
       .alignment = alignment,
       .fill = fill,
       .is_low = mi_random_next(&theap->random) % 2 == 0,
-      .is_bounded = theap->sample_interval > 1,
+      .is_bounded = theap->guarded_rate > 1,
   };
   return mi_guard_alloc(mi_theap_heap(theap), &plan);
 }
@@ -78,12 +78,28 @@ static size_t mi_slow_alignment(size_t size) {
   return mi_bits_min(mi_bits_max(natural, mi_slow_least_alignment(size)), MI_SLICE_SIZE);
 }
 
-// Step 1 for a theap with samples: a guarded block, or NULL.
+// Note that a block of class `c` is a sample of the profile. Without guards it still needs a page
+// of its own. Returns the block, NULL if there is no memory.
+static void* mi_slow_record(mi_theap_t* theap, size_t c, void* p, mi_fill_t fill) {
+  if (p == NULL) p = mi_large_alloc_slot(mi_theap_heap(theap), mi_class_size(c), fill);
+  if (p != NULL) {
+    mi_sample_record(theap, mi_pagemap_find(p), c);
+  } else {
+    mi_sampled_miss();
+  }
+  return p;
+}
+
+// Step 1 for a theap with samples: the block, or NULL.
 static mi_attr_noinline void* mi_slow_sample(mi_theap_t* theap, size_t c, size_t size,
                                              mi_fill_t fill) {
-  if (!mi_sample_is_due(theap, c)) return NULL;
-  const size_t asked = mi_slow_asked(size);
-  void* const p = mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
+  const mi_sample_t sample = mi_sample_take(theap, c);
+  if (sample == MI_SAMPLE_NONE) return NULL;
+  void* p = NULL;
+  if ((sample & MI_SAMPLE_GUARD) != 0) {
+    p = mi_slow_guard(theap, mi_slow_asked(size), mi_slow_alignment(size), fill);
+  }
+  if ((sample & MI_SAMPLE_PROFILE) != 0) p = mi_slow_record(theap, c, p, fill);
   mi_sample_resume(theap, c, p != NULL ? 0 : 1);
   return p;
 }
@@ -94,21 +110,44 @@ static mi_attr_noinline void* mi_slow_sample_large(mi_theap_t* theap, size_t siz
   return mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
 }
 
+MI_INTERNAL mi_attr_noinline void mi_slow_note_large(mi_theap_t* theap, const void* p) {
+  mi_sample_record_large(theap, mi_pagemap_find(p));
+}
+
+// A block of a class that needs no more than its alignment; the list of the class is empty.
+static void* mi_slow_sample_aligned_in(mi_theap_t* theap, size_t c, size_t size, size_t alignment,
+                                       mi_fill_t fill) {
+  if (!mi_sample_may_be_due(theap, c)) return NULL;
+  mi_refill_cadence(theap, c); // first: it may switch sampling
+  const mi_sample_t sample = mi_sample_take(theap, c);
+  if (sample == MI_SAMPLE_NONE) {
+    // The list that comes is to be cut, not swapped in.
+    if (theap->sample_ahead != 0) mi_theap_set_quick(theap, 1);
+    return NULL;
+  }
+  void* p = NULL;
+  if ((sample & MI_SAMPLE_GUARD) != 0) p = mi_slow_guard(theap, size, alignment, fill);
+  if ((sample & MI_SAMPLE_PROFILE) != 0) p = mi_slow_record(theap, c, p, fill);
+  mi_sample_resume(theap, c, p != NULL ? 0 : 1);
+  return p;
+}
+
 MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, size_t size,
                                                           size_t alignment, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX / 2 || alignment > MI_SLICE_SIZE) return NULL;
-  if (MI_IS_TRACKED) size = mi_bits_align_up(size, MI_TRACK_ALIGNMENT);
+  const size_t room = mi_track_room(size, alignment);
+  if (MI_IS_TRACKED) size = mi_bits_align_up(room, MI_TRACK_ALIGNMENT);
+  const size_t c_request = mi_class_request(room, alignment);
   alignment = mi_bits_max(alignment, mi_slow_least_alignment(size));
-  const size_t request = mi_class_request(size, alignment);
-  if (request > MI_CLASS_MAX) {
-    return mi_sample_is_large_due(theap) ? mi_slow_guard(theap, size, alignment, fill) : NULL;
+  if (c_request > MI_CLASS_MAX) {
+    if (!mi_sample_is_large_due(theap)) return NULL;
+    void* const p = mi_slow_guard(theap, size, alignment, fill);
+    if (p != NULL) mi_slow_note_large(theap, p);
+    return p;
   }
-  const size_t c = mi_class_of(request);
-  if (theap->free[c] != NULL || !mi_sample_is_due(theap, c)) return NULL;
-  mi_refill_cadence(theap, c);
-  void* const p = mi_slow_guard(theap, size, alignment, fill);
-  mi_sample_resume(theap, c, p != NULL ? 0 : 1);
-  return p;
+  const size_t c = mi_class_of(c_request);
+  if (theap->free[c] != NULL) return NULL;
+  return mi_slow_sample_aligned_in(theap, c, size, alignment, fill);
 }
 
 static void* mi_slow_fail(size_t size) {
@@ -145,7 +184,8 @@ static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
 // The cadence of large blocks, counted down as in alloc.c: only each so many of them come to it,
 // unless something waits for it.
 static void mi_slow_count_large(mi_theap_t* theap) {
-  const bool is_awaited = theap->sample_interval != 0 || theap->home->is_unwatched;
+  mi_sample_follow_options(theap); // a thread may begin with large blocks
+  const bool is_awaited = theap->sample_is_on || theap->home->is_unwatched;
   if (mi_likely(!is_awaited && --theap->quick_left != 0)) return;
   mi_refill_cadence(theap, MI_CLASS_COUNT);
 }
@@ -158,8 +198,9 @@ static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   mi_report_enter(MI_REPORT_IN_MALLOC);
   mi_slow_count_large(theap);
   void* p = NULL;
-  if (mi_unlikely(theap->sample_interval != 0)) p = mi_slow_sample_large(theap, size, fill);
+  if (mi_unlikely(theap->sample_is_on)) p = mi_slow_sample_large(theap, size, fill);
   if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);
+  if (mi_unlikely(theap->sample_is_on) && p != NULL) mi_slow_note_large(theap, p);
   mi_report_leave();
   return p != NULL ? p : mi_slow_fail(size);
 }

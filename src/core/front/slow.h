@@ -20,11 +20,13 @@ MI_INTERNAL void* mi_alloc_of_class(mi_theap_t* theap, size_t size, mi_fill_t fi
 MI_INTERNAL void* mi_slow_large(mi_heap_t* heap, size_t size, size_t alignment, size_t shift,
                                 mi_fill_t fill);
 
-// Allocate a block (or slot) of `size` bytes at a multiple of `alignment`, a power of two, with
-// guards.
-// NULL if it is not to have them.
+// Allocate a block of `size` bytes at a multiple of `alignment`, a power of two, if it is a sample.
+// NULL if it is not. (Tools are not told.)
 MI_INTERNAL void* mi_slow_sample_aligned(mi_theap_t* theap, size_t size, size_t alignment,
                                          mi_fill_t fill);
+
+// Let a block with a page of its own, which has no class, be drawn for the profile.
+MI_INTERNAL void mi_slow_note_large(mi_theap_t* theap, const void* p);
 
 // Return `theap`, or, if it is that of a thread which has none yet, the calling thread's home, made
 // now. NULL when out of memory.

@@ -182,7 +182,7 @@ MI_INTERNAL mi_attr_cold void* mi_guard_alloc(mi_heap_t* heap, const mi_guard_pl
   mi_hook_stack(record->allocated_at, MI_GUARD_FRAMES);
   record->freed_at[0] = NULL;
   // Publishes the record; pairs with the acquire in `mi_guarded_find`.
-  mi_atomic_store_release(&record->state, MI_GUARD_LIVE);
+  mi_atomic_store_release(&record->record.state, MI_GUARD_LIVE);
   mi_tally_add(&heap->tally, MI_TALLY_GUARDED, 1);
   return record->p;
 }
@@ -249,7 +249,7 @@ MI_INTERNAL mi_attr_cold void mi_guard_flush(void) {
 static mi_attr_cold void mi_guard_free_record(mi_page_t* page, mi_guarded_t* record) {
   uint32_t state = MI_GUARD_LIVE;
   // Pairs with the release in `mi_guard_alloc`, and publishes what this thread did with the block.
-  if (!mi_atomic_cas_strong_acq_rel(&record->state, &state, MI_GUARD_FREED)) {
+  if (!mi_atomic_cas_strong_acq_rel(&record->record.state, &state, MI_GUARD_FREED)) {
     mi_report(MI_ERROR_DOUBLE_FREE, "free", record->p, record->size);
     return;
   }

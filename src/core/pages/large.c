@@ -15,6 +15,8 @@
 //     in a tracked build the program gets an address up to a slice behind that of a guarded block.)
 // LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
 //     that holds the block.
+//     A sample of a profile (sample.c) has a page of its own, too, whatever its size: a slot has no
+//     fence, and the size of its class, so that the program sees no difference.
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
 //     cleared: fresh memory reads as zero, and a program pays only for what it touches. This is
 //     done only with memory that we mapped, and if the system takes it.
@@ -73,7 +75,8 @@ static void mi_large_count(mi_heap_t* heap, int64_t bytes) {
 // place. False if the system refuses to take it away.
 static bool mi_large_keep_fence(const mi_run_t* run, const mi_large_plan_t* plan) {
   mi_page_t* const page = mi_pagemap_slice(run->start);
-  const bool is_right = plan->guarded == NULL && page->block_size == mi_large_round(plan->size);
+  const bool is_right =
+      plan->guarded == NULL && !plan->is_slot && page->block_size == mi_large_round(plan->size);
   return is_right || mi_fence_drop(page);
 }
 
@@ -109,7 +112,8 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   page->reserved = (uint32_t)described_count;
   page->shift = shift;
   page->guarded = plan->guarded;
-  page->block_size = plan->guarded != NULL ? plan->size : mi_large_round(plan->size);
+  const bool is_exact = plan->guarded != NULL || plan->is_slot;
+  page->block_size = is_exact ? plan->size : mi_large_round(plan->size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
   page->arena = run.arena;
@@ -198,6 +202,15 @@ MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t
   return page->start;
 }
 
+MI_INTERNAL void* mi_large_alloc_slot(mi_heap_t* heap, size_t size, mi_fill_t fill) {
+  const mi_large_plan_t plan = {
+      .size = size, .alignment = MI_SLICE_SIZE, .touched = size, .is_slot = true};
+  mi_page_t* const page = mi_large_make(heap, &plan);
+  if (page == NULL) return NULL;
+  if (fill == MI_ZERO) mi_large_zero(page);
+  return page->start;
+}
+
 // Return an alignment that the page has, at least that of the claim.
 static size_t mi_large_alignment(const mi_page_t* page) {
   const uintptr_t start = (uintptr_t)page->start;
@@ -207,6 +220,7 @@ static size_t mi_large_alignment(const mi_page_t* page) {
 MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
+  if (mi_unlikely(page->sampled != NULL)) mi_sampled_end(page->sampled);
   mi_mark_end(page);
   mi_life_undescribe(page, mi_large_interior(page->reserved));
   mi_run_delist(heap, page);

@@ -16,6 +16,7 @@ typedef struct mi_large_plan_s {
   size_t shift; // bytes skipped at the start
   size_t touched; // bytes that will be written to, from the start
   mi_guarded_t* guarded; // the record of a block with guards, or NULL
+  bool is_slot; // the block has exactly `size` bytes, as if it shared its page
 } mi_large_plan_t;
 
 // Make a page. NULL when out of memory.
@@ -35,6 +36,10 @@ MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment,
 // aligned offsets.
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill);
+
+// Allocate a block of the size of a class, as one that shares a page has it, at the start of a
+// slice. NULL if there is no memory.
+MI_INTERNAL void* mi_large_alloc_slot(mi_heap_t* heap, size_t size, mi_fill_t fill);
 
 // Allocate a block that holds `size` bytes now and has addresses to grow by an eighth in place.
 MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill);

@@ -35,6 +35,11 @@ static inline bool mi_page_is_guarded(const mi_page_t* page) {
   return mi_page_is_single(page) && page->guarded != NULL;
 }
 
+// True if the block has a class, but a page of its own because it is a sample of a profile.
+static inline bool mi_page_is_slot(const mi_page_t* page) {
+  return mi_page_is_single(page) && page->sampled != NULL && page->block_size <= MI_CLASS_MAX;
+}
+
 // Return the address that was handed out of the block that `p` is in, unless that is inside of it.
 static inline const uint8_t* mi_page_given(const mi_page_t* page, const void* p) {
   if (mi_page_is_single(page)) return page->start + page->shift;

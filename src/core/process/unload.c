@@ -66,6 +66,7 @@ MI_INTERNAL void mi_unload(void) {
   mi_pagemap_done();
   mi_guard_done();
   mi_guarded_done();
+  mi_sampled_done();
   mi_meta_clear();
   const bool is_fork_known = mi_atomic_load_relaxed(&mi_state.is_fork_known);
   mi_state = (mi_state_t){.is_unloaded = true, .is_fork_known = is_fork_known};

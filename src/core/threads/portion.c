@@ -147,7 +147,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
 MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);
-  if (theap == NULL || theap->sample_is_exact) return false;
+  if (theap == NULL || mi_theap_cuts_all(theap)) return false;
   const mi_block_t* const newest = theap->free[c];
   if (theap->room[c] == 0 && block != newest) {
     if (newest == NULL) return false;

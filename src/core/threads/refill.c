@@ -43,10 +43,11 @@
 #define MI_TRIM_TURNS 32
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 
-// Put a list in place: all blocks of the page count as used from now on.
-static bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list) {
+// Put a list of `length` blocks in place: all blocks of the page count as used from now on.
+static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
+                                         uint32_t length) {
   theap->free[c] = list;
-  if (mi_unlikely(theap->sample_ahead != 0)) mi_sample_window(theap, c);
+  if (mi_unlikely(theap->sample_ahead != 0)) mi_sample_window(theap, c, length);
   return true;
 }
 
@@ -55,15 +56,16 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   mi_block_t* list = page->local_free;
   if (list != NULL) {
     if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
+    const uint32_t length = page->refilled.used - page->count.used;
     page->local_free = NULL;
     page->count = page->refilled;
-    if (mi_likely(list != NULL)) return mi_refill_set(theap, c, list);
+    if (mi_likely(list != NULL)) return mi_refill_set(theap, c, list, length);
   }
   list = mi_remote_take(page);
   if (list == NULL) return false;
   if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
   page->count.is_fresh_list = false; // the blocks of `list` count as used, and still do
-  return list != NULL && mi_refill_set(theap, c, list);
+  return list != NULL && mi_refill_set(theap, c, list, MI_LENGTH_UNKNOWN);
 }
 
 // Set the current page aside, which has no free block except those not yet carved.
@@ -94,8 +96,9 @@ static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page) {
 static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_theap_current(theap, c);
   if (page == NULL) return false;
+  const uint32_t before = mi_page_capacity(page);
   mi_block_t* const list = mi_refill_carve_page(theap, page);
-  return list != NULL && mi_refill_set(theap, c, list);
+  return list != NULL && mi_refill_set(theap, c, list, mi_page_capacity(page) - before);
 }
 
 // Return the number of free blocks of a page that are few. If the blocks of the thread are spread
@@ -114,7 +117,7 @@ static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
-  if (theap->sample_is_exact || mi_page_capacity(page) < page->reserved) return false;
+  if (mi_theap_cuts_all(theap) || mi_page_capacity(page) < page->reserved) return false;
   if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;

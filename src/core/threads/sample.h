@@ -5,25 +5,44 @@
 
 #include "theap.h"
 
-// The list of the class is empty: true if the block that is asked for is a sample. The caller then
-// calls `mi_sample_resume`. If false, the next list of the theap is to be cut as this call decided.
-MI_INTERNAL bool mi_sample_is_due(mi_theap_t* theap, size_t size_class);
+// What a sample is for: one of these, or both.
+typedef enum mi_sample_e {
+  MI_SAMPLE_NONE = 0,
+  MI_SAMPLE_GUARD = 1,
+  MI_SAMPLE_PROFILE = 2,
+} mi_sample_kind_t;
+typedef uint32_t mi_sample_t; // flags of mi_sample_kind_t
 
-// False if that is known at once to return false, and to decide nothing.
+// The list of the class is empty: return what the block that is asked for is. If it is a sample the
+// caller then calls `mi_sample_resume`. If not, the next list of the theap is to be cut as this
+// call decided.
+MI_INTERNAL mi_sample_t mi_sample_take(mi_theap_t* theap, size_t size_class);
+
+// False if that is known at once to be nothing, and to decide nothing.
 static inline bool mi_sample_may_be_due(const mi_theap_t* theap, size_t size_class) {
-  return mi_unlikely(theap->sample_interval != 0) &&
+  return mi_unlikely(theap->sample_is_on) &&
          (theap->sample_left == 0 || theap->current[size_class]->sample_rest != NULL);
 }
 
-// The same for a block that has no class: it is a sample by itself.
+// True if a block that has no class is to have guards.
 MI_INTERNAL bool mi_sample_is_large_due(mi_theap_t* theap);
+
+// Note that the block of a page of its own is a sample: it has the class, or none and is drawn now.
+MI_INTERNAL void mi_sample_record(mi_theap_t* theap, mi_page_t* page, size_t size_class);
+MI_INTERNAL void mi_sample_record_large(mi_theap_t* theap, mi_page_t* page);
+
+// A block with a page of its own changed its size in place: SAMPLE-6. `theap` is of the calling
+// thread.
+MI_INTERNAL void mi_sample_resized(mi_theap_t* theap, mi_page_t* page, size_t old_size);
 
 // After a sample: go on, behind the first `skip` blocks of the list (1 if the sample is taken from
 // it, otherwise 0).
 MI_INTERNAL void mi_sample_resume(mi_theap_t* theap, size_t size_class, size_t skip);
 
-// After a list of blocks of the class was put into `theap->free`: cut it before the next sample.
-MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class);
+// After a list of blocks of the class was put into `theap->free`: cut it before the next sample. It
+// has `length` blocks, or an unknown number.
+#define MI_LENGTH_UNKNOWN UINT32_MAX
+MI_INTERNAL void mi_sample_window(mi_theap_t* theap, size_t size_class, uint32_t length);
 
 // Put the blocks that were set aside back behind the list (the page stops being current).
 MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class);
@@ -31,8 +50,9 @@ MI_INTERNAL void mi_sample_restore(mi_theap_t* theap, size_t size_class);
 // A refill ended in a portion: it is not cut (SAMPLE-4).
 static inline void mi_sample_note_portion(mi_theap_t* theap) { theap->sample_ahead = 0; }
 
-// Sample with a mean of `interval` bytes between samples, or no more (0), for this theap.
-MI_INTERNAL void mi_sample_set_interval(mi_theap_t* theap, size_t interval);
+// Profile with a mean of `interval` bytes between samples, or no more (0): the calling thread from
+// now on, others when they next refill slowly.
+MI_INTERNAL void mi_sample_profile(size_t interval);
 
 // Guard one block in `rate`, or none (0), of this theap, which belongs to the calling thread. With
 // a `seed` other than 0 the choice is the same in each run.
@@ -55,7 +75,7 @@ MI_INTERNAL void mi_sample_announce(void);
 // Return the number of refills after which the slow path is due, at most `quick`; `since` have been
 // done.
 static inline uint32_t mi_sample_quick(mi_theap_t* theap, uint32_t quick, uint32_t since) {
-  if (mi_likely(theap->sample_interval == 0)) return quick;
+  if (mi_likely(!theap->sample_is_on)) return quick;
   if (theap->sample_is_exact) return 1;
   theap->sample_left -= since < theap->sample_left ? since : theap->sample_left;
   const uint32_t left = theap->sample_left > 0 ? theap->sample_left : 1;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// os_linux_dump.c - files, and what is mapped, on Linux: what a dump needs of os.h.
+//
+//   /proc/self/maps --> lines --> mappings with code, and the build-id of the file of each
+//
+// OS_LINUX_DUMP-1  a build-id is read from the head of a file as it is mapped, never from the file:
+//     the mapping that begins at offset 0, whose headers and notes lie in it. A program may unmap
+//     it meanwhile in theory; one that unloads libraries must not dump at the same time.
+// OS_LINUX_DUMP-2  nothing here allocates, and no lock is taken, so that the child of a fork can
+//     dump.
+// Deliberately absent: formats.
+#include <elf.h>
+#include <link.h>
+
+// A line of the file is longer than this only if its path is: such a path is cut.
+#define MI_OS_MAPS_LINE ((size_t)1024)
+
+MI_INTERNAL size_t mi_os_thread_number(void) {
+  const int saved_errno = errno;
+  const long number = syscall(SYS_gettid);
+  errno = saved_errno;
+  return (size_t)number;
+}
+
+MI_INTERNAL size_t mi_os_process_number(void) {
+  const int saved_errno = errno;
+  const long number = syscall(SYS_getpid);
+  errno = saved_errno;
+  return (size_t)number;
+}
+
+MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
+  const int saved_errno = errno;
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+  const long fd = syscall(SYS_openat, AT_FDCWD, path, flags, 0644);
+  const int err = fd < 0 ? errno : 0;
+  errno = saved_errno;
+  *file = (int)fd;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
+  const int saved_errno = errno;
+  const char* at = (const char*)bytes;
+  int err = 0;
+  while (size > 0 && err == 0) {
+    const long written = syscall(SYS_write, file, at, size);
+    if (written > 0) {
+      at += written;
+      size -= (size_t)written;
+    } else if (written == 0 || errno != EINTR) {
+      err = written == 0 ? ENOSPC : errno;
+    }
+  }
+  errno = saved_errno;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_close(int file) {
+  const int saved_errno = errno;
+  const int err = syscall(SYS_close, file) != 0 ? errno : 0;
+  errno = saved_errno;
+  return err;
+}
+
+// -- Mappings --
+
+// The file being read, and the mapping that begins with the head of a file.
+typedef struct mi_os_maps_s {
+  int fd;
+  size_t used, next; // bytes in `buffer`, and those of them that were handed out
+  char buffer[4096];
+  uintptr_t head_start, head_end; // of the last file, 0 none
+  uint64_t head_inode;
+} mi_os_maps_t;
+
+// Return the next character of the file, -1 at its end.
+static int mi_os_maps_next(mi_os_maps_t* maps) {
+  if (maps->next == maps->used) {
+    const long got = syscall(SYS_read, maps->fd, maps->buffer, sizeof(maps->buffer));
+    if (got <= 0) return -1;
+    maps->used = (size_t)got;
+    maps->next = 0;
+  }
+  return (unsigned char)maps->buffer[maps->next++];
+}
+
+// Read a line, without its end; what does not fit is left out. False at the end of the file.
+static bool mi_os_maps_line(mi_os_maps_t* maps, char* line) {
+  size_t used = 0;
+  int c;
+  while ((c = mi_os_maps_next(maps)) >= 0 && c != '\n') {
+    if (used < MI_OS_MAPS_LINE - 1) line[used++] = (char)c;
+  }
+  line[used] = 0;
+  return used > 0;
+}
+
+// Read a number in base 10 or 16, and skip what is behind it, one character or spaces.
+static uint64_t mi_os_maps_number(const char** s, unsigned base) {
+  uint64_t number = 0;
+  for (; **s != 0; (*s)++) {
+    const char c = **s;
+    unsigned digit = 99;
+    if (c >= '0' && c <= '9') digit = (unsigned)(c - '0');
+    if (c >= 'a' && c <= 'f') digit = (unsigned)(c - 'a') + 10;
+    if (digit >= base) break;
+    number = number * base + digit;
+  }
+  if (**s != 0) (*s)++;
+  while (**s == ' ') (*s)++;
+  return number;
+}
+
+// Look for the build-id among notes.
+static const uint8_t* mi_os_find_note(const uint8_t* at, const uint8_t* end, size_t* size) {
+  while ((size_t)(end - at) > sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    __builtin_memcpy(&note, at, sizeof(note));
+    const size_t name = mi_bits_align_up(note.n_namesz, 4);
+    const size_t room = (size_t)(end - at) - sizeof(note);
+    if (name > room || note.n_descsz > room - name) return NULL;
+    const uint8_t* const text = at + sizeof(note);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        __builtin_memcmp(text, "GNU", 4) == 0) {
+      *size = note.n_descsz;
+      return text + name;
+    }
+    if (mi_bits_align_up(note.n_descsz, 4) > room - name) return NULL;
+    at = text + name + mi_bits_align_up(note.n_descsz, 4);
+  }
+  return NULL;
+}
+
+// Find the build-id of the file whose head is mapped: OS_LINUX_DUMP-1.
+static const uint8_t* mi_os_build_id(const mi_os_maps_t* maps, size_t* size) {
+  const uint8_t* const start = (const uint8_t*)maps->head_start;
+  const size_t room = maps->head_end - maps->head_start;
+  const ElfW(Ehdr)* const head = (const ElfW(Ehdr)*)(const void*)start;
+  if (room < sizeof(*head) || __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return NULL;
+  if (head->e_phoff > room || head->e_phnum > (room - head->e_phoff) / sizeof(ElfW(Phdr))) {
+    return NULL;
+  }
+  const ElfW(Phdr)* const parts = (const ElfW(Phdr)*)(const void*)(start + head->e_phoff);
+  for (size_t i = 0; i < head->e_phnum; i++) {
+    const ElfW(Phdr)* const part = &parts[i];
+    if (part->p_type != PT_NOTE || part->p_offset > room) continue;
+    if (part->p_filesz > room - part->p_offset) continue;
+    const uint8_t* const notes = start + part->p_offset;
+    const uint8_t* const id = mi_os_find_note(notes, notes + part->p_filesz, size);
+    if (id != NULL) return id;
+  }
+  return NULL;
+}
+
+// Read a line: start-end rights offset device inode path. False if it is no code.
+static bool mi_os_maps_parse(mi_os_maps_t* maps, const char* line, mi_os_mapping_t* mapping) {
+  const char* s = line;
+  mapping->start = (uintptr_t)mi_os_maps_number(&s, 16);
+  mapping->end = (uintptr_t)mi_os_maps_number(&s, 16);
+  const char* const rights = s;
+  while (*s != 0 && *s != ' ') s++;
+  while (*s == ' ') s++;
+  if (s - rights < 4) return false;
+  mapping->offset = mi_os_maps_number(&s, 16);
+  mi_os_maps_number(&s, 16);
+  mi_os_maps_number(&s, 16);
+  const uint64_t inode = mi_os_maps_number(&s, 10);
+  mapping->path = s;
+  if (mapping->offset == 0 && inode != 0 && rights[0] == 'r') {
+    maps->head_start = mapping->start;
+    maps->head_end = mapping->end;
+    maps->head_inode = inode;
+  }
+  if (rights[2] != 'x') return false;
+  mapping->build_id = NULL;
+  mapping->build_id_size = 0;
+  if (inode != 0 && inode == maps->head_inode) {
+    mapping->build_id = mi_os_build_id(maps, &mapping->build_id_size);
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
+                                void* arg) {
+  static const char path[] = "/proc/self/maps";
+  const int saved_errno = errno;
+  mi_os_maps_t maps = {.fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)};
+  bool is_done = maps.fd >= 0;
+  char line[MI_OS_MAPS_LINE];
+  while (is_done && mi_os_maps_line(&maps, line)) {
+    mi_os_mapping_t mapping;
+    if (mi_os_maps_parse(&maps, line, &mapping)) is_done = visit(&mapping, arg);
+  }
+  if (maps.fd >= 0) syscall(SYS_close, maps.fd);
+  errno = saved_errno;
+  return is_done;
+}
