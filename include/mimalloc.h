@@ -1882,6 +1882,8 @@ typedef enum mi_option_e {
   mi_option_report_json = 1004, ///< each report of a mistake is a line of JSON
   mi_option_quarantine = 1005, ///< KiB that each thread keeps of what it frees (secure builds)
   mi_option_zero_on_allocation = 1006, ///< clear what is allocated (secure builds)
+  mi_option_profile_rate = 1007, ///< mean bytes between samples of a heap profile
+  mi_option_profile_leaks = 1008, ///< profile from the start, and print what is in use at the end
 
   mi_option_eager_region_commit = mi_option_arena_eager_commit, ///< older name
   mi_option_reset_decommits = mi_option_purge_decommits, ///< older name

@@ -87,9 +87,14 @@
 #include "core/front/aligned.c"
 #include "core/front/realloc.c"
 
-// observe: where calls came from, and faults in guarded blocks.
+// observe: where calls came from, faults in guarded blocks, heap profiles.
 #include "observe/stack.c"
 #include "observe/fault.c"
+#include "observe/dump.c"
+#include "observe/pprof.c"
+#include "observe/heap_text.c"
+#include "observe/folded.c"
+#include "observe/profile.c"
 
 // api: the public functions, options, messages, statistics.
 #include "api/output.c"
@@ -105,6 +110,7 @@
 #include "api/api_heap.c"
 #include "api/api_subproc.c"
 #include "api/visit.c"
+#include "api/api_profile.c"
 #include "api/api_string.c"
 #include "api/api_new.c"
 

@@ -42,6 +42,10 @@ MI_INTERNAL void mi_output_watch(void);
 // Prints how often each kind of error occurred after the first time.
 MI_INTERNAL void mi_output_summary(void);
 
+// Take a profile if the environment asks for one / write it at the end of the process.
+MI_INTERNAL void mi_profile_begin(void);
+MI_INTERNAL void mi_profile_end(void);
+
 // True if the user wants to see information messages.
 MI_INTERNAL bool mi_output_is_verbose(void);
 

@@ -40,6 +40,7 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_option_load_late();
   mi_start_output();
   mi_output_watch();
+  mi_profile_begin();
   if (mi_output_is_verbose()) mi_options_print();
 }
 
@@ -54,6 +55,7 @@ static void mi_process_destroy(void) {
 void mi_process_done(void) mi_attr_noexcept {
   mi_process_init();
   if (!mi_process_once(&mi_process_is_ended)) return;
+  mi_profile_end();
   // So the statistics show as in use only what the program kept.
   if (MI_IS_COLLECTED_ON_EXIT) mi_collect(true);
   mi_output_summary();

@@ -74,6 +74,8 @@ static const struct {
     {"report_json", 0, false},
     {"quarantine", 0, true},
     {"zero_on_allocation", 0, false},
+    {"profile_rate", 524288, false},
+    {"profile_leaks", 0, false},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -132,6 +134,8 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_report_json, 1004);
   assert_int_equal(mi_option_quarantine, 1005);
   assert_int_equal(mi_option_zero_on_allocation, 1006);
+  assert_int_equal(mi_option_profile_rate, 1007);
+  assert_int_equal(mi_option_profile_leaks, 1008);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

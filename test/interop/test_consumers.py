@@ -216,6 +216,7 @@ def test_layout(installed, lib):
                  "lib*/**/mimalloc-3.4/mimalloc.o", "include/mimalloc-3.4/mimalloc.h", "lib*/**/pkgconfig/mimalloc.pc",
                  "include/mimalloc-3.4/mimalloc-override.h", "include/mimalloc-3.4/mimalloc-new-delete.h",
                  "include/mimalloc-3.4/mimalloc-prefix.h", "include/mimalloc-3.4/mimalloc-stats.h",
+                 "include/mimalloc-3.4/mimalloc-profile.h",
                  "include/mimalloc-3.4/mimalloc-memory-resource.h",
                  "lib*/**/cmake/mimalloc-3.4/mimalloc-config.cmake"):
         assert list(installed.glob(name)), f"{name} is not installed"
