@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: MIT // tidy: allow file-length (one function for each of os.h)
 // os_fake.c - see os_fake.h. Part of every unit test, in the place of os/os.c.
 //
 // OS_FAKE-1  `ranges` is sorted by address, ranges do not overlap, and neighbours that a kernel
