@@ -38,10 +38,11 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 
 // -- Stacks --
 
-// The code of this library, if it is a shared one; and whether libc was asked once. Written by
-// `mi_os_stack_prepare`, read by any thread; relaxed: a stale value shows a few more frames.
+// The code of this library, if it is a shared one; whether libc was asked once for a stack, and
+// gave one. Written by `mi_os_stack_prepare`, read by any thread; relaxed: a stale value shows a
+// few more frames.
 static mi_atomic(uintptr_t) mi_os_code_first, mi_os_code_end;
-static mi_atomic(bool) mi_os_has_backtrace;
+static mi_atomic(bool) mi_os_asked_backtrace, mi_os_has_backtrace;
 
 static int mi_os_find_code(struct dl_phdr_info* info, size_t size, void* arg) {
   (void)size;
@@ -60,13 +61,15 @@ static int mi_os_find_code(struct dl_phdr_info* info, size_t size, void* arg) {
 }
 
 MI_INTERNAL void mi_os_stack_prepare(void) {
-  if (mi_atomic_load_relaxed(&mi_os_has_backtrace)) return;
+  if (mi_atomic_load_relaxed(&mi_os_asked_backtrace)) return;
+  mi_atomic_store_relaxed(&mi_os_asked_backtrace, true);
   const int saved_errno = errno;
   if (dl_iterate_phdr != NULL) dl_iterate_phdr(&mi_os_find_code, NULL);
   if (backtrace != NULL && &mi_os_find_object != NULL) {
+    // Libc loads the unwinder at its first call. If it has no memory for that it must not try
+    // again: the loader of glibc ends the process then.
     void* frames[2];
-    backtrace(frames, 2);
-    mi_atomic_store_relaxed(&mi_os_has_backtrace, true);
+    mi_atomic_store_relaxed(&mi_os_has_backtrace, backtrace(frames, 2) > 0);
   }
   errno = saved_errno;
 }

@@ -326,7 +326,7 @@ def test_symbols(artifact, sections, prefix, installed, compiled):
 
 def test_every_declared_function_is_defined():
     """Whoever calls what a header declares can link."""
-    headers = "".join((INCLUDE / name).read_text() for name in ("mimalloc.h", "mimalloc-stats.h"))
+    headers = "".join((INCLUDE / name).read_text() for name in ("mimalloc.h", "mimalloc-stats.h", "mimalloc-profile.h"))
     text = re.sub(r"//.*|^#.*|^static inline .*", "", headers, flags=re.M)
     inline = {*re.findall(r"\bstruct (\w+)", text), "mi_stats_header_init", "mi_stats_init"}
     declared = set(re.findall(r"\b(mi_\w+)\(", text)) - inline

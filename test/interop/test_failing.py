@@ -31,11 +31,13 @@ ASKING = {
                      "mi_subproc_stats_print_out", "mi_subproc_heap_stats_print_out", "mi_stats_get_json",
                      "mi_stats_as_json", "mi_subproc_stats_get_json", "mi_heap_stats_get_json"),
                     "resident memory, processor time, NUMA nodes"),
+    "mi_profile_start": "the number of the thread, for each sample",
+    **dict.fromkeys(("mi_profile_write", "mi_profile_write_to"), "files, what is mapped"),
     **dict.fromkeys(("mi_reserve_huge_os_pages", "mi_reserve_huge_os_pages_interleave"), "NUMA nodes"),
 }
 # What the library calls of libc and the sweep lets pass, with the reason.
 NOT_REFUSED = {
-    **dict.fromkeys(("memcpy", "memmove", "memset", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
+    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
                      "pthread_getspecific", "__pthread_register_cancel", "__pthread_unregister_cancel"),
                     "makes no system call"),
     **dict.fromkeys(("close", "abort", "pthread_key_delete", "__cxa_finalize"), "the result is not used"),

@@ -7,6 +7,7 @@
 #include "sweep.h"
 
 #include <malloc.h>
+#include <mimalloc-profile.h>
 #include <wchar.h>
 
 #define SMALL ((size_t)100)
@@ -551,6 +552,35 @@ static void printing(void) {
   mi_register_output(NULL, NULL);
 }
 
+static bool see_site(const mi_profile_site_t* site, void* arg) {
+  (void)arg;
+  use((size_t)site->bytes + site->frame_count);
+  return true;
+}
+
+static bool take_bytes(const void* bytes, size_t size, void* arg) {
+  (void)arg;
+  use(((const unsigned char*)bytes)[size - 1]);
+  return true;
+}
+
+static void profiles(void) {
+  mi_profile_start(1000);
+  EACH_SIZE(size) {
+    SWEEP_GET(size, mi_malloc(size));
+    SWEEP_GET_ALIGNED(size, 64, 0, mi_malloc_aligned(size, 64));
+  }
+  void* const kept = mi_malloc(LARGE);
+  mi_profile_mark();
+  use(mi_profile_rate() + (size_t)mi_profile_visit(mi_profile_live, &see_site, NULL));
+  use((size_t)mi_profile_write("/dev/null", mi_profile_peak));
+  use((size_t)mi_profile_write_to(mi_profile_pprof, mi_profile_growth, &take_bytes, NULL));
+  use((size_t)mi_profile_write_to(mi_profile_folded, mi_profile_live, &take_bytes, NULL));
+  mi_profile_print_leaks(&hear, NULL);
+  mi_free(kept);
+  mi_profile_stop();
+}
+
 // Pages that threads keep when the system refuses to tell of their end.
 #define UNTOLD (4 * SWEEP_MIB)
 
@@ -577,6 +607,7 @@ int main(int argc, char** argv) {
       {"statistics", &statistics, SWEEP_SILENT, 0},
       {"options", &options, SWEEP_SILENT, 0},
       {"printing", &printing, SWEEP_MAY_PRINT, 0},
+      {"profiles", &profiles, SWEEP_MAY_PRINT, 0},
   };
   return sweep_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(scenarios[0]));
 }

@@ -8,6 +8,7 @@
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
+#include <mimalloc-profile.h>
 #include <mimalloc-stats.h>
 #include <mimalloc.h>
 
@@ -30,6 +31,9 @@
 #define mi_process_info_print() ((void)0)
 #define mi_process_info(elapsed, user, system, rss, rss_peak, commit, commit_peak, faults)         \
   (*(rss) = 0)
+#define mi_profile_start(rate) ((void)0) // the number of the thread, for each sample
+#define mi_profile_write(file, kind) 0 // files, what is mapped
+#define mi_profile_write_to(format, kind, put, arg) ((size_t)(put != NULL))
 #define mi_heap_set_numa_affinity(heap, node) (mi_heap_set_numa_affinity)(heap, -1) // the nodes
 #define mi_reserve_huge_os_pages_at(pages, node, ms) (mi_reserve_huge_os_pages_at)(pages, -1, ms)
 #define mi_reserve_huge_os_pages_at_ex(pages, node, ms, exclusive, id)                             \

@@ -27,12 +27,12 @@ typedef struct mi_self_s {
   bool is_in_error : 1; // in the user's error function
   // -- api/process.c --
   bool is_in_deferred : 1; // in the user's deferred-free function
-  // -- observe/stack.c --
-  bool is_in_stack : 1; // reads a stack
   // -- fork.c --
   // Forks that this thread began while it held a lock and that are not over. Forks end in reverse
   // order, and those that began without a lock are the outermost.
-  uint8_t forks_inside;
+  uint8_t forks_inside : 7;
+  // -- observe/stack.c --
+  bool is_in_stack : 1; // reads a stack
 } mi_self_t;
 
 #define MI_SELF_MISSED_MAX UINT8_MAX
