@@ -316,17 +316,17 @@ static uint64_t mi_pprof_age(uint64_t born_ms, uint64_t now_ms) {
 
 static void mi_pprof_write_live(mi_pprof_t* pprof, const mi_sampled_t* sampled, uint64_t now_ms) {
   const mi_amount_t one = {1, (int64_t)sampled->size};
-  const mi_amount_t amount = mi_sampled_estimate(sampled->site, one);
-  pprof->carry += sampled->site->weight; // so that the sum is right
+  const mi_amount_t amount = mi_sampled_estimate(mi_sampled_site(sampled), one);
+  pprof->carry += mi_sampled_site(sampled)->weight; // so that the sum is right
   int64_t value[MI_PPROF_VALUES] = {0};
   value[2] = (int64_t)(pprof->carry >> 16);
   value[3] = amount.bytes;
   pprof->carry &= 0xFFFF;
   mi_pprof_message_t labels = {.used = 0};
-  mi_pprof_label(&labels, MI_PPROF_BYTES, sampled->site->chance.size, MI_PPROF_BYTES);
+  mi_pprof_label(&labels, MI_PPROF_BYTES, mi_sampled_site(sampled)->chance.size, MI_PPROF_BYTES);
   mi_pprof_label(&labels, MI_PPROF_THREAD, sampled->thread, 0);
   mi_pprof_label(&labels, MI_PPROF_AGE, mi_pprof_age(sampled->born_ms, now_ms), MI_PPROF_SECONDS);
-  mi_pprof_write_sample(pprof, sampled->site, value, &labels);
+  mi_pprof_write_sample(pprof, mi_sampled_site(sampled), value, &labels);
 }
 
 // -- The profile --

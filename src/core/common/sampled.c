@@ -316,7 +316,8 @@ MI_INTERNAL mi_attr_cold mi_sampled_t* mi_sampled_begin(const mi_chance_t* chanc
     mi_sampled_miss();
     return NULL;
   }
-  sampled->site = site;
+  // Publishes the site; pairs with the acquire in `mi_sampled_copy`.
+  mi_atomic_store_release(&sampled->site, site);
   sampled->size = size;
   sampled->born_ms = mi_os_now_ms();
   sampled->thread = mi_os_thread_number();
@@ -327,13 +328,13 @@ MI_INTERNAL mi_attr_cold mi_sampled_t* mi_sampled_begin(const mi_chance_t* chanc
 }
 
 MI_INTERNAL void mi_sampled_resize(mi_sampled_t* sampled, size_t size) {
-  mi_sampled_drop(sampled->site, sampled->size);
-  mi_sampled_take(sampled->site, size);
+  mi_sampled_drop(mi_sampled_site(sampled), sampled->size);
+  mi_sampled_take(mi_sampled_site(sampled), size);
   sampled->size = size;
 }
 
 MI_INTERNAL mi_attr_cold void mi_sampled_end(mi_sampled_t* sampled) {
-  mi_sampled_drop(sampled->site, sampled->size);
+  mi_sampled_drop(mi_sampled_site(sampled), sampled->size);
   mi_records_release(&mi_sampled_records, &sampled->record);
 }
 
@@ -341,16 +342,23 @@ MI_INTERNAL size_t mi_sampled_count(void) { return mi_records_count(&mi_sampled_
 
 // The record may be used for another block meanwhile: the copy then has the site of one and the age
 // of the other.
-MI_INTERNAL mi_attr_racy bool mi_sampled_copy(size_t index, mi_sampled_t* copy) {
+static mi_attr_racy void mi_sampled_peek(const mi_sampled_t* sampled, mi_sampled_t* copy) {
+  copy->size = mi_atomic_peek(&sampled->size);
+  copy->born_ms = mi_atomic_peek(&sampled->born_ms);
+  copy->thread = mi_atomic_peek(&sampled->thread);
+}
+
+MI_INTERNAL bool mi_sampled_copy(size_t index, mi_sampled_t* copy) {
   mi_sampled_t* const sampled = (mi_sampled_t*)mi_records_at(&mi_sampled_records, index);
   if (sampled == NULL) return false;
   // Sees the record; pairs with the release in `mi_sampled_begin`.
   if (mi_atomic_load_acquire(&sampled->record.state) != MI_SAMPLED_LIVE) return false;
-  copy->site = mi_atomic_peek(&sampled->site);
-  copy->size = mi_atomic_peek(&sampled->size);
-  copy->born_ms = mi_atomic_peek(&sampled->born_ms);
-  copy->thread = mi_atomic_peek(&sampled->thread);
-  return copy->site != NULL;
+  mi_sampled_peek(sampled, copy);
+  // Sees the site, also if the record is used for another block now; pairs with the release in
+  // `mi_sampled_begin`.
+  mi_site_t* const site = mi_atomic_load_acquire(&sampled->site);
+  mi_atomic_store_relaxed(&copy->site, site);
+  return site != NULL;
 }
 
 MI_INTERNAL void mi_sampled_done(void) {

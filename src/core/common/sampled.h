@@ -50,11 +50,22 @@ struct mi_site_s {
 // dump looks at it (`mi_atomic_peek`).
 struct mi_sampled_s {
   mi_record_t record; // `state` is not MI_RECORD_UNUSED while it is in use
-  mi_site_t* site;
+  // site - where the block was allocated. A record may be used for another block while a dump looks
+  // at it, whose site is new.
+  //   write  who takes the sample  store release  mi_sampled_begin  (publishes the site)
+  //   write  a dump, to its copy   store relaxed  mi_sampled_copy
+  //   read   a dump                acquire        mi_sampled_copy   (sees the site)
+  //   read   who holds the block, or a copy  relaxed
+  mi_atomic(mi_site_t*) site;
   size_t size; // of the slot, bytes
   uint64_t born_ms;
   uintptr_t thread; // that allocated it: mi_os_thread_number
 };
+
+// Return the site of a sample that the caller holds, or of a copy.
+static inline mi_site_t* mi_sampled_site(const mi_sampled_t* sampled) {
+  return mi_atomic_load_relaxed(&((mi_sampled_t*)(uintptr_t)sampled)->site);
+}
 
 // Return a size up to which all sizes have the same chance: three bits behind the first.
 MI_INTERNAL size_t mi_sampled_round(size_t size);

@@ -350,7 +350,7 @@ MI_INTERNAL void mi_sample_resized(mi_theap_t* theap, mi_page_t* page, size_t ol
     page->sampled = mi_sampled_begin(&chance, page->block_size);
     return;
   }
-  const mi_chance_t before = sampled->site->chance;
+  const mi_chance_t before = mi_sampled_site(sampled)->chance;
   mi_chance_t now = before;
   now.size = mi_sampled_round(page->block_size);
   if (now.size == before.size) {
