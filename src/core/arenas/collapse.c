@@ -75,7 +75,6 @@ mi_static_assert(MI_CHUNK_SLICES == MI_COLLAPSE_OLD_SHIFT, "a word has two bits 
 MI_INTERNAL mi_attr_cold void mi_collapse_note(mi_subproc_t* subproc, const mi_page_t* page) {
   if (mi_atomic_load_relaxed(&subproc->count.committed) < MI_HUGE_HEAP_MIN) return;
   if (page->block_size > mi_state.os.page_size || MI_PAGE_FENCE_SIZE != 0) return; // COLLAPSE-1
-  if (page->slice_count > MI_HUGE_RUN_MAX) return;
   mi_arena_t* const arena = mi_arena_of(subproc, page->start);
   if (arena == NULL) return;
   size_t index = mi_arena_slice_of(arena, page->start);
@@ -86,7 +85,7 @@ MI_INTERNAL mi_attr_cold void mi_collapse_note(mi_subproc_t* subproc, const mi_p
 }
 
 MI_INTERNAL void mi_collapse_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  if (slice_count > MI_HUGE_RUN_MAX) return; // no page: without marks
+  if (slice_count > MI_CLASS_SLICES_MAX) return; // a large block: without marks
   for (const size_t end = slice_index + slice_count; slice_index < end; slice_index++) {
     const size_t chunk = slice_index / MI_CHUNK_SLICES;
     if (mi_likely(mi_atomic_load_relaxed(&arena->filled[chunk]) == 0)) continue;
@@ -105,7 +104,7 @@ MI_INTERNAL mi_attr_cold void mi_collapse_forget_all(mi_subproc_t* subproc) {
   }
 }
 
-// As above, for slices of one chunk.
+// Split a chunk, if it is in a huge page, before slices of it up to `end` are purged.
 static void mi_collapse_split_in(mi_arena_t* arena, size_t slice_index, size_t end) {
   mi_bitmap_word_t* const filled = &arena->filled[slice_index / MI_CHUNK_SLICES];
   uint64_t word = mi_atomic_load_relaxed(filled);

@@ -39,6 +39,7 @@
 #include "purge.h"
 
 #define MI_HUGE_THREAD_MIN ((int64_t)(4 * MI_CHUNK_SIZE))
+#define MI_HUGE_RUN_MAX ((size_t)8) // slices; the longest page of a class
 #define MI_HUGE_STALL_US ((uint64_t)1500)
 #define MI_HUGE_BACK_OFF ((uint64_t)32)
 

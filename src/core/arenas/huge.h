@@ -7,8 +7,6 @@
 
 // The bytes that are committed before there are huge pages.
 #define MI_HUGE_HEAP_MIN ((int64_t)(16 * MI_CHUNK_SIZE))
-// Slices of the longest page of a class.
-#define MI_HUGE_RUN_MAX ((size_t)8)
 
 // After a run of clean slices was claimed: if the heap is large, back the chunk that the run ends
 // in by one huge page. The `dirty` bits of the run are not set yet. Does nothing if `heap` is NULL.

@@ -50,12 +50,25 @@ static inline void mi_secret_make(size_t page_size) { (void)page_size; }
 // so that no word is moved from one place to another.) Without MI_SECURE nothing is coded.
 #if MI_IS_SECURE
 
+// Code a value, and the reverse, by the key of a number.
+static mi_attr_inline uintptr_t mi_secret_key(uintptr_t number) {
+  return number * mi_secret.factor + mi_secret.addend;
+}
+
+static mi_attr_inline uintptr_t mi_secret_code_by(uintptr_t number, uintptr_t value) {
+  return (value ^ mi_secret_key(number)) * mi_secret.times;
+}
+
+static mi_attr_inline uintptr_t mi_secret_decode_by(uintptr_t number, uintptr_t coded) {
+  return (coded * mi_secret.inverse) ^ mi_secret_key(number);
+}
+
 static inline uintptr_t mi_secret_seal(const void* at, uintptr_t value) {
-  return (value ^ ((uintptr_t)at * mi_secret.factor + mi_secret.addend)) * mi_secret.times;
+  return mi_secret_code_by((uintptr_t)at, value);
 }
 
 static inline uintptr_t mi_secret_unseal(const void* at, uintptr_t sealed) {
-  return (sealed * mi_secret.inverse) ^ ((uintptr_t)at * mi_secret.factor + mi_secret.addend);
+  return mi_secret_decode_by((uintptr_t)at, sealed);
 }
 
 // True if `value`, which was unsealed, is what was sealed.
@@ -83,16 +96,12 @@ static inline bool mi_secret_is_whole(uintptr_t value) {
 // Code a link that is going to be stored at `at` / decode one that is stored there.
 #if MI_SECURE_LEVEL >= 3
 
-static mi_attr_inline uintptr_t mi_secret_key(const void* at) {
-  return ((uintptr_t)at >> MI_SLICE_SHIFT) * mi_secret.factor + mi_secret.addend;
-}
-
 static mi_attr_inline uintptr_t mi_secret_code(const void* at, uintptr_t link) {
-  return (link ^ mi_secret_key(at)) * mi_secret.times;
+  return mi_secret_code_by((uintptr_t)at >> MI_SLICE_SHIFT, link);
 }
 
 static mi_attr_inline uintptr_t mi_secret_decode(const void* at, uintptr_t coded) {
-  return (coded * mi_secret.inverse) ^ mi_secret_key(at);
+  return mi_secret_decode_by((uintptr_t)at >> MI_SLICE_SHIFT, coded);
 }
 
 #else

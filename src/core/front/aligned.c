@@ -64,7 +64,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
       if (size == 0) size = 1;
       void* const p =
           mi_large_alloc_shifted(mi_theap_heap(theap), size, large_alignment, shift, fill);
-      if (mi_unlikely(theap->sample_is_on) && p != NULL) mi_slow_note_large(theap, p);
+      mi_slow_note_large(theap, p);
       if (p != NULL) return p;
     }
   }

@@ -63,7 +63,7 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
     if (shift != 0 || theap == NULL) return NULL;
     q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), mi_realloc_room(size));
     if (q == NULL) return NULL;
-    if (mi_unlikely(theap->sample_is_on)) mi_slow_note_large(theap, q);
+    mi_slow_note_large(theap, q);
   }
   mi_track_resize(q, usable, size);
   mi_realloc_zero_tail(q, usable, fill);
@@ -153,7 +153,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
   if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0 &&
       !mi_page_is_guarded(page)) {
     q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
-    if (mi_unlikely(theap->sample_is_on) && q != NULL) mi_slow_note_large(theap, q);
+    mi_slow_note_large(theap, q);
     q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
   if (q == NULL) q = mi_realloc_fresh(theap, size, fill);

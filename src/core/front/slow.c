@@ -110,7 +110,7 @@ static mi_attr_noinline void* mi_slow_sample_large(mi_theap_t* theap, size_t siz
   return mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
 }
 
-MI_INTERNAL mi_attr_noinline void mi_slow_note_large(mi_theap_t* theap, const void* p) {
+MI_INTERNAL mi_attr_noinline void mi_slow_draw_large(mi_theap_t* theap, const void* p) {
   mi_sample_record_large(theap, mi_pagemap_find(p));
 }
 
@@ -142,7 +142,7 @@ MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, siz
   if (c_request > MI_CLASS_MAX) {
     if (!mi_sample_is_large_due(theap)) return NULL;
     void* const p = mi_slow_guard(theap, size, alignment, fill);
-    if (p != NULL) mi_slow_note_large(theap, p);
+    mi_slow_note_large(theap, p);
     return p;
   }
   const size_t c = mi_class_of(c_request);
@@ -200,7 +200,7 @@ static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   void* p = NULL;
   if (mi_unlikely(theap->sample_is_on)) p = mi_slow_sample_large(theap, size, fill);
   if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);
-  if (mi_unlikely(theap->sample_is_on) && p != NULL) mi_slow_note_large(theap, p);
+  mi_slow_note_large(theap, p);
   mi_report_leave();
   return p != NULL ? p : mi_slow_fail(size);
 }

@@ -26,7 +26,12 @@ MI_INTERNAL void* mi_slow_sample_aligned(mi_theap_t* theap, size_t size, size_t 
                                          mi_fill_t fill);
 
 // Let a block with a page of its own, which has no class, be drawn for the profile.
-MI_INTERNAL void mi_slow_note_large(mi_theap_t* theap, const void* p);
+MI_INTERNAL void mi_slow_draw_large(mi_theap_t* theap, const void* p);
+
+// The same, if samples are taken and `p` is not NULL.
+static inline void mi_slow_note_large(mi_theap_t* theap, const void* p) {
+  if (mi_unlikely(theap->sample_is_on) && p != NULL) mi_slow_draw_large(theap, p);
+}
 
 // Return `theap`, or, if it is that of a thread which has none yet, the calling thread's home, made
 // now. NULL when out of memory.
