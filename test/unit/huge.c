@@ -19,7 +19,7 @@ static size_t held_count;
 
 static mi_run_t claim(size_t count) {
   mi_run_t run = {0};
-  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
+  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, MI_TOUCHED_BY_BLOCKS, &run));
   check(held_count < sizeof(held) / sizeof(held[0]));
   held[held_count++] = run;
   return run;
@@ -112,6 +112,21 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_large_blocks_alone) {
   const mi_run_t run = claim(9);
   check_equal(huge_calls(), 0);
   check_equal(os_fake_resident(run.start, 9 * MI_SLICE_SIZE), 0);
+  release_all();
+}
+
+// If this fails, a program whose blocks are large, and are used in part, holds all of them.
+UNIT_TEST_PAGE_SIZES(huge_leaves_pages_of_large_blocks_alone) {
+  make_large_heap();
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const mi_page_plan_t plan = {.size_class = c, .slice_count = mi_class_slices(c)};
+    const size_t before = huge_calls();
+    mi_page_t* const page = mi_page_make(UNIT_HEAP, &plan);
+    check(page != NULL);
+    check_equal(huge_calls() - before, mi_class_size(c) <= MI_HUGE_BLOCK_MAX ? 1 : 0);
+    mi_page_destroy(UNIT_HEAP, page);
+    mi_purge_everything(&mi_state.main); // the next one finds the chunk as it was
+  }
   release_all();
 }
 
@@ -252,6 +267,7 @@ int main(void) {
       cmocka_unit_test(huge_takes_each_chunk_once),
       cmocka_unit_test(huge_takes_the_chunk_a_run_ends_in),
       cmocka_unit_test(huge_leaves_large_blocks_alone),
+      cmocka_unit_test(huge_leaves_pages_of_large_blocks_alone),
       cmocka_unit_test(huge_leaves_used_chunks_alone),
       cmocka_unit_test(huge_leaves_dirty_chunks_alone),
       cmocka_unit_test(huge_gives_back_what_nobody_uses),

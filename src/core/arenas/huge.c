@@ -16,8 +16,8 @@
 //     of the memory.)
 //     A heap besides the main one counts for itself, by its pages: thousands of small heaps have a
 //     page each that is hardly used.
-// HUGE-2  they are only for runs of pages: a program that asks for a large block may never touch
-//     most of it.
+// HUGE-2  they are only for pages of blocks up to MI_HUGE_BLOCK_MAX: a program that asks for a
+//     large block may never touch most of it.
 // HUGE-3  they are only for a chunk that is wholly free and clean; the advice is taken back at
 //     once, so that the kernel neither cuts the mapping for good nor fills up slices that were
 //     purged meanwhile.
@@ -44,7 +44,7 @@
 #define MI_HUGE_BACK_OFF ((uint64_t)32)
 
 static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
-  if (heap == NULL || MI_PAGE_FENCE_SIZE != 0) return false; // fences would cut the huge page
+  if (MI_PAGE_FENCE_SIZE != 0) return false; // fences would cut the huge page
   if (!heap->is_main && mi_book_is_shorter(&heap->book, MI_HUGE_HEAP_MIN / MI_SLICE_SIZE)) {
     return false;
   }

@@ -9,7 +9,7 @@
 typedef struct mi_run_wish_s {
   size_t slice_count;
   size_t alignment; // bytes, at least a slice
-  size_t touched_count; // slices that will be written to, from the first
+  size_t touched_count; // slices that will be written to, as for mi_slices_claim
   size_t described_count; // the first and the last of so many slices need a descriptor; of a page
       // that is no longer than a window all
 } mi_run_wish_t;

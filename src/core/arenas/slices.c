@@ -34,14 +34,15 @@ static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices
 }
 
 // Put a run that was claimed for `heap` (NULL: to grow a block in place) into use. False if part of
-// the run is lost, in which case the rest was released.
+// the run is lost, in which case the rest was released. `touched_count`: as for mi_slices_claim.
 static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t* run) {
   mi_arena_t* const arena = run->arena;
   mi_subproc_t* const subproc = arena->subproc;
   const size_t index = run->slice_index;
   const size_t count = run->slice_count;
-  mi_huge_prepare(heap, arena, index, count);
-  if (touched_count > 0 && mi_arena_is_movable(arena)) {
+  if (touched_count == MI_TOUCHED_BY_BLOCKS) {
+    mi_huge_prepare(heap, arena, index, count);
+  } else if (touched_count > 0 && mi_arena_is_movable(arena)) {
     const mi_slices_t lost = mi_retain_reuse(arena, index, touched_count);
     if (mi_unlikely(lost.count > 0)) {
       mi_slices_release_around(run, lost);
