@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // profile.c - heap profiles: their figures are right on average, for each place that allocates,
 // whatever the program does; and they are switched on, written and read.
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -581,6 +582,18 @@ static void profile_prints_leaks_at_exit(void** state) {
   assert_true(spawn_count(&result, " are in use, from ") == 1);
 }
 
+// Remove what was written, whatever became of the test.
+static int remove_folder(void** state) {
+  (void)state;
+  DIR* const files = opendir(folder);
+  if (files == NULL) return 0;
+  for (const struct dirent* file; (file = readdir(files)) != NULL;) {
+    if (file->d_name[0] != '.') unlinkat(dirfd(files), file->d_name, 0);
+  }
+  closedir(files);
+  return rmdir(folder);
+}
+
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "--leak") == 0) return leak_child("leak");
   if (argc > 1 && strcmp(argv[1], "--fork") == 0) return leak_child("fork");
@@ -600,5 +613,5 @@ int main(int argc, char** argv) {
       cmocka_unit_test_teardown(profile_by_the_environment_tells_errors, reset),
       cmocka_unit_test_teardown(profile_prints_leaks_at_exit, reset),
   };
-  return cmocka_run_group_tests_name("profile", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("profile", tests, NULL, &remove_folder);
 }
