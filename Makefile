@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build/release
 NEEDS := build
 
-.PHONY: all demo test check long deps bench compat docs tidy fmt install amalgamation clean help
+.PHONY: all demo test check long platforms deps bench compat docs tidy fmt install amalgamation clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -24,6 +24,9 @@ check:
 
 long:
 	@scripts/long.sh $(WHAT)
+
+platforms:
+	@scripts/long.sh platforms
 
 deps:
 	@scripts/setup.sh $(FOR)
@@ -64,6 +67,7 @@ help:
 	@echo "make test          build and run all tests"
 	@echo "make check         the quick ones: style, unit and API tests"
 	@echo "make long          what takes minutes to hours, such as WHAT=soak; without WHAT the list"
+	@echo "make platforms     the tests on other processors, under emulators, and with musl; WHICH=\"s390x musl\" for these only"
 	@echo "make bench         compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make compat        programs of others with the library in front; ONLY=\"git redis\" runs these, ARGS=--peers others too"
 	@echo "make deps          install what these four and check need; FOR=\"bench docs soak\" what other commands and long runs need"

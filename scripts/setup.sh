@@ -10,12 +10,13 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Two things are fetched into build/ and change nothing outside: `cross` is cmocka for 64-bit ARM, `sources` are the
-# packages whose own tests the rows of `make compat` run.
+# Two things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `sources` are the packages whose own tests the rows of `make compat` run.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz service"
+groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service"
+processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -94,6 +95,16 @@ need_faults() {
   need hard patch patch
 }
 
+# Compilers and the libc of other processors, and the emulator.
+need_platforms() {
+  need_test
+  for processor in $processors; do
+    name=$(triple "$processor")
+    need soft "gcc-$name" "$name-gcc"
+    [ -e "/usr/$name/include/stdlib.h" ] || soft="$soft libc6-dev-$(debian_name "$processor")-cross"
+  done
+}
+
 need_flavours() { need_test; }
 
 need_coverage() {
@@ -145,14 +156,13 @@ need_compat() {
 }
 
 # Source packages that the rows of test/compat name, unpacked as upstream made them, with apt's state in our build folder.
-fetch_sources() {
+fetch_sources() { # fetch_sources PACKAGE...
   folder=$(pwd)/build/compat/sources failed=""
   # Mirrors that lack the sources of a security update have those of the release itself.
   suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
   options="-qq -o Dir::Etc::sourcelist=$folder/apt/sources.list -o Dir::Etc::sourceparts=$folder/apt/parts
     -o Dir::State::lists=$folder/apt/lists -o Dir::Cache=$folder/apt/cache -o APT::Sandbox::User=root"
-  # shellcheck disable=SC2086  # names of rows
-  for package in $(python3 scripts/compat.py --sources ${ONLY:-}); do
+  for package in "$@"; do
     [ -d "$folder/$package" ] && continue
     if [ ! -d "$folder/apt" ]; then
       mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial" "$folder/apt/parts" || return 1
@@ -176,7 +186,7 @@ fetch_sources() {
     [ -d "$folder/$package" ] || failed="$failed $package"
   done
   rm -rf "$folder/apt"
-  [ -z "$failed" ] || echo "setup: no sources of$failed; their rows cannot be judged" >&2
+  [ -z "$failed" ] || echo "setup: no sources of$failed; what needs them is left out" >&2
 }
 
 need_test() {
@@ -270,26 +280,46 @@ need_bench() {
   done
 }
 
-# cmocka for ARM, unpacked from the distribution's own packages with apt's state in our build folder.
-fetch_cross() {
-  root=build/cross-root
-  [ -e $root/usr/include/cmocka.h ] && return 0
-  have aarch64-linux-gnu-gcc || return 1
+# The name that Debian has for a processor, and that of its compiler; of qemu's name.
+debian_name() {
+  case $1 in aarch64) echo arm64 ;; ppc64le) echo ppc64el ;; i686) echo i386 ;; arm) echo armhf ;; *) echo "$1" ;; esac
+}
+triple() { echo "$1-linux-gnu" | sed 's/^ppc64le/powerpc64le/; s/^arm-.*/arm-linux-gnueabihf/; s/^musl.*/musl/'; }
+
+# cmocka for another processor, unpacked from the distribution's own packages with apt's state in our build folder; from
+# its sources where there is no package.
+fetch_cross() { # fetch_cross PROCESSOR
+  root=build/cross/$1
+  [ -e "$root/usr/include/cmocka.h" ] && return 0
+  have "$(triple "$1")-gcc" || return 1
   have apt-get || return 1
-  mkdir -p $root/apt/lists/partial $root/apt/cache/archives/partial || return 1
+  [ "$1" != musl ] || { build_cross musl; return; }
+  mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial" || return 1
   here=$(pwd)
-  options="-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64
+  architecture=$(debian_name "$1")
+  options="-qq -o APT::Architecture=$architecture -o APT::Architectures::=$architecture
     -o Dir::State::lists=$here/$root/apt/lists -o Dir::Cache=$here/$root/apt/cache
     -o Dir::State::status=/dev/null -o APT::Sandbox::User=root"
   # shellcheck disable=SC2086  # the options are words
-  (cd $root/apt && apt-get $options update && apt-get $options download libcmocka-dev libcmocka0) \
-    >$root/apt/log 2>&1
+  (cd "$root/apt" && apt-get $options update && apt-get $options download libcmocka-dev libcmocka0) \
+    >"$root/apt/log" 2>&1
   for package in "$root"/apt/*.deb; do
     [ -e "$package" ] || continue
-    dpkg-deb -x "$package" $root || return 1
+    dpkg-deb -x "$package" "$root" || return 1
   done
-  rm -rf $root/apt/lists $root/apt/cache
-  [ -e $root/usr/include/cmocka.h ]
+  rm -rf "$root/apt/lists" "$root/apt/cache"
+  [ -e "$root/usr/include/cmocka.h" ] || build_cross "$1"
+}
+
+build_cross() { # build_cross PROCESSOR
+  fetch_sources cmocka
+  [ -d build/compat/sources/cmocka ] || return 1
+  root=$(pwd)/build/cross/$1
+  mkdir -p "$root"
+  cmake -S build/compat/sources/cmocka -B "$root/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$(pwd)/cmake/cross-linux.cmake" \
+    -DMI_CROSS="$1" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DWITH_EXAMPLES=OFF >"$root/log" 2>&1 &&
+    DESTDIR=$root cmake --build "$root/build" --target install >>"$root/log" 2>&1
+  [ -e "$root/usr/include/cmocka.h" ]
 }
 
 check=""
@@ -300,9 +330,13 @@ fi
 [ $# -eq 0 ] && set -- test
 for group in "$@"; do
   if [ "$group" = cross ]; then
-    fetch_cross || echo "setup: cmocka for aarch64 cannot be had; the tests under qemu will be skipped" >&2
+    for processor in ${WHICH:-aarch64}; do
+      fetch_cross "$processor" ||
+        echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
+    done
   elif [ "$group" = sources ]; then
-    fetch_sources
+    # shellcheck disable=SC2046,SC2086  # names of rows and packages
+    fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})
   elif is_in "$groups" "$group"; then
     "need_$group"
   else

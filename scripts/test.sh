@@ -31,7 +31,7 @@ build test
 rm -f build/aarch64/tests.json
 if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null; then
   scripts/setup.sh cross
-  [ -e build/cross-root/usr/include/cmocka.h ] && build aarch64
+  [ -e build/cross/aarch64/usr/include/cmocka.h ] && build aarch64
 fi
 
 # The first interpreter that has pytest-xdist, with which the tests run side by side; else one that has pytest.

@@ -29,7 +29,7 @@ ACCESS = re.compile(rf"\bmi_atomic_(load|store|swap|or|and|add|sub|cas)(?:_weak|
 COUNT = re.compile(r"\bmi_count_add(?:_peak)?\((?=&)")  # relaxed
 MAP = re.compile(r"\bmi_bitmap_(\w+)\((?=\w+->\w+,)")  # a map of an arena; relaxed, but for these
 MAP_ORDER = {"set_release": "release", "try_claim": "acquire", "is_set_acquire": "acquire"}
-DECLARED = re.compile(r"\s*(?:static |typedef |MI_INTERNAL_DATA_DECL )*(?:mi_atomic\([^()]*\)|mi_bitmap_word_t\*) "
+DECLARED = re.compile(r"\s*(?:static |typedef |MI_INTERNAL_DATA_DECL |mi_attr_aligned\(\d+\) )*(?:mi_atomic\([^()]*\)|mi_bitmap_word_t\*) "
                       r"(?!const)(\w[^;=]*)[;=]")
 ROW = re.compile(r"\s*//   (write|read) +([^(]*)")
 SIDE = {"acquire": {"release", "acq_rel"}, "release": {"acquire", "acq_rel"},

@@ -14,6 +14,10 @@ import conftest
 
 BUILD = pathlib.Path(os.environ.get("MI_BUILD_DIR", conftest.ROOT / "build" / "test"))
 CROSS = conftest.ROOT / "build" / "aarch64"
+# Other processors, by qemu's names, whose programs were built and are to run (make long WHAT=platforms); each also with
+# other sizes of OS pages, where it may have such.
+PLATFORMS = os.environ.get("MI_PLATFORMS", "").split()
+PAGE_SIZES = {"aarch64": (16384, 65536), "ppc64le": (65536,)}
 SLOW = ("failure", "refusals")  # thousands of runs with calls that are refused; limits of the system
 SKIPPED = 77  # status of a program without cmocka that cannot do its work here; its last line says why
 TIMEOUT_S = int(os.environ.get("MI_TEST_TIMEOUT", "240"))
@@ -36,6 +40,14 @@ GUARDED = {("release", "api"): EVERY_BLOCK, ("padded", "api"): f"{EVERY_BLOCK}-p
            ("release", "stress"): EVERY_BLOCK, ("secure", "stress"): f"{EVERY_BLOCK}-secure"}
 # They bound memory, which is 64 KiB of addresses and an OS page for each block then, or refuse the calls that make guards.
 UNGUARDED = {"collapse", "crowd", "failing", "failing_new", "limits", "phases", "pipeline", "pool", "sandbox"}
+# What cannot hold where the system is taken for one with nothing but POSIX (src/os/os_plain.c), and why; None: the program.
+PLAIN_LACKS = {
+    ("collapse", None): "huge pages", ("sandbox", None): "system calls that are few: it makes others",
+    ("sandbox_new", None): "system calls that are few: it makes others",
+    ("glibc_names", "malloc_trim_gives_memory_back"): "the resident size", ("messages", "process_info_tells_the_truth"): "the resident size",
+    ("guarded", "guarded_faults_are_reported"): "what kind an access was", ("guarded", "guarded_by_the_environment"): "what kind an access was",
+    ("refusals", "refusals_mappings"): "a call that gives memory back without a new mapping",
+    ("refusals", "refusals_no_overcommit"): "whether memory is charged before it is touched"}
 # They look at what lies beside blocks, or which block comes next.
 UNGUARDED |= {"secure", "secure_quarantine"}
 
@@ -57,7 +69,38 @@ def cross_programs():
                     for program in found if program["flavour"] == "aarch64-mte" and program["name"] in UNTAGGED]
 
 
-PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + cross_programs()
+# What an emulator cannot show: its own memory is that of the program, its threads and children are slow or do not come up.
+EMULATED_LACKS = {"children", "crowd", "exit_order", "failing", "forks", "limits", "signals", "thread_ends", "threads"}
+# What a processor does not have.
+PLATFORM_LACKS = {
+    ("s390x", "guarded", "guarded_faults_are_reported"): "it tells the OS page of a fault only",
+    ("s390x", "guarded", "guarded_handler_stands_back"): "it tells the OS page of a fault only",
+    ("s390x", "places"): "its mmap takes other arguments"}
+
+
+def lacks(program, name):
+    """Why a test cannot hold where it is to run, or None."""
+    flavour, group, title = program["flavour"], program["group"], program["name"]
+    if flavour == "plain":
+        what = PLAIN_LACKS.get((title, name), PLAIN_LACKS.get((title, None)))
+        return what and f"POSIX does not have {what}"
+    if flavour.startswith("platform") and program["emulator"] and group == "stress" and title in EMULATED_LACKS:
+        return "the emulator's own memory, threads and children count"
+    platform = flavour.split("-")[1] if flavour.startswith("platform") else ""
+    return PLATFORM_LACKS.get((platform, title, name), PLATFORM_LACKS.get((platform, title)))
+
+
+def platform_programs():
+    for platform in PLATFORMS:
+        found = [program for program in programs(conftest.ROOT / "build" / platform / "tests.json") if program["flavour"] != "mte"]
+        for page_size in (None, *PAGE_SIZES.get(platform, ())):
+            more = ["-p", str(page_size)] if page_size else []
+            suffix = f"-{page_size // 1024}k" if page_size else ""
+            yield from (dict(program, flavour=f"platform-{platform}{suffix}", emulator=[*program["emulator"], *more])
+                        for program in found if not page_size or program["group"] != "unit")
+
+
+PROGRAMS = programs(BUILD / "tests.json") + guarded_programs() + cross_programs() + list(platform_programs())
 
 
 @functools.lru_cache(maxsize=None)
@@ -127,7 +170,7 @@ def collect():
     for program in PROGRAMS:
         # It runs once. (No bracket behind the name of a group: xdist would not see the group.)
         marks = [pytest.mark.xdist_group(f"{program['flavour']}/{program['group']}/{program['name']}")]
-        if program["group"] == "stress" or program["flavour"].startswith("aarch64") or program["name"] in SLOW:
+        if program["group"] == "stress" or program["flavour"].startswith(("aarch64", "platform")) or program["name"] in SLOW:
             marks.append(pytest.mark.slow)
         names = registered_names(program["source"])
         # The last one, without a name, is about the program as a whole.
@@ -148,6 +191,9 @@ def test_aarch64_is_built():
 
 @pytest.mark.parametrize("program, name", list(collect()))
 def test_native(program, name):
+    lack = lacks(program, name)
+    if lack:
+        pytest.skip(f"{label(program)}: {lack}")
     key = program["path"], tuple(program["emulator"]), program["flavour"].startswith(EVERY_BLOCK)
     status, output, _ = run(*key)
     conftest.FIGURES.extend(f"{label(program)}: {line[7:]}" for line in output.splitlines()

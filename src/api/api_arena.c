@@ -84,7 +84,7 @@ int mi_reserve_huge_os_pages(size_t pages, double max_secs,
 // Reduce a range to whole slices. False if it cannot be an arena.
 static bool mi_api_arena_trim(void* start, size_t size, mi_arena_plan_t* plan) {
   const uintptr_t from = (uintptr_t)mi_cpu_address(start);
-  const uintptr_t last = ((uintptr_t)1 << MI_ADDRESS_BITS) - 1;
+  const uintptr_t last = (uintptr_t)(UINT64_MAX >> (64 - MI_ADDRESS_BITS));
   if (start == NULL || from > last || size > last - from) {
     mi_output_force_warning("no range of memory for an arena: %p, %zu bytes\n", start, size);
     return false;

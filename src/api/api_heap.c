@@ -100,7 +100,7 @@ mi_theap_t* mi_theap_set_default(mi_theap_t* theap) mi_attr_noexcept {
   mi_theap_t* const before = mi_theap_get_default();
   if (theap == NULL || before == NULL) return before;
   if (theap->home == before->home) {
-    mi_theap_tls = theap;
+    mi_self()->theap = theap;
   } else {
     mi_output_force_warning("a theap of another thread cannot be the default\n");
   }

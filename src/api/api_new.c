@@ -29,6 +29,8 @@ extern void* __cxa_allocate_exception(size_t size) mi_attr_weak;
 extern void __cxa_throw(void* exception, void* type, void (*destroy)(void*)) mi_attr_weak;
 extern void* _ZTVSt9bad_alloc[] mi_attr_weak;
 extern char _ZTISt9bad_alloc[] mi_attr_weak;
+mi_weak_data(_ZTVSt9bad_alloc);
+mi_weak_data(_ZTISt9bad_alloc);
 
 MI_INTERNAL mi_attr_cold void mi_new_throw(void) {
   mi_output_error(ENOMEM, "out of memory in 'new'");

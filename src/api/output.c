@@ -10,7 +10,7 @@
 // OUTPUT-1  nothing here allocates or uses stdio: messages are printed while malloc is being
 //     called.
 // OUTPUT-2  a message caused by printing a message, on the same thread, is dropped
-//     (`mi_self.is_printing`).
+//     (`mi_self()->is_printing`).
 // OUTPUT-3  errno is the same after every function.
 // OUTPUT-4  each kind of error is printed once; later errors are counted, and the counts printed at
 //     the end. With option verbose all errors are printed.
@@ -67,8 +67,8 @@ static void mi_output_append(const char* text, size_t length) {
 
 static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
   const int saved_errno = errno;
-  const bool was_busy = mi_self.is_printing;
-  mi_self.is_printing = true;
+  const bool was_busy = mi_self()->is_printing;
+  mi_self()->is_printing = true;
   if (sink.out == NULL) {
     sink.out = (mi_output_fun*)mi_callback_get(&mi_output.output, &sink.arg);
   }
@@ -78,7 +78,7 @@ static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
     if (mi_atomic_load_relaxed(&mi_output.is_started)) mi_os_write_error(text, length);
     mi_output_append(text, length);
   }
-  mi_self.is_printing = was_busy;
+  mi_self()->is_printing = was_busy;
   errno = saved_errno;
 }
 
@@ -180,7 +180,7 @@ MI_INTERNAL void mi_output_end(char* text, size_t used) {
 }
 
 static void mi_output_vmessage(const char* prefix, const char* format, va_list args) {
-  if (mi_self.is_printing) return;
+  if (mi_self()->is_printing) return;
   char text[MI_OUTPUT_MESSAGE_MAX];
   const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
   const size_t used = mi_output_begin(prefix, text, capacity);
@@ -196,7 +196,7 @@ mi_attr_printf(2, 3) static void mi_output_message(const char* prefix, const cha
 
 MI_INTERNAL void mi_output_print(mi_sink_t sink, const char* format, ...) {
   // An output function that asks for a report would otherwise be called without end.
-  if (sink.out == NULL && mi_self.is_printing) return;
+  if (sink.out == NULL && mi_self()->is_printing) return;
   char text[MI_OUTPUT_LINE_MAX];
   va_list args;
   va_start(args, format);
@@ -242,25 +242,25 @@ static bool mi_output_must_stop(int code, bool is_handled) {
 
 // Calls the user's function, if there is one, and ends the process, if it must.
 static void mi_output_call_error(int code) {
-  if (mi_self.is_in_error) {
+  if (mi_self()->is_in_error) {
     // The function itself made a mistake, or never came back (longjmp): it is not called again.
     if (mi_output_must_stop(code, true)) mi_os_abort("");
     return;
   }
-  mi_self.is_in_error = true;
+  mi_self()->is_in_error = true;
   const int saved_errno = errno;
   void* arg = NULL;
   mi_error_fun* const fun = (mi_error_fun*)mi_callback_get(&mi_output.error, &arg);
   if (fun != NULL) fun(code, arg);
   if (mi_output_must_stop(code, fun != NULL)) mi_os_abort("");
   errno = saved_errno;
-  mi_self.is_in_error = false;
+  mi_self()->is_in_error = false;
 }
 
 static bool mi_output_wants_json(void) { return mi_option_value(report_json) != 0; }
 
 MI_INTERNAL void mi_output_say(const mi_report_t* report) {
-  if (mi_self.is_printing) return;
+  if (mi_self()->is_printing) return;
   char text[MI_OUTPUT_REPORT_MAX];
   const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
   const bool is_json = mi_output_wants_json();
@@ -298,7 +298,7 @@ MI_INTERNAL void mi_output_error(int err, const char* format, ...) {
       char text[MI_OUTPUT_REPORT_MAX];
       mi_text_vformat(message, sizeof(message), format, args);
       const size_t length = mi_explain_message("other", err, message, text, MI_EXPLAIN_MAX);
-      if (!mi_self.is_printing) mi_output_end(text, length);
+      if (!mi_self()->is_printing) mi_output_end(text, length);
     } else {
       mi_output_vmessage(mi_output_error_prefix, format, args);
     }

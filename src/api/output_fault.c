@@ -120,7 +120,7 @@ static void mi_output_json_stack(mi_output_json_t* json, const mi_guarded_t* blo
     has_room = mi_output_json_frame(json, frames[i], i == 0);
   }
   json->used = mi_text_append(json->text, sizeof(json->text), json->used, "]}");
-  if (!mi_self.is_printing) mi_output_end(json->text, json->used);
+  if (!mi_self()->is_printing) mi_output_end(json->text, json->used);
 }
 
 static void mi_output_json_block(mi_output_json_t* json, const mi_guarded_t* block) {
@@ -171,7 +171,7 @@ static void mi_output_fault_as_json(const mi_fault_t* fault, const char* access,
                            mi_explain_hint(fault->kind));
   }
   used += mi_text_format(text + used, capacity - used, "}");
-  if (!mi_self.is_printing) mi_output_end(text, used);
+  if (!mi_self()->is_printing) mi_output_end(text, used);
   const uintptr_t self = mi_tls_thread_id();
   mi_output_json_stack(json, has_block ? block : NULL, "access", self, fault->at, MI_FAULT_FRAMES);
   if (has_block) mi_output_json_block(json, block);

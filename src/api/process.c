@@ -137,14 +137,14 @@ static uint64_t mi_process_next_beat(uint64_t heartbeat) {
 
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
   mi_lock_check_none("runs deferred frees");
-  if (mi_self.is_in_deferred) return;
+  if (mi_self()->is_in_deferred) return;
   void* arg = NULL;
   mi_deferred_free_fun* const fun =
       (mi_deferred_free_fun*)mi_callback_get(&mi_process_deferred_free, &arg);
   if (fun == NULL) return;
-  mi_self.is_in_deferred = true;
+  mi_self()->is_in_deferred = true;
   fun(effort == MI_FORCE, (unsigned long long)mi_process_next_beat(heartbeat), arg);
-  mi_self.is_in_deferred = false;
+  mi_self()->is_in_deferred = false;
 }
 
 int mi_version(void) mi_attr_noexcept { return MI_MALLOC_VERSION; }

@@ -9,7 +9,7 @@
 #include "check.h"
 
 // Return the index of the highest set bit. `x` must not be 0.
-static mi_attr_inline size_t mi_bits_log2(size_t x) {
+static mi_attr_inline size_t mi_bits_log2(uint64_t x) {
   mi_assert(x != 0);
   return (size_t)(63 ^ __builtin_clzll(x));
 }
@@ -49,6 +49,25 @@ static mi_attr_inline size_t mi_bits_divide_up(size_t x, size_t divisor) {
 static mi_attr_inline size_t mi_bits_min(size_t a, size_t b) { return a < b ? a : b; }
 
 static mi_attr_inline size_t mi_bits_max(size_t a, size_t b) { return a > b ? a : b; }
+
+// The next function where no type has 128 bits.
+static inline uint64_t mi_bits_multiply_halves(uint64_t a, uint64_t b, unsigned shift) {
+  const uint64_t low = (a & UINT32_MAX) * (b & UINT32_MAX);
+  const uint64_t middle = (a >> 32) * (b & UINT32_MAX) + (low >> 32); // cannot wrap
+  const uint64_t other = (a & UINT32_MAX) * (b >> 32) + (middle & UINT32_MAX); // nor can this
+  const uint64_t high = (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32);
+  const uint64_t lower = other << 32 | (low & UINT32_MAX);
+  return shift == 0 ? lower : high << (64 - shift) | lower >> shift;
+}
+
+// Return the lower 64 bits of a * b / 2^shift. `shift` is at most 63.
+static inline uint64_t mi_bits_multiply(uint64_t a, uint64_t b, unsigned shift) {
+#if MI_IS_32_BIT
+  return mi_bits_multiply_halves(a, b, shift);
+#else
+  return (uint64_t)(((unsigned __int128)a * b) >> shift);
+#endif
+}
 
 // True if `count * size` does not fit; otherwise stores the product.
 static mi_attr_inline bool mi_bits_mul_overflows(size_t count, size_t size, size_t* product) {

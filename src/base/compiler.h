@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Addresses, and size_t, have 32 bits; else 64.
+#define MI_IS_32_BIT (__SIZEOF_POINTER__ == 4)
+
 #define mi_likely(x) __builtin_expect(!!(x), 1)
 #define mi_unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -19,6 +22,8 @@
 #define mi_attr_cold __attribute__((cold, noinline))
 #define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
 #define mi_attr_weak __attribute__((weak))
+// A reference to data that is weak for the assembler, too: gcc 12 forgets it on 64-bit POWER.
+#define mi_weak_data(name) __asm__(".weak " #name)
 #define mi_attr_unused __attribute__((unused))
 // A function that reads plain fields which other threads write, on purpose; see `mi_atomic_peek`.
 #define mi_attr_racy __attribute__((no_sanitize_thread, noinline))
@@ -103,6 +108,18 @@ static mi_attr_inline void* mi_cpu_address(const void* p) {
   return (void*)((uintptr_t)p & (UINTPTR_MAX >> 8));
 #else
   return (void*)(uintptr_t)p;
+#endif
+}
+
+// Return what differs between all living threads, and is theirs alone: a multiple of 16. On x86-64
+// one load from %fs:0 that the compiler may merge and schedule freely.
+static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
+#if defined(__powerpc64__) // gcc 12 does not have the built-in function there
+  uintptr_t pointer;
+  __asm__("mr %0, 13" : "=r"(pointer));
+  return pointer;
+#else
+  return (uintptr_t)__builtin_thread_pointer();
 #endif
 }
 

@@ -11,6 +11,7 @@
 //              5: fences behind pages (mark.h, fence.h, secret.h, canary.h).
 //   MI_MTE     tag memory, on 64-bit ARM (tag.h, core/pages/tags.h).
 //   MI_GUARDED  guard one block in 4000 by default (defaults.h); every build can guard blocks.
+//   MI_OS_PLAIN  use nothing of the system but what POSIX has (os/os_plain.c).
 //   MI_PREFIX  the prefix of public names instead of `mi_` (mimalloc-prefix.h), and of the
 //              environment variables instead of `MIMALLOC_`; in upper or lower case.
 //
@@ -38,6 +39,9 @@
 #endif
 #if defined(MI_SECURE) && (MI_SECURE < 0 || MI_SECURE > 5)
 #error "MI_SECURE: the levels are 0 to 5"
+#endif
+#if defined(MI_SECURE) && MI_SECURE > 0 && MI_IS_32_BIT
+#error "MI_SECURE: links are coded with bits that addresses of 32 bits do not have"
 #endif
 #if defined(MI_SECURE) && MI_SECURE >= 5 && defined(MI_TINY) && MI_TINY
 #error "MI_SECURE=5 needs OS pages that are smaller than a slice: build without MI_TINY"
@@ -122,6 +126,15 @@
 #define MI_IS_TAGGED 0
 #endif
 
+// 1 if the system is taken for one that has nothing but POSIX (os/os_plain.c); and if there is no
+// thread-local storage that does without malloc (os/thread_self.h).
+#if defined(MI_OS_PLAIN) && MI_OS_PLAIN
+#define MI_IS_OS_PLAIN 1
+#else
+#define MI_IS_OS_PLAIN 0
+#endif
+#define MI_HAS_SELF_TABLE MI_IS_OS_PLAIN
+
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0
 #else
@@ -171,20 +184,31 @@
 #define MI_CARVE_MAX_BYTES ((size_t)512)
 #else
 #define MI_SLICE_SHIFT 16
+#if MI_IS_32_BIT // addresses are scarce
+#define MI_WINDOW_SHIFT 26
+#define MI_ARENA_RESERVE_KIB (64 * 1024)
+#else
 #define MI_WINDOW_SHIFT 30
 #define MI_ARENA_RESERVE_KIB (1024 * 1024)
+#endif
 #define MI_ARENA_STEP_MIN MI_MIB
 #define MI_NEAR_SLICES ((size_t)512)
 #define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
 #endif
 
-// Addresses of user space that a window table covers (x86-64 and aarch64 Linux hand out at most
-// this many bits unless asked for more).
-#if defined(__aarch64__)
+// Addresses of user space that a window table covers (64-bit Linux hands out at most this many bits
+// unless asked for more).
+#if MI_IS_32_BIT
+#define MI_ADDRESS_BITS 32
+#elif defined(__aarch64__)
 #define MI_ADDRESS_BITS 48
 #else
 #define MI_ADDRESS_BITS 47
 #endif
+
+static mi_attr_inline bool mi_is_address(const void* p) {
+  return (uint64_t)(uintptr_t)p >> MI_ADDRESS_BITS == 0;
+}
 
 #define MI_SLICE_SIZE ((size_t)1 << MI_SLICE_SHIFT)
 #define MI_WINDOW_SIZE ((size_t)1 << MI_WINDOW_SHIFT)
@@ -208,7 +232,7 @@
 mi_static_assert(MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND + MI_IS_PADDED <= 1, "one at a time");
 mi_static_assert(!MI_IS_SECURE || MI_IS_TRACK_ASAN + MI_IS_TRACK_VALGRIND == 0, "tools see links");
 mi_static_assert(!MI_IS_TAGGED || !MI_IS_SECURE + !MI_IS_TRACKED == 2, "they write behind blocks");
-mi_static_assert(sizeof(void*) == 8, "this version supports 64-bit targets only");
+mi_static_assert(sizeof(void*) == 8 || sizeof(void*) == 4, "addresses have 32 or 64 bits");
 mi_static_assert(MI_WINDOW_SHIFT > MI_SLICE_SHIFT + 6, "a window holds many slices");
 
 #endif

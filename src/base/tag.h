@@ -20,13 +20,13 @@
 
 // Return the tag of an address.
 static mi_attr_inline unsigned mi_tag_of(const void* p) {
-  return (unsigned)((uintptr_t)p >> MI_TAG_SHIFT) % MI_TAG_COUNT;
+  return (unsigned)((uint64_t)(uintptr_t)p >> MI_TAG_SHIFT) % MI_TAG_COUNT;
 }
 
 // Return the address with another tag.
 static mi_attr_inline void* mi_tag_with(const void* p, unsigned tag) {
-  const uintptr_t mask = (uintptr_t)(MI_TAG_COUNT - 1) << MI_TAG_SHIFT;
-  return (void*)(((uintptr_t)p & ~mask) | (uintptr_t)tag << MI_TAG_SHIFT);
+  const uint64_t mask = (uint64_t)(MI_TAG_COUNT - 1) << MI_TAG_SHIFT;
+  return (void*)(uintptr_t)(((uint64_t)(uintptr_t)p & ~mask) | (uint64_t)tag << MI_TAG_SHIFT);
 }
 
 #if MI_IS_TAGGED

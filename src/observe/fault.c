@@ -2,7 +2,7 @@
 // fault.c - an access that faulted: was it in, or beside, a guarded block, by a wrong memory tag,
 // or made by the library?
 //
-//   SIGSEGV -> os_linux_fault.c -> mi_fault_on -> the record (guard.c) ----> mi_hook_fault
+//   SIGSEGV -> os_posix_fault.c -> mi_fault_on -> the record (guard.c) ----> mi_hook_fault
 //                                      |-> an instruction of the library ------^
 //                                      |-> a wrong memory tag -----------------^
 //                                      '-> not ours: nothing
@@ -14,7 +14,7 @@
 //     nothing, takes no lock of ours, and follows no pointer but those to records, which are never
 //     unmapped while the library is loaded. Other threads may change the record meanwhile: it is
 //     copied once.
-// FAULT-2  one thread at a time is here (OS_LINUX_FAULT-2), so that the facts are static: an
+// FAULT-2  one thread at a time is here (OS_POSIX_FAULT-2), so that the facts are static: an
 //     alternate stack may be small.
 // FAULT-3  a fault is reported once: if the handler of the program returns, the access is repeated,
 //     and faults again.

@@ -10,10 +10,10 @@
 
 MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity) {
   size_t count = 0;
-  if (!mi_self.is_in_stack) { // STACK-1
-    mi_self.is_in_stack = true;
+  if (!mi_self()->is_in_stack) { // STACK-1
+    mi_self()->is_in_stack = true;
     count = mi_os_stack(frames, capacity);
-    mi_self.is_in_stack = false;
+    mi_self()->is_in_stack = false;
   }
   if (count < capacity) frames[count] = NULL;
 }

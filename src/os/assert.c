@@ -3,8 +3,7 @@
 // Also the checks of locks in debug builds (lock.h).
 //
 // The file is in this folder because it must print and stop without the layers above: it calls no
-// output function of the user, allocates nothing, and waits for no lock. The variable that says
-// which locks a thread holds, which all builds need, is here, too.
+// output function of the user, allocates nothing, and waits for no lock.
 #include "../base/text.h"
 #include "os.h"
 
@@ -31,12 +30,7 @@ MI_INTERNAL void mi_assert_failed(const char* text, const char* file, int line,
 
 // -- Locks --
 
-MI_INTERNAL_DATA __thread uint16_t mi_locks_held mi_attr_tls;
-
 #if MI_DEBUG >= 1
-// The lock that a set bit of a rank stands for.
-static __thread const mi_lock_t* mi_lock_of_rank[MI_LOCK_RANKS] mi_attr_tls;
-
 static const char* mi_lock_name(const mi_lock_t* lock) {
   return lock != NULL && lock->name != NULL ? lock->name : "without a name";
 }
@@ -45,16 +39,16 @@ static const char* mi_lock_name(const mi_lock_t* lock) {
 static const mi_lock_t* mi_lock_highest(void) {
   const mi_lock_t* highest = NULL;
   for (uint32_t rank = 0; rank < MI_LOCK_RANKS; rank++) {
-    if ((mi_locks_held >> rank & 1) != 0) highest = mi_lock_of_rank[rank];
+    if ((mi_self()->locks_held >> rank & 1) != 0) highest = mi_self()->lock_of_rank[rank];
   }
   return highest;
 }
 
-MI_INTERNAL void mi_lock_note(const mi_lock_t* lock) { mi_lock_of_rank[lock->rank] = lock; }
+MI_INTERNAL void mi_lock_note(const mi_lock_t* lock) { mi_self()->lock_of_rank[lock->rank] = lock; }
 
 MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock) {
   mi_assert(lock->rank < MI_LOCK_RANKS);
-  if (mi_locks_held >> lock->rank == 0) return;
+  if (mi_self()->locks_held >> lock->rank == 0) return;
   const mi_lock_t* const held = mi_lock_highest();
   char message[MI_ASSERT_TEXT_MAX];
   mi_text_format(message, sizeof(message),
@@ -65,7 +59,8 @@ MI_INTERNAL void mi_lock_check_order(const mi_lock_t* lock) {
 }
 
 static void mi_lock_check(const mi_lock_t* lock, const char* what) {
-  if ((mi_locks_held >> lock->rank & 1) != 0 && mi_lock_of_rank[lock->rank] == lock) return;
+  if ((mi_self()->locks_held >> lock->rank & 1) != 0 && mi_self()->lock_of_rank[lock->rank] == lock)
+    return;
   const mi_lock_t* const held = mi_lock_highest();
   char message[MI_ASSERT_TEXT_MAX];
   mi_text_format(message, sizeof(message),
@@ -81,7 +76,7 @@ MI_INTERNAL void mi_lock_expect(const mi_lock_t* lock) {
 }
 
 MI_INTERNAL void mi_lock_check_none(const char* what) {
-  if (mi_locks_held == 0 || (mi_locks_held & MI_LOCKS_OF_FORK) != 0) return;
+  if (mi_self()->locks_held == 0 || (mi_self()->locks_held & MI_LOCKS_OF_FORK) != 0) return;
   char message[MI_ASSERT_TEXT_MAX];
   mi_text_format(message, sizeof(message), "mimalloc: lock order: %s while it holds lock %s\n",
                  what, mi_lock_name(mi_lock_highest()));

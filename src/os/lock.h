@@ -18,6 +18,7 @@
 
 #include "../base/atomic.h"
 #include "../base/check.h"
+#include "thread_self.h"
 
 typedef struct mi_lock_s {
   // word - 0 free, 1 held, 2 held with sleepers.
@@ -31,12 +32,7 @@ typedef struct mi_lock_s {
   void (*on_left)(void); // called by a thread just after it left the lock; NULL none (const)
 } mi_lock_t;
 
-#define MI_LOCK_RANKS 8
-
-// The ranks of the locks that this thread holds or is about to enter, one bit each, and
-// MI_LOCKS_OF_FORK. Set before a lock is taken and cleared after it was left, so that a signal
-// handler sees each lock that the interrupted thread holds, at any instruction.
-MI_INTERNAL_DATA_DECL __thread uint16_t mi_locks_held mi_attr_tls;
+// In `locks_held` of the calling thread (thread_self.h), beside one bit for each rank.
 #define MI_LOCKS_OF_FORK ((uint16_t)0x8000) // this thread forks, and holds all ranked locks
 
 // Sleep while `*word == value`; may return early.
@@ -64,17 +60,17 @@ MI_INTERNAL void mi_lock_note(const mi_lock_t* lock);
 static inline uint16_t mi_lock_bit(const mi_lock_t* lock) { return (uint16_t)(1u << lock->rank); }
 
 static inline bool mi_lock_is_of_fork(const mi_lock_t* lock) {
-  return lock->rank != 0 && (mi_locks_held & MI_LOCKS_OF_FORK) != 0;
+  return lock->rank != 0 && (mi_self()->locks_held & MI_LOCKS_OF_FORK) != 0;
 }
 
 static inline void mi_lock_announce(const mi_lock_t* lock) {
-  mi_locks_held |= mi_lock_bit(lock);
+  mi_self()->locks_held |= mi_lock_bit(lock);
   mi_atomic_signal_fence(); // before the lock is taken
 }
 
 static inline void mi_lock_revoke(const mi_lock_t* lock) {
   mi_atomic_signal_fence(); // after the lock was left
-  mi_locks_held &= ~mi_lock_bit(lock);
+  mi_self()->locks_held &= ~mi_lock_bit(lock);
 }
 
 static inline bool mi_lock_take(mi_lock_t* lock) {
@@ -85,14 +81,14 @@ static inline bool mi_lock_take(mi_lock_t* lock) {
 
 static inline bool mi_lock_try_enter(mi_lock_t* lock) {
   if (mi_unlikely(mi_lock_is_of_fork(lock))) return true;
-  const uint16_t held = mi_locks_held;
+  const uint16_t held = mi_self()->locks_held;
   mi_lock_announce(lock);
   if (mi_likely(mi_lock_take(lock))) {
     mi_lock_note(lock);
     return true;
   }
   mi_atomic_signal_fence();
-  mi_locks_held = held; // this thread itself may hold the lock
+  mi_self()->locks_held = held; // this thread itself may hold the lock
   return false;
 }
 

@@ -2,15 +2,39 @@
 // os.h - the contract between the allocator and an operating system.
 //
 // The contract is about mechanisms only: no options, no messages, no retries, no policy. This
-// folder is the only place (with `src/override`) where operating-system macros may appear. An
-// implementation is one file, chosen in os.c; the unit tests bring their own (test/lib/os_fake.c),
-// with other page sizes, failing calls and a clock of its own.
+// folder is the only place (with `src/override`) where operating-system macros may appear. os.c
+// chooses the implementation; the unit tests bring their own (test/lib/os_fake.c), with other page
+// sizes, failing calls and a clock of its own.
 //
 // Rules for every function: callable before libc is initialised and after `exit`; never allocates;
 // preserves `errno` (so that `free` does); is no cancellation point. A function that can fail
 // returns an errno value, 0 for success, or NULL / false where its comment says so.
 //
-// A port implements these functions, os/tls.h and os/lock.h, and nothing else.
+// A port implements these functions, the two of os/lock.h, os/tls.h, and os/thread_self.h where the
+// compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
+// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c. How much a
+// function must do:
+//
+//   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;
+//                  write_error, abort; wait, wake; mi_tls_thread_id
+//   may say no     function                         what is lost then
+//                  map_at, hints                    arenas do not grow in place
+//                  reset                            what purge does, at once
+//                  map_large, populate, populate_huge, has_huge_pages, huge_pages, collapse, split
+//                                                   huge pages
+//                  move                             a large block that grows is copied
+//                  guard, unguard                   guards cost two mappings each
+//                  prefer_node, numa_nodes, numa_node  NUMA nodes
+//                  is_single_threaded, is_alone     short ways of processes with one thread
+//                  thread_on_exit                   what a thread that ends has, until another
+//                                                   one with its identity comes
+//                  thread_watch, was_away           speed of frees by other threads
+//                  at_fork                          the child of a fork may not allocate, if the
+//                                                   process had other threads
+//                  environment                      options from there
+//                  is_readable                      what a report says of memory
+//                  fault_watch, stack, symbol, mappings, file_create  reports of faults; profiles
+//   need not       make_constant, secret, unload_watch, usage: what they say is used as it is
 #ifndef MI_OS_OS_H
 #define MI_OS_OS_H
 

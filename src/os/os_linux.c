@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: MIT
-// os_linux.c - the contract of os.h on Linux, with glibc or musl.
+// os_linux.c - what os.h needs of Linux, with glibc or musl; the rest is in os_posix.c.
 //
-// System calls go through libc's wrappers, except those for files (OS_LINUX-3); errno is saved and
-// restored around each (OS_LINUX-1).
-// OS_LINUX-1  no function changes errno.
-// OS_LINUX-2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
-// OS_LINUX-3  nothing here is a cancellation point, as open, read, write and close of libc are: a
-//     cancelled thread would end inside malloc, maybe while it holds a lock of ours.
+// OS_POSIX-1 to OS_POSIX-3 hold here, too. System calls go through libc's wrappers, except those
+// for files (OS_POSIX-3).
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "../base/random.h"
-#include "../base/tag.h"
-#include "../base/text.h"
-#include "lock.h"
-#include "os.h"
-
-extern char** environ;
+#include "os_posix.h"
 
 // Cleared by glibc (2.32 and later) before the first thread is created; NULL elsewhere.
 extern char __libc_single_threaded mi_attr_weak;
@@ -88,17 +68,31 @@ extern char __libc_single_threaded mi_attr_weak;
 #define MI_TAGS_CHECKED_AT_ONCE 2UL
 #define MI_TAGS_ALL (0xFFFFUL << 3) // that may be chosen at random
 
+static int mi_os_call_open(const char* path, int flags, int mode) {
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+static ptrdiff_t mi_os_call_read(int file, void* bytes, size_t size) {
+  return (ptrdiff_t)syscall(SYS_read, file, bytes, size);
+}
+
+static ptrdiff_t mi_os_call_write(int file, const void* bytes, size_t size) {
+  return (ptrdiff_t)syscall(SYS_write, file, bytes, size);
+}
+
+static int mi_os_call_close(int file) { return (int)syscall(SYS_close, file); }
+
 #define MI_OS_FILE_MAX 256
 
 // Reads the start of a small file; returns the length, 0 on any error. `buffer` is terminated.
 static size_t mi_os_read_file(const char* path, char* buffer, size_t capacity) {
   const int saved_errno = errno;
   size_t length = 0;
-  const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  const int fd = mi_os_call_open(path, O_RDONLY | O_CLOEXEC, 0);
   if (fd >= 0) {
-    const long got = syscall(SYS_read, fd, buffer, capacity - 1);
+    const ptrdiff_t got = mi_os_call_read(fd, buffer, capacity - 1);
     if (got > 0) length = (size_t)got;
-    syscall(SYS_close, fd);
+    mi_os_call_close(fd);
   }
   buffer[length] = 0;
   errno = saved_errno;
@@ -153,76 +147,11 @@ static bool mi_os_tags_are_on(void) {
   return MI_IS_TAGGED && mi_atomic_load_relaxed(&mi_os_has_tags);
 }
 
-// Return the protection of memory that is read and written.
-static int mi_os_read_write(void) {
+static int mi_os_call_protection(void) {
   return PROT_READ | PROT_WRITE | (mi_os_tags_are_on() ? MI_PROT_MTE : 0);
 }
 
-// Functions of the run-time libraries that `-fsanitize=` links; NULL in a process without them. The
-// sanitizers use fixed ranges of addresses, and most of our hints are in one of them:
-// ThreadSanitizer then ends the process ("unexpected memory mapping"), and so does
-// AddressSanitizer. Our memory may be mapped before theirs, when the kernel still follows the hint.
-extern void __asan_init(void) mi_attr_weak;
-extern void __hwasan_init(void) mi_attr_weak;
-extern void __msan_init(void) mi_attr_weak;
-extern void __tsan_init(void) mi_attr_weak;
-
-// From this address on, all sanitizers on x86-64 leave memory to the program: the kernel maps there
-// without a hint. On other processors that depends on the machine.
-#if defined(__x86_64__)
-#define MI_OS_HINT_ALWAYS ((uintptr_t)0x7e8000000000)
-#else
-#define MI_OS_HINT_ALWAYS UINTPTR_MAX
-#endif
-
-MI_INTERNAL bool mi_os_hints(void) {
-  return &__asan_init == NULL && &__hwasan_init == NULL && &__msan_init == NULL &&
-         &__tsan_init == NULL;
-}
-
-static bool mi_os_may_hint(const void* hint) {
-  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || mi_os_hints();
-}
-
-static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
-  const int protection = access == MI_OS_READ_WRITE ? mi_os_read_write() : PROT_NONE;
-  flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* const p = mmap(hint, size, protection, flags, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
-
-static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
-  return mi_os_map_with(mi_os_may_hint(hint) ? hint : NULL, size, access, 0);
-}
-
-MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
-  const int saved_errno = errno;
-  uint8_t* p = mi_os_map_anywhere(hint, size, access);
-  if (p != NULL && (uintptr_t)p % alignment != 0) {
-    // Map more than needed and cut off both ends, so that one mapping remains.
-    munmap(p, size);
-    p = mi_os_map_anywhere(NULL, size + alignment, access);
-    if (p != NULL) {
-      uint8_t* const start = (uint8_t*)mi_bits_align_up((uintptr_t)p, alignment);
-      if (start > p) munmap(p, (size_t)(start - p));
-      munmap(start + size, (size_t)((p + size + alignment) - (start + size)));
-      p = start;
-    }
-  }
-  errno = saved_errno;
-  return p;
-}
-
-MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
-  if (!mi_os_may_hint(start)) return false;
-  const int saved_errno = errno;
-  // Kernels before 4.17 do not know the flag and take the address as a hint: memory that they map
-  // elsewhere is unmapped.
-  void* const p = mi_os_map_with(start, size, access, MAP_FIXED_NOREPLACE);
-  if (p != NULL && p != start) munmap(p, size);
-  errno = saved_errno;
-  return p == start;
-}
+static const int mi_os_call_map_at = MAP_FIXED_NOREPLACE;
 
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
   const int saved_errno = errno;
@@ -234,31 +163,6 @@ MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) 
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kind, -1, 0);
   errno = saved_errno;
   return p == MAP_FAILED ? NULL : p;
-}
-
-// Return the result of a system call as an errno value, and restore errno.
-static int mi_os_result(int rc, int saved_errno) {
-  const int err = rc == 0 ? 0 : (errno != 0 ? errno : EINVAL);
-  errno = saved_errno;
-  return err;
-}
-
-MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
-  const int saved_errno = errno;
-  return mi_os_result(munmap(start, size), saved_errno);
-}
-
-MI_INTERNAL int mi_os_commit(void* start, size_t size) {
-  const int saved_errno = errno;
-  return mi_os_result(mprotect(start, size, mi_os_read_write()), saved_errno);
-}
-
-MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
-  const int saved_errno = errno;
-  // A fresh inaccessible mapping gives back both the memory and its charge against the limit.
-  void* const p =
-      mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
 static int mi_os_advise(void* start, size_t size, int advice) {
@@ -366,13 +270,6 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   return !mi_os_tags_are_on() && mi_os_can_move() ? mi_os_move_mapping(from, to, size) : ENOSYS;
 }
 
-MI_INTERNAL int mi_os_remap(void* start, size_t size) {
-  const int saved_errno = errno;
-  void* const p = mmap(start, size, mi_os_read_write(),
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
-}
-
 // An emulator may say yes to each advice, and do nothing. Written by the first thread that has a
 // guard, read by any, relaxed: another one finds out by itself, and who has memory with guards has
 // it from a thread that did.
@@ -392,38 +289,6 @@ MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
   }
   mi_os_advise(start, size, MADV_GUARD_REMOVE); // part of the range may have guards
   return false;
-}
-
-MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
-  const int saved_errno = errno;
-  mprotect(start, size, PROT_READ);
-  errno = saved_errno;
-}
-
-static uint64_t mi_os_clock_us(clockid_t clock) {
-  struct timespec t = {0};
-  const int saved_errno = errno;
-  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
-  errno = saved_errno;
-  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(CLOCK_MONOTONIC_COARSE) / 1000; }
-
-MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
-
-// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
-// and a sandbox may not permit that.
-MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
-#if MI_HAS_CPU_TICKS
-  const uint64_t now = mi_cpu_ticks();
-  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
-#else
-  const uint64_t now = mi_os_now_us();
-  const bool was_away = now - *mark >= 2000;
-#endif
-  *mark = now;
-  return was_away;
 }
 
 // Return field `number` of the process's stat file in `buffer`, or NULL (proc(5); the second field
@@ -512,94 +377,6 @@ MI_INTERNAL bool mi_os_is_single_threaded(void) {
 
 MI_INTERNAL void mi_os_expect_threads(void) { mi_atomic_store_relaxed(&mi_os_single, &mi_os_many); }
 
-MI_INTERNAL const char* mi_os_environment(const char* name) {
-  if (environ == NULL) return NULL;
-  const size_t length = mi_text_length(name);
-  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
-    if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
-      return &environ[i][length + 1];
-    }
-  }
-  return NULL;
-}
-
-MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
-  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
-  const size_t length = mi_text_length(prefix);
-  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
-    if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;
-  }
-  return MI_OS_ENVIRONMENT_WITHOUT;
-}
-
-MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
-  const int saved_errno = errno;
-  while (length > 0) {
-    const long written = syscall(SYS_write, STDERR_FILENO, text, length);
-    if (written <= 0) break;
-    text += written;
-    length -= (size_t)written;
-  }
-  errno = saved_errno;
-}
-
-// The key of pthread_setspecific(3) plus 1; 0 none yet; MI_OS_KEY_CLOSED none any more. Made by the
-// thread that needs it first, but never in `free`, and without a lock, because the child of a fork
-// could find that held for ever.
-//   write  any  CAS release    mi_os_key_make         (publishes the key)
-//   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
-//   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
-static mi_atomic(uint32_t) mi_os_key_word;
-
-// After the library's last destructor: what a key calls may be gone when a thread ends.
-#define MI_OS_KEY_CLOSED UINT32_MAX
-
-// glibc keeps the values of the first keys in the thread itself; for others it allocates.
-#define MI_OS_KEY_INLINE_MAX 32
-
-static bool mi_os_key_make(void (*on_exit)(void* value)) {
-  pthread_key_t key;
-  if (pthread_key_create(&key, on_exit) != 0) return false;
-  uint32_t expected = 0;
-  // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
-  // `mi_os_thread_key_done`.
-  if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
-    pthread_key_delete(key); // another thread was faster, or the library ends
-  }
-  return true;
-}
-
-MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0) {
-    if (!mi_os_key_make(on_exit)) return false;
-    // Sees the key, whichever call of `mi_os_key_make` was faster.
-    word = mi_atomic_load_acquire(&mi_os_key_word);
-  }
-  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
-  return pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
-}
-
-MI_INTERNAL bool mi_os_thread_watch(void* value) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
-  const pthread_key_t key = (pthread_key_t)(word - 1);
-  if (pthread_getspecific(key) != NULL) return true;
-  return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
-}
-
-MI_INTERNAL void mi_os_thread_key_done(void) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, MI_OS_KEY_CLOSED);
-  if (word != 0 && word != MI_OS_KEY_CLOSED) pthread_key_delete((pthread_key_t)(word - 1));
-}
-
-MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-  return pthread_atfork(prepare, parent, child);
-}
-
 // Destructors run at dlclose and at exit. A function registered for the exit distinguishes the two:
 // the function registered last runs first, and the run of all destructors is registered when the
 // program starts. So this works for a library that is loaded later. A library that is loaded before
@@ -609,8 +386,10 @@ MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void 
 #if defined(__GLIBC__)
 extern int __cxa_atexit(void (*fun)(void*), void* arg, void* library) mi_attr_weak;
 extern void __cxa_finalize(void* library) mi_attr_weak;
-extern void __pthread_register_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
-extern void __pthread_unregister_cancel(__pthread_unwind_buf_t* buffer) mi_attr_weak;
+extern void
+__pthread_register_cancel(__pthread_unwind_buf_t* buffer) __cleanup_fct_attribute mi_attr_weak;
+extern void
+__pthread_unregister_cancel(__pthread_unwind_buf_t* buffer) __cleanup_fct_attribute mi_attr_weak;
 
 // The exit function is registered as that of another library, so that it can be removed alone.
 static char mi_os_exit_library;
@@ -660,10 +439,6 @@ MI_INTERNAL void mi_os_unload_watch(void) {}
 MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
 #endif
 
-static size_t mi_os_timeval_ms(struct timeval t) {
-  return (size_t)t.tv_sec * 1000 + (size_t)t.tv_usec / 1000;
-}
-
 // The start of the process is field 22 of its stat file, in ticks since the machine started
 // (proc(5)). It is read when needed: reading a clock at the start of the process would make each
 // small program touch 64 KiB of libc's code.
@@ -681,13 +456,7 @@ static size_t mi_os_elapsed_ms(void) {
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
   const int saved_errno = errno;
   usage->elapsed_ms = mi_os_elapsed_ms();
-  struct rusage r;
-  if (getrusage(RUSAGE_SELF, &r) == 0) {
-    usage->user_ms = mi_os_timeval_ms(r.ru_utime);
-    usage->system_ms = mi_os_timeval_ms(r.ru_stime);
-    usage->rss_peak = (size_t)r.ru_maxrss * MI_KIB;
-    usage->page_faults = (size_t)r.ru_majflt;
-  }
+  mi_os_usage_posix(usage);
   // The second number of statm is the resident size in pages (proc(5)).
   char buffer[MI_OS_FILE_MAX];
   mi_os_read_file("/proc/self/statm", buffer, sizeof(buffer));
@@ -734,11 +503,6 @@ MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
   mask[node / word_bits] = 1UL << node % word_bits;
   const long rc = syscall(SYS_mbind, start, size, MI_MPOL_PREFERRED, mask, MI_NODE_MAX + 1, 0);
   return mi_os_result((int)rc, saved_errno);
-}
-
-MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
-  mi_os_write_error(text, mi_text_length(text));
-  abort();
 }
 
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {

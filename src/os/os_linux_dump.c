@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// os_linux_dump.c - files, and what is mapped, on Linux: what a dump needs of os.h.
+// os_linux_dump.c - what is mapped, on Linux, for dumps.
 //
 //   /proc/self/maps --> lines --> mappings with code, and the build-id of the file of each
 //
@@ -22,47 +22,6 @@ MI_INTERNAL size_t mi_os_thread_number(void) {
   return (size_t)number;
 }
 
-MI_INTERNAL size_t mi_os_process_number(void) {
-  const int saved_errno = errno;
-  const long number = syscall(SYS_getpid);
-  errno = saved_errno;
-  return (size_t)number;
-}
-
-MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
-  const int saved_errno = errno;
-  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
-  const long fd = syscall(SYS_openat, AT_FDCWD, path, flags, 0644);
-  const int err = fd < 0 ? errno : 0;
-  errno = saved_errno;
-  *file = (int)fd;
-  return err;
-}
-
-MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
-  const int saved_errno = errno;
-  const char* at = (const char*)bytes;
-  int err = 0;
-  while (size > 0 && err == 0) {
-    const long written = syscall(SYS_write, file, at, size);
-    if (written > 0) {
-      at += written;
-      size -= (size_t)written;
-    } else if (written == 0 || errno != EINTR) {
-      err = written == 0 ? ENOSPC : errno;
-    }
-  }
-  errno = saved_errno;
-  return err;
-}
-
-MI_INTERNAL int mi_os_file_close(int file) {
-  const int saved_errno = errno;
-  const int err = syscall(SYS_close, file) != 0 ? errno : 0;
-  errno = saved_errno;
-  return err;
-}
-
 // -- Mappings --
 
 // The file being read, and the mapping that begins with the head of a file.
@@ -77,7 +36,7 @@ typedef struct mi_os_maps_s {
 // Return the next character of the file, -1 at its end.
 static int mi_os_maps_next(mi_os_maps_t* maps) {
   if (maps->next == maps->used) {
-    const long got = syscall(SYS_read, maps->fd, maps->buffer, sizeof(maps->buffer));
+    const ptrdiff_t got = mi_os_call_read(maps->fd, maps->buffer, sizeof(maps->buffer));
     if (got <= 0) return -1;
     maps->used = (size_t)got;
     maps->next = 0;
@@ -185,14 +144,14 @@ MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, vo
                                 void* arg) {
   static const char path[] = "/proc/self/maps";
   const int saved_errno = errno;
-  mi_os_maps_t maps = {.fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC)};
+  mi_os_maps_t maps = {.fd = mi_os_call_open(path, O_RDONLY | O_CLOEXEC, 0)};
   bool is_done = maps.fd >= 0;
   char line[MI_OS_MAPS_LINE];
   while (is_done && mi_os_maps_line(&maps, line)) {
     mi_os_mapping_t mapping;
     if (mi_os_maps_parse(&maps, line, &mapping)) is_done = visit(&mapping, arg);
   }
-  if (maps.fd >= 0) syscall(SYS_close, maps.fd);
+  if (maps.fd >= 0) mi_os_call_close(maps.fd);
   errno = saved_errno;
   return is_done;
 }

@@ -15,9 +15,16 @@
 
 #include "../base/config.h"
 
+#if MI_IS_OS_PLAIN
+#include <pthread.h>
+#endif
+
 static mi_attr_inline uintptr_t mi_tls_thread_id(void) {
-  // On x86-64 one load from %fs:0 that the compiler may merge and schedule freely.
-  return (uintptr_t)__builtin_thread_pointer();
+#if MI_IS_OS_PLAIN
+  return (uintptr_t)pthread_self();
+#else
+  return mi_cpu_thread_pointer();
+#endif
 }
 
 #endif

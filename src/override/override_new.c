@@ -34,6 +34,21 @@
 #endif
 #define MI_CXX_EXPORT MI_CXX_WEAK MI_ELF_EXPORT
 
+#if MI_IS_32_BIT // size_t is `j`
+#define _ZdaPvm _ZdaPvj
+#define _ZdaPvmSt11align_val_t _ZdaPvjSt11align_val_t
+#define _ZdlPvm _ZdlPvj
+#define _ZdlPvmSt11align_val_t _ZdlPvjSt11align_val_t
+#define _Znam _Znaj
+#define _ZnamRKSt9nothrow_t _ZnajRKSt9nothrow_t
+#define _ZnamSt11align_val_t _ZnajSt11align_val_t
+#define _ZnamSt11align_val_tRKSt9nothrow_t _ZnajSt11align_val_tRKSt9nothrow_t
+#define _Znwm _Znwj
+#define _ZnwmRKSt9nothrow_t _ZnwjRKSt9nothrow_t
+#define _ZnwmSt11align_val_t _ZnwjSt11align_val_t
+#define _ZnwmSt11align_val_tRKSt9nothrow_t _ZnwjSt11align_val_tRKSt9nothrow_t
+#endif
+
 typedef struct mi_cxx_nothrow_s mi_cxx_nothrow_t;
 
 void* _Znwm(size_t size);
@@ -113,8 +128,40 @@ void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other)
   "ldp x29, x30, [sp], 16\n .cfi_remember_state\n .cfi_restore 29\n .cfi_restore 30\n"             \
   ".cfi_def_cfa_offset 0\n ret\n"
 #define MI_CXX_CATCH "bl __cxa_begin_catch\n bl __cxa_end_catch\n mov x0, 0\n"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define MI_CXX_ENTER                                                                               \
+  ".option push\n .option norelax\n addi sp, sp, -16\n .cfi_def_cfa_offset 16\n"                   \
+  "sd ra, 8(sp)\n .cfi_offset 1, -8\n"
+#define MI_CXX_CALL "jalr a2\n"
+#define MI_CXX_LEAVE                                                                               \
+  "ld ra, 8(sp)\n addi sp, sp, 16\n .cfi_remember_state\n .cfi_restore 1\n"                        \
+  ".cfi_def_cfa_offset 0\n ret\n"
+#define MI_CXX_CATCH                                                                               \
+  "call __cxa_begin_catch@plt\n call __cxa_end_catch@plt\n li a0, 0\n .option pop\n"
+#elif defined(__s390x__) // the exception comes in a register that belongs to the caller
+#define MI_CXX_ENTER                                                                               \
+  "stmg %r6, %r15, 48(%r15)\n .cfi_offset 6, -112\n .cfi_offset 7, -104\n .cfi_offset 14, -48\n"   \
+  ".cfi_offset 15, -40\n aghi %r15, -160\n .cfi_def_cfa_offset 320\n"
+#define MI_CXX_CALL "basr %r14, %r4\n"
+#define MI_CXX_LEAVE                                                                               \
+  "lmg %r6, %r15, 208(%r15)\n .cfi_remember_state\n .cfi_restore 6\n .cfi_restore 7\n"             \
+  ".cfi_restore 14\n .cfi_restore 15\n .cfi_def_cfa_offset 160\n br %r14\n"
+#define MI_CXX_CATCH                                                                               \
+  "lgr %r2, %r6\n brasl %r14, __cxa_begin_catch@PLT\n brasl %r14, __cxa_end_catch@PLT\n"           \
+  "lghi %r2, 0\n"
+#elif defined(__powerpc64__) && defined(_CALL_ELF) && _CALL_ELF == 2
+#define MI_CXX_ENTER                                                                               \
+  "mflr 0\n std 0, 16(1)\n stdu 1, -32(1)\n .cfi_def_cfa_offset 32\n"                              \
+  ".cfi_offset 65, 16\n std 2, 24(1)\n"
+#define MI_CXX_CALL "mr 12, 5\n mtctr 12\n bctrl\n ld 2, 24(1)\n"
+#define MI_CXX_LEAVE                                                                               \
+  "addi 1, 1, 32\n .cfi_remember_state\n .cfi_def_cfa_offset 0\n ld 0, 16(1)\n mtlr 0\n"           \
+  ".cfi_restore 65\n blr\n"
+#define MI_CXX_CATCH                                                                               \
+  "ld 2, 24(1)\n bl __cxa_begin_catch\n nop\n bl __cxa_end_catch\n nop\n li 3, 0\n"
 #endif
 
+#if defined(MI_CXX_ENTER)
 __asm__(".pushsection .text.unlikely.mi_cxx_catching,\"ax\"\n"
         ".weak __gxx_personality_v0\n .weak __cxa_begin_catch\n .weak __cxa_end_catch\n"
         ".globl mi_cxx_catching\n .hidden mi_cxx_catching\n" // link-time optimisation divides files
@@ -131,26 +178,27 @@ __asm__(".pushsection .text.unlikely.mi_cxx_catching,\"ax\"\n"
         ".balign 4\n"
         ".Lmi_cxx_table:\n"
         ".byte 0xff, 0x9b\n" // landing pads count from the start of the function
-        ".uleb128 .Lmi_cxx_types - .Lmi_cxx_calls\n"
-        ".Lmi_cxx_calls:\n"
-        ".byte 0x01\n"
-        ".uleb128 .Lmi_cxx_actions - .Lmi_cxx_regions\n"
-        ".Lmi_cxx_regions:\n"
-        ".uleb128 .Lmi_cxx_call - mi_cxx_catching\n"
-        ".uleb128 .Lmi_cxx_called - .Lmi_cxx_call\n"
-        ".uleb128 .Lmi_cxx_caught - mi_cxx_catching\n"
+        ".uleb128 21\n" // from here to the types, which are at a multiple of 4
+        ".byte 0x03\n" // numbers of 4 bytes: RISC-V has no others whose value the linker finds
+        ".uleb128 13\n" // of the next four
+        ".4byte .Lmi_cxx_call - mi_cxx_catching\n"
+        ".4byte .Lmi_cxx_called - .Lmi_cxx_call\n"
+        ".4byte .Lmi_cxx_caught - mi_cxx_catching\n"
         ".uleb128 1\n"
-        ".Lmi_cxx_actions:\n"
         ".byte 1, 0\n"
         ".balign 4\n"
         ".long 0\n" // any type
-        ".Lmi_cxx_types:\n"
         ".popsection\n"
         ".pushsection .data.rel.ro.mi_cxx_personality,\"aw\"\n"
         ".balign 8\n"
         ".Lmi_cxx_personality:\n"
         ".8byte __gxx_personality_v0\n"
         ".popsection\n");
+#else // an exception passes through
+void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other) {
+  return ((void* (*)(size_t size, size_t alignment))other)(size, alignment);
+}
+#endif
 
 static void* mi_cxx_new_or_null(size_t size, const mi_cxx_nothrow_t* tag) {
   (void)tag;

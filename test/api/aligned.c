@@ -173,13 +173,13 @@ static void aligned_refuses_what_is_too_large(void** state) {
     assert_null(mi_zalloc_aligned(test_opaque(SIZE_MAX - alignment + 1), alignment));
     assert_null(mi_malloc_aligned_at(test_opaque(SIZE_MAX - 100), alignment, 50));
   }
-  assert_null(mi_malloc_aligned(10, test_opaque((size_t)1 << 63)));
+  assert_null(mi_malloc_aligned(10, test_opaque(SIZE_MAX / 2 + 1)));
 }
 
 // If this fails, an offset beyond the object, which is allowed, is refused or ignored.
 static void aligned_offset_may_exceed_the_size(void** state) {
   (void)state;
-  const size_t offsets[] = {100, 1000, 123456, SIZE_MAX, SIZE_MAX - 63, (size_t)1 << 62};
+  const size_t offsets[] = {100, 1000, 123456, SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 4 + 1};
   for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
     unsigned char* const p = (unsigned char*)mi_malloc_aligned_at(16, 64, offsets[i]);
     assert_non_null(p);

@@ -118,7 +118,7 @@ static void arena_reserve_rounds_up(void** state) {
 // If this fails, a program goes on with the id of an arena that does not exist.
 static void arena_failure_clears_the_id(void** state) {
   (void)state;
-  const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 60, SIZE_MAX - least};
+  const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, TEST_BEYOND, SIZE_MAX - least};
   for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     mi_arena_id_t id = &id;
     assert_int_equal(mi_reserve_os_memory_ex(sizes[i], false, false, false, &id), ENOMEM);

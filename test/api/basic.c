@@ -82,10 +82,10 @@ static void malloc_too_large_fails(void** state) {
 static void malloc_beyond_address_space_fails(void** state) {
   (void)state;
   errno = 0;
-  assert_null(mi_malloc(test_opaque((size_t)1 << 60)));
+  assert_null(mi_malloc(test_opaque(TEST_BEYOND)));
   assert_int_equal(errno, ENOMEM);
   errno = 0;
-  assert_null(mi_malloc_aligned(test_opaque((size_t)1 << 50), (size_t)1 << 46));
+  assert_null(mi_malloc_aligned(test_opaque(TEST_BEYOND), TEST_BEYOND / 1024));
   assert_int_equal(errno, ENOMEM);
 }
 

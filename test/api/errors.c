@@ -277,7 +277,7 @@ static int bad_alignment(void) {
 }
 
 static int no_memory(void) {
-  if (mi_malloc(test_opaque((size_t)1 << 60)) != NULL) return 15;
+  if (mi_malloc(test_opaque(TEST_BEYOND)) != NULL) return 15;
   return survive();
 }
 

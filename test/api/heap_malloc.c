@@ -272,7 +272,7 @@ static void heap_malloc_refuses_what_cannot_be(void** state) {
     TEST_REFUSED(ways[w].allocate(heap, test_opaque(SIZE_MAX), 64, 0), ENOMEM);
     TEST_REFUSED(ways[w].allocate(heap, test_opaque(PTRDIFF_MAX), 64, 8), ENOMEM);
     TEST_REFUSED(ways[w].allocate(heap, test_opaque((size_t)PTRDIFF_MAX + 1), 64, 0), ENOMEM);
-    TEST_REFUSED(ways[w].allocate(heap, test_opaque((size_t)1 << 60), 64, 0), ENOMEM);
+    TEST_REFUSED(ways[w].allocate(heap, test_opaque(TEST_BEYOND), 64, 0), ENOMEM);
   }
   const size_t half = test_opaque(SIZE_MAX / 2 + 2);
   const size_t many = test_opaque(SIZE_MAX / 16);

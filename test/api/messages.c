@@ -261,7 +261,7 @@ static void registered_error_function_gets_codes(void** state) {
   assert_null(mi_malloc_aligned(10, test_opaque(3)));
   assert_int_equal(last_error, EOVERFLOW);
   assert_int_equal(errno, EINVAL);
-  assert_null(mi_malloc(test_opaque((size_t)1 << 60)));
+  assert_null(mi_malloc(test_opaque(TEST_BEYOND)));
   assert_int_equal(last_error, ENOMEM);
   assert_int_equal(error_calls, 4);
   mi_register_error(NULL, NULL);

@@ -51,7 +51,7 @@ static void effect_disallow_arena_alloc(void** state) {
 
 static int allocate_until_refused(void) {
   size_t size = 0;
-  while (size < 4 * TEST_GIB && mi_malloc(256 * TEST_KIB) != NULL) size += 256 * TEST_KIB;
+  while (size < 3 * TEST_GIB && mi_malloc(256 * TEST_KIB) != NULL) size += 256 * TEST_KIB;
   char text[64];
   const int length = snprintf(text, sizeof(text), "got %zu MiB\n", size / TEST_MIB);
   return write(STDOUT_FILENO, text, (size_t)length) == length ? 0 : 3;

@@ -12,6 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#if !defined(SYS_mmap) // 32-bit ARM
+#define SYS_mmap SYS_mmap2
+#endif
+
 #define WINDOW TEST_GIB // or a multiple of it
 #define BLOCK ((size_t)100000)
 #define BLOCKS 600 // more than the library itself has descriptors for

@@ -108,11 +108,11 @@ static void check_back(size_t resident_before) {
 
 // -- limits --
 
-static void set_limit(int what, size_t bytes) {
+static void set_limit(__typeof__(RLIMIT_AS) what, size_t bytes) {
   struct rlimit both;
-  if (getrlimit((__rlimit_resource_t)what, &both) != 0) cannot("getrlimit");
+  if (getrlimit(what, &both) != 0) cannot("getrlimit");
   both.rlim_cur = bytes == 0 ? both.rlim_max : bytes;
-  if (setrlimit((__rlimit_resource_t)what, &both) != 0) cannot("setrlimit");
+  if (setrlimit(what, &both) != 0) cannot("setrlimit");
 }
 
 // Blocks that grow with another one behind each are moved.

@@ -17,6 +17,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#if !defined(SYS_mmap) // 32-bit ARM
+#define SYS_mmap SYS_mmap2
+#endif
+
 #define SWEEP_WITH "behind a filter of system calls"
 
 #define SANDBOX_BROKEN 99 // exit status: a call that is not permitted

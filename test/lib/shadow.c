@@ -19,7 +19,8 @@ static uint64_t shadow_word(uint64_t pattern, size_t index) {
 }
 
 static uint8_t shadow_byte(uint64_t pattern, size_t i) {
-  return (uint8_t)(shadow_word(pattern, i / 8) >> (i % 8 * 8));
+  const uint64_t word = shadow_word(pattern, i / 8);
+  return ((const uint8_t*)&word)[i % 8];
 }
 
 // Whole words in front, if every byte counts. Returns where the rest begins.

@@ -26,6 +26,8 @@
 #define TEST_KIB ((size_t)1024)
 #define TEST_MIB (TEST_KIB * TEST_KIB)
 #define TEST_GIB (TEST_MIB * TEST_KIB)
+// More than any system has: 2^60 bytes, or 2^31.
+#define TEST_BEYOND ((size_t)1 << (sizeof(size_t) == 8 ? 60 : 31))
 
 // A constant that the compiler does not see through, so that it neither warns nor folds.
 static inline size_t test_opaque(size_t x) {

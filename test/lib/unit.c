@@ -299,8 +299,8 @@ static void unit_check_retired_arenas(void) {
 }
 
 void unit_check_valid(void) {
-  check(mi_locks_held == 0 && mi_self.quiet == 0);
-  check(mi_self.waiting == 0 && mi_self.missed == 0);
+  check(mi_self()->locks_held == 0 && mi_self()->quiet == 0);
+  check(mi_self()->waiting == 0 && mi_self()->missed == 0);
   unit_census_t census = {0};
   size_t owned = 0;
   mi_lock_enter(&mi_state.thread_lock);

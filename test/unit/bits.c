@@ -90,11 +90,40 @@ UNIT_TEST(random_is_uniform_and_distinct) {
   for (size_t k = 0; k < 64; k++) check(bits[k] > COUNT / 2 - 950 && bits[k] < COUNT / 2 + 950);
 }
 
+// If this fails, heap profiles and samples have wrong numbers.
+UNIT_TEST(bits_multiply_keeps_high_bits) {
+  static const struct {
+    uint64_t a, b;
+    unsigned shift;
+    uint64_t result;
+  } known[] = {
+      {UINT64_MAX, UINT64_MAX, 63, UINT64_C(0xFFFFFFFFFFFFFFFC)},
+      {UINT64_MAX, UINT64_MAX, 32, UINT64_C(0xFFFFFFFE00000000)},
+      {UINT64_MAX, 3, 0, UINT64_C(0xFFFFFFFFFFFFFFFD)},
+      {UINT64_C(0x123456789ABCDEF0), UINT64_C(0xFEDCBA9876543210), 40, UINT64_C(0xAD77D7422236D88)},
+      {UINT64_C(1) << 63, 2, 1, UINT64_C(1) << 63},
+      {UINT32_MAX, UINT64_C(0xFFFFFFFF00000001), 15, UINT64_C(0xFFFC00000003FFFF)},
+      {0, UINT64_MAX, 62, 0},
+  };
+  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+    check_equal(mi_bits_multiply(known[i].a, known[i].b, known[i].shift), known[i].result);
+    check_equal(mi_bits_multiply_halves(known[i].a, known[i].b, known[i].shift), known[i].result);
+  }
+  uint64_t random = 1;
+  for (size_t round = 0; round < 100000; round++) {
+    const uint64_t a = random_next(&random) >> random_below(&random, 64);
+    const uint64_t b = random_next(&random) >> random_below(&random, 64);
+    const unsigned shift = (unsigned)random_below(&random, 64);
+    check_equal(mi_bits_multiply(a, b, shift), mi_bits_multiply_halves(a, b, shift));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bits_log2_and_zeros),
       cmocka_unit_test(bits_rounding),
       cmocka_unit_test(bits_multiply_notices_overflow),
+      cmocka_unit_test(bits_multiply_keeps_high_bits),
       cmocka_unit_test(bits_decrement_tells_zero),
       cmocka_unit_test(bits_mask_has_count_low_bits),
       cmocka_unit_test(random_is_uniform_and_distinct),

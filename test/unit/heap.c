@@ -471,18 +471,18 @@ UNIT_TEST_PAGE_SIZES(heap_end_is_told_to_every_theap) {
     void* const mine = mi_heap_malloc(heap, SIZE);
     mi_theap_t* const theap = mi_theap_find(heap);
     check(theap != NULL && theap != mi_self_home() && theap->home == mi_self_home());
-    check(mi_theap_recent_tls == theap);
-    mi_theap_tls = theap; // the default
+    check(mi_self()->theap_recent == theap);
+    mi_self()->theap = theap; // the default
     if (k / 2 == 0) {
       end(heap, is_destroyed);
-      check(mi_self_theap() == theap->home && mi_theap_recent_tls != theap);
+      check(mi_self_theap() == theap->home && mi_self()->theap_recent != theap);
       check(theap->page_count == 0 && theap->heap_link == NULL && !theap->is_destroyed);
     } else {
-      mi_theap_tls = theap->home;
+      mi_self()->theap = theap->home;
       end_on_thread(heap, is_destroyed);
       check(theap->is_ended && theap->is_destroyed == is_destroyed);
       check(mi_theap_heap(theap) == (is_destroyed ? MI_HEAP_GONE : UNIT_HEAP));
-      check(mi_theap_recent_tls == theap && mi_enter_theap_in(UNIT_HEAP) == mi_self_home());
+      check(mi_self()->theap_recent == theap && mi_enter_theap_in(UNIT_HEAP) == mi_self_home());
     }
     check(mi_theap_find(heap) == NULL);
     unit_check_valid();

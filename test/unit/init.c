@@ -36,7 +36,7 @@ static void be_child(void) {
   mi_free(q);
   check_equal(mi_atomic_load_relaxed(&mi_state.stage), MI_STAGE_READY);
   check(mi_state.main.count.heaps == 1 && os_fake.fork_child != NULL);
-  check_equal(mi_locks_held, 0);
+  check_equal(mi_self()->locks_held, 0);
   _exit(0);
 }
 

@@ -89,13 +89,13 @@ UNIT_TEST(lock_order_allows_what_is_right) {
     mi_lock_leave(&mi_state.arena_lock); // in any order
     mi_lock_leave(&mi_state.purge_lock);
     mi_lock_leave(&mi_state.thread_lock);
-    check_equal(mi_locks_held, 0);
+    check_equal(mi_self()->locks_held, 0);
   }
 }
 
 static size_t left_count;
 static void count_left(void) {
-  check_equal(mi_locks_held, 0);
+  check_equal(mi_self()->locks_held, 0);
   left_count++;
 }
 

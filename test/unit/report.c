@@ -19,8 +19,8 @@ static size_t handler_calls;
 // change, this waits for ever or fails a check of the debug build.
 static void do_anything(void) {
   handler_calls++;
-  check_equal(mi_locks_held, 0);
-  check_equal(mi_self.quiet, 0);
+  check_equal(mi_self()->locks_held, 0);
+  check_equal(mi_self()->quiet, 0);
   void* const p = mi_malloc(SIZE);
   mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
   void* const q = mi_heap_malloc(heap, SIZE);

@@ -435,7 +435,7 @@ UNIT_TEST_PAGE_SIZES(subproc_end_is_told_to_threads_outside) {
     check(k >= 2 || unit_page_of(theirs) != unit_page_of(p));
     check(mi_atomic_load_relaxed(&unit_page_of(p)->heap) == heap);
     mi_theap_t* const home = mi_self_home();
-    mi_theap_tls = mi_theap_find(heap); // the default
+    mi_self()->theap = mi_theap_find(heap); // the default
     check(mi_self_theap() == home->others[slot]);
     if (k < 2) {
       check(mi_subproc_end_by_destroy(subproc));

@@ -43,9 +43,9 @@
 #include "fit.h"
 #include "numa.h"
 
-#define MI_ARENA_HINT_BASE ((uintptr_t)4 << 40) // far above programs and below libraries
-#define MI_ARENA_HINT_RANGE ((uintptr_t)16 << 40)
-#define MI_ARENA_RANDOM_RANGE ((uintptr_t)80 << 40) // programs are loaded from 85 TiB on
+#define MI_ARENA_HINT_BASE ((uint64_t)4 << 40) // far above programs and below libraries
+#define MI_ARENA_HINT_RANGE ((uint64_t)16 << 40)
+#define MI_ARENA_RANDOM_RANGE ((uint64_t)80 << 40) // programs are loaded from 85 TiB on
 // Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
 #define MI_ARENA_TRIES 32
 #define MI_ARENA_ALIGNED_TRIES 1
@@ -282,7 +282,7 @@ static bool mi_arena_rebuild(mi_heap_t* heap, size_t count) {
 }
 
 MI_INTERNAL bool mi_arena_is_apart(const uint8_t* start) {
-  return (uintptr_t)start - MI_ARENA_HINT_BASE < 2 * MI_ARENA_HINT_RANGE;
+  return (uint64_t)(uintptr_t)start - MI_ARENA_HINT_BASE < 2 * MI_ARENA_HINT_RANGE;
 }
 
 // Let the next arena follow this one: arenas next to each other share one mapping, once each is as
@@ -299,15 +299,15 @@ static void mi_arena_note_end(const mi_arena_t* arena) {
 
 static uint8_t* mi_arena_hint_locked(void) {
   mi_lock_expect(&mi_state.arena_lock);
-  if (mi_state.arena_hint != NULL) return mi_state.arena_hint;
+  if (mi_state.arena_hint != NULL || MI_IS_32_BIT) return mi_state.arena_hint;
 #if MI_IS_SECURE
   mi_random_t random = mi_secret_random();
-  const uintptr_t chunk = mi_random_next(&random) % (MI_ARENA_RANDOM_RANGE / MI_CHUNK_SIZE);
-  return (uint8_t*)(MI_ARENA_HINT_BASE + chunk * MI_CHUNK_SIZE);
+  const uint64_t chunk = mi_random_next(&random) % (MI_ARENA_RANDOM_RANGE / MI_CHUNK_SIZE);
+  return (uint8_t*)(uintptr_t)(MI_ARENA_HINT_BASE + chunk * MI_CHUNK_SIZE);
 #else
-  const uintptr_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
-  const uintptr_t offset = (uintptr_t)mi_os_random() % MI_ARENA_HINT_RANGE;
-  return (uint8_t*)mi_bits_align_down(base + offset, MI_WINDOW_SIZE);
+  const uint64_t base = MI_ARENA_HINT_BASE + (mi_state.is_unloaded ? MI_ARENA_HINT_RANGE : 0);
+  const uint64_t offset = mi_os_random() % MI_ARENA_HINT_RANGE;
+  return (uint8_t*)mi_bits_align_down((uintptr_t)(base + offset), MI_WINDOW_SIZE);
 #endif
 }
 

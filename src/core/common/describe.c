@@ -44,8 +44,6 @@ static bool mi_describe_is_descriptor(const mi_page_t* page, const void* p) {
   return false;
 }
 
-static bool mi_describe_is_address(const void* p) { return ((uintptr_t)p >> MI_ADDRESS_BITS) == 0; }
-
 static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* about) {
   mi_page_t* const from = (mi_page_t*)(uintptr_t)page;
   about->page = page;
@@ -69,7 +67,7 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
 // True if `page` and the facts copied from it agree with each other and with the page map.
 static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
   const size_t size_class = mi_atomic_peek(&about->page->size_class);
-  if (about->start == NULL || !mi_describe_is_address(about->start)) return false;
+  if (about->start == NULL || !mi_is_address(about->start)) return false;
   if ((uintptr_t)about->start % MI_SLICE_SIZE != 0) return false;
   if (mi_pagemap_slice(about->start) != about->page || about->slice_count == 0) return false;
   if (about->place > MI_PLACE_GUEST || size_class > MI_CLASS_COUNT) return false;
@@ -118,7 +116,7 @@ MI_INTERNAL mi_attr_unwatched void mi_describe_copy_bytes(void* to, const uint8_
 static bool mi_describe_read(void* to, const uint8_t* end, size_t size) {
   const uintptr_t first = (uintptr_t)end - size;
   const uintptr_t last = (uintptr_t)end - 1;
-  if (first > last || !mi_describe_is_address((const void*)last)) return false;
+  if (first > last || !mi_is_address((const void*)last)) return false;
   mi_tool_pause();
   const bool is_readable = mi_os_is_readable((const void*)(first & ~(uintptr_t)3)) &&
                            mi_os_is_readable((const void*)(last & ~(uintptr_t)3));
@@ -133,7 +131,7 @@ static bool mi_describe_read(void* to, const uint8_t* end, size_t size) {
 
 // Add what the note of a slot says.
 static void mi_describe_add_note(const uint8_t* slot, size_t size, mi_about_block_t* block) {
-  uintptr_t words[2];
+  uint64_t words[2];
   if (!mi_describe_read(words, slot + size, sizeof(words))) return;
   const mi_note_t note = mi_note_decode(slot, size, words, MI_NOTE_KEY);
   if (note.block != NULL) {
@@ -213,7 +211,7 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
                                                mi_about_t* about) {
   if (p == NULL) p = mi_atomic_peek(&page->start);
   *about = (mi_about_t){.p = (const uint8_t*)p, .kind = MI_ABOUT_DAMAGED};
-  if (!mi_describe_is_address(p) || !mi_describe_is_descriptor(page, p)) {
+  if (!mi_is_address(p) || !mi_describe_is_descriptor(page, p)) {
     about->page = page;
     return;
   }
@@ -252,7 +250,7 @@ static mi_attr_racy void mi_describe_gap(mi_about_t* about) {
 
 MI_INTERNAL mi_attr_racy void mi_describe_address(const void* p, mi_about_t* about) {
   *about = (mi_about_t){.p = (const uint8_t*)p};
-  if (p == NULL || !mi_describe_is_address(p)) return;
+  if (p == NULL || !mi_is_address(p)) return;
   mi_page_t* const page = mi_pagemap_slice(p);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_NONE) {

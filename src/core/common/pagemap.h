@@ -52,7 +52,7 @@ static mi_attr_inline mi_page_t* mi_pagemap_slice(const void* p) {
 
 // Return the page that `p` lies in, or NULL. Takes any address.
 static inline mi_page_t* mi_pagemap_find(const void* p) {
-  if (((uintptr_t)p >> MI_ADDRESS_BITS) != 0) return NULL;
+  if (!mi_is_address(p)) return NULL;
   mi_page_t* const page = mi_pagemap_slice(p);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if (owner == MI_OWNER_NONE) return NULL;

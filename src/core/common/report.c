@@ -47,7 +47,7 @@ static const char* const mi_report_places[MI_REPORT_PLACES] = {
     [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",
 };
 
-static bool mi_report_may_call(void) { return mi_self.quiet == 0 && mi_locks_held == 0; }
+static bool mi_report_may_call(void) { return mi_self()->quiet == 0 && mi_self()->locks_held == 0; }
 
 static mi_report_slot_t* mi_report_claim(void) {
   for (size_t i = 0; i < MI_REPORT_SLOTS; i++) {
@@ -62,27 +62,27 @@ static mi_report_slot_t* mi_report_claim(void) {
 
 // Return the name of the user's call that the thread is in.
 static const char* mi_report_where(void) {
-  return mi_report_places[mi_self.quiet > 0 ? mi_self.place : MI_REPORT_IN_FREE];
+  return mi_report_places[mi_self()->quiet > 0 ? mi_self()->place : MI_REPORT_IN_FREE];
 }
 
 static void mi_report_keep(const mi_report_t* report) {
   mi_report_slot_t* const slot = mi_report_claim();
   if (slot != NULL) {
     slot->report = *report;
-    mi_self.waiting++;
+    mi_self()->waiting++;
   } else {
-    if (mi_self.missed < MI_SELF_MISSED_MAX) mi_self.missed++;
-    mi_self.missed_kind = (unsigned)report->kind & 15;
+    if (mi_self()->missed < MI_SELF_MISSED_MAX) mi_self()->missed++;
+    mi_self()->missed_kind = (unsigned)report->kind & 15;
   }
 }
 
 // Take the first waiting report of this thread. False if there is none.
 static bool mi_report_take(mi_report_t* report) {
-  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self.waiting > 0; i++) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self()->waiting > 0; i++) {
     mi_report_slot_t* const slot = &mi_report_slots[i];
     if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
     *report = slot->report;
-    mi_self.waiting--;
+    mi_self()->waiting--;
     // Publishes that the report was read; pairs with the acquire in `mi_report_claim`.
     mi_atomic_store_release(&slot->thread, 0);
     return true;
@@ -91,7 +91,7 @@ static bool mi_report_take(mi_report_t* report) {
 }
 
 MI_INTERNAL mi_attr_cold void mi_report_deliver(void) {
-  mi_self_t* const self = &mi_self;
+  mi_self_t* const self = mi_self();
   if (mi_likely((self->waiting | self->missed) == 0)) return;
   if (self->is_delivering || !mi_report_may_call()) return;
   self->is_delivering = true;

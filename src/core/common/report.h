@@ -41,12 +41,12 @@ MI_INTERNAL void mi_report_keep_own(void);
 // reports of this thread wait until it leaves the section. Sections may be nested; the `place` of
 // the outermost one names the user's call.
 static inline void mi_report_enter(mi_report_place_t place) {
-  if (mi_self.quiet++ == 0) mi_self.place = (uint8_t)place;
+  if (mi_self()->quiet++ == 0) mi_self()->place = (uint8_t)place;
 }
 
 static inline void mi_report_leave(void) {
-  mi_self.quiet--;
-  if (mi_unlikely((mi_self.waiting | mi_self.missed) != 0)) mi_report_deliver();
+  mi_self()->quiet--;
+  if (mi_unlikely((mi_self()->waiting | mi_self()->missed) != 0)) mi_report_deliver();
 }
 
 // An assertion about a page: its failure describes the page.

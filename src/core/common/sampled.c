@@ -76,7 +76,7 @@ static uint64_t mi_sampled_minus_log2(uint64_t u) {
 
 MI_INTERNAL uint64_t mi_sampled_minus_ln(uint64_t u) {
   const uint64_t ln2_fixed = UINT64_C(2977044472); // ln 2 * 2^32
-  return (uint64_t)(((__uint128_t)mi_sampled_minus_log2(u) * ln2_fixed) >> 32);
+  return mi_bits_multiply(mi_sampled_minus_log2(u), ln2_fixed, 32);
 }
 
 MI_INTERNAL size_t mi_sampled_round(size_t size) {
@@ -87,19 +87,17 @@ MI_INTERNAL size_t mi_sampled_round(size_t size) {
 #define MI_CHANCE_ONE ((uint64_t)1 << 62)
 
 // Return a * b / 2^62.
-static uint64_t mi_sampled_multiply(uint64_t a, uint64_t b) {
-  return (uint64_t)(((__uint128_t)a * b) >> 62);
-}
+static uint64_t mi_sampled_multiply(uint64_t a, uint64_t b) { return mi_bits_multiply(a, b, 62); }
 
 // Return (1 - e^-x) * 2^62 for x = part / whole, both below 2^62: the series for x / 2^k, which is
 // small, and then 1 - e^-2y = 2(1 - e^-y) - (1 - e^-y)^2, k times.
-static uint64_t mi_sampled_one_minus_exp(size_t part, size_t whole) {
+static uint64_t mi_sampled_one_minus_exp(uint64_t part, uint64_t whole) {
   if (part / 40 >= whole) return MI_CHANCE_ONE;
   size_t k = 8;
   while (part / whole >> (k - 8) != 0) k++;
   while (whole >> 40 != 0) { // more bits do not matter
     whole >>= 1;
-    part = mi_bits_max(part >> 1, 1);
+    part = part > 1 ? part >> 1 : 1;
   }
   const size_t up = 63 - mi_bits_log2(part);
   const uint64_t quotient = ((uint64_t)part << up) / whole; // x * 2^up
@@ -262,8 +260,10 @@ MI_INTERNAL mi_amount_t mi_sampled_amount(mi_site_t* site, mi_site_kind_t kind) 
 static int64_t mi_sampled_weigh(const mi_site_t* site, int64_t amount) {
   const bool is_negative = amount < 0;
   const uint64_t size = (uint64_t)(is_negative ? -amount : amount);
-  const __uint128_t sum = ((__uint128_t)size * site->weight + (1 << 15)) >> 16;
-  const int64_t estimate = sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
+  const bool is_beyond = mi_bits_multiply(size, site->weight, 63) >= 1 << 16; // 2^63 * 2^16
+  const uint64_t twice = mi_bits_multiply(size, site->weight, 15);
+  const uint64_t sum = twice / 2 + twice % 2;
+  const int64_t estimate = is_beyond || sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
   return is_negative ? -estimate : estimate;
 }
 

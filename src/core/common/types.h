@@ -124,7 +124,7 @@ struct mi_page_s {
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
   //   read   any    relaxed       what a CAS expects, or for a report
   //   ABA    harmless: no thread pops one block.        Lifetime: a live block keeps the page.
-  mi_atomic(uintptr_t) thread_free;
+  mi_attr_aligned(64) mi_atomic(uintptr_t) thread_free;
   mi_theap_t* theap; // that owns the page, if one does
   // heap - the heap of this page. A thread that acts on that heap enters it: inside.h.
   //   write  maker  store release  mi_page_make, mi_large_make  (publishes const fields of both)

@@ -21,8 +21,8 @@ typedef struct mi_track_note_s {
   // (mi_track_load, mi_track_store).
   //   write  any, free  CAS relaxed  mi_track_claim  (one of two frees of a block)
   //   ABA    a block that was handed out again there is freed by its first user, as in any build
-  mi_atomic(uintptr_t) block;
-  uintptr_t size; // as it was asked for
+  mi_atomic(uint64_t) block;
+  uint64_t size; // as it was asked for
 } mi_track_note_t;
 
 mi_static_assert(sizeof(mi_track_note_t) == MI_NOTE_SIZE, "both words");
@@ -75,25 +75,25 @@ static bool mi_track_has_twin(const mi_track_slot_t* slot, const uint8_t* block)
 }
 
 // Copy the two words of a note at any address.
-static mi_attr_unwatched void mi_track_load(const void* at, uintptr_t words[2]) {
+static mi_attr_unwatched void mi_track_load(const void* at, uint64_t words[2]) {
   mi_tool_pause();
   memcpy(words, at, sizeof(mi_track_note_t));
   mi_tool_resume();
 }
 
-static mi_attr_unwatched void mi_track_store(void* at, const uintptr_t words[2]) {
+static mi_attr_unwatched void mi_track_store(void* at, const uint64_t words[2]) {
   mi_tool_pause();
   memcpy(at, words, sizeof(mi_track_note_t));
   mi_tool_resume();
 }
 
-static mi_note_t mi_track_decode(const mi_track_slot_t* slot, const uintptr_t words[2],
-                                 uintptr_t key) {
+static mi_note_t mi_track_decode(const mi_track_slot_t* slot, const uint64_t words[2],
+                                 uint64_t key) {
   return mi_note_decode(slot->start, slot->size, words, key);
 }
 
 static mi_note_t mi_track_read(const mi_track_slot_t* slot) {
-  uintptr_t words[2];
+  uint64_t words[2];
   mi_track_load(mi_track_note(slot), words);
   return mi_track_decode(slot, words, MI_NOTE_KEY);
 }
@@ -103,7 +103,7 @@ static mi_note_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
   const mi_note_t state = mi_track_read(slot);
   if (mi_likely(state.block != NULL) || state.is_busy) return state;
   if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return state;
-  uintptr_t words[2];
+  uint64_t words[2];
   mi_track_load(p - sizeof(mi_track_note_t), words);
   mi_note_t twin = mi_track_decode(slot, words, MI_NOTE_KEY_TWIN);
   twin.word = state.word;
@@ -111,8 +111,8 @@ static mi_note_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
 }
 
 static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t size,
-                           uintptr_t flag) {
-  uintptr_t words[2];
+                           uint64_t flag) {
+  uint64_t words[2];
   mi_note_encode(words, block, size, flag, MI_NOTE_KEY);
   mi_atomic_signal_fence(); // behind the patterns
   mi_track_store(mi_track_note(slot), words);
@@ -120,7 +120,7 @@ static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t s
 
 // Show in a report what the program wrote to the note of a claimed slot, if it did.
 static void mi_track_show(const mi_track_slot_t* slot, const mi_note_t* state) {
-  uintptr_t words[2];
+  uint64_t words[2];
   mi_track_load(mi_track_note(slot), words);
   words[0] = state->word;
   if (mi_track_decode(slot, words, MI_NOTE_KEY).block == NULL) {
@@ -130,7 +130,7 @@ static void mi_track_show(const mi_track_slot_t* slot, const mi_note_t* state) {
 
 // Begin a change of the slot.
 static void mi_track_forget(const mi_track_slot_t* slot) {
-  static const uintptr_t busy[2] = {MI_NOTE_BUSY, 0};
+  static const uint64_t busy[2] = {MI_NOTE_BUSY, 0};
   mi_track_store(mi_track_note(slot), busy);
   mi_atomic_signal_fence(); // before the patterns
 }
@@ -138,7 +138,7 @@ static void mi_track_forget(const mi_track_slot_t* slot) {
 // The same for a slot whose note was read. False if it changed since.
 static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot, const mi_note_t* state) {
   mi_track_note_t* const note = mi_track_note(slot);
-  uintptr_t word = state->word;
+  uint64_t word = state->word;
   bool is_claimed;
   mi_tool_pause();
   do { // relaxed: the program orders the use of a block before its free
@@ -169,7 +169,7 @@ static uint8_t* mi_track_margin_start(const mi_track_slot_t* slot, uint8_t* bloc
 static void mi_track_pad(const mi_track_slot_t* slot, uint8_t* block, size_t size) {
   uint8_t* margin_end = block;
   if (mi_track_has_twin(slot, block)) {
-    uintptr_t words[2];
+    uint64_t words[2];
     margin_end = block - sizeof(mi_track_note_t);
     mi_note_encode(words, block, size, 0, MI_NOTE_KEY_TWIN);
     mi_track_store(margin_end, words);
@@ -183,7 +183,7 @@ static void mi_track_pad_contents(uint8_t* block, size_t size, uint8_t value) {
 }
 
 // Return the first byte at `at` that differs from what a note should be, from the end if `is_last`.
-static const uint8_t* mi_track_differing(const uint8_t* at, const uintptr_t wanted[2],
+static const uint8_t* mi_track_differing(const uint8_t* at, const uint64_t wanted[2],
                                          bool is_last) {
   const uint8_t* const bytes = (const uint8_t*)wanted;
   const uint8_t* found = NULL;
@@ -197,7 +197,7 @@ static const uint8_t* mi_track_find_behind(const mi_track_slot_t* slot, const mi
   const uint8_t* const note = (const uint8_t*)mi_track_note(slot);
   const uint8_t* const found = mi_pad_first(state->block + state->size, note, MI_PAD_AROUND);
   if (found != NULL) return found;
-  uintptr_t words[2];
+  uint64_t words[2];
   mi_note_encode(words, state->block, state->size, 0, MI_NOTE_KEY);
   return mi_track_differing(note, words, false);
 }
@@ -205,7 +205,7 @@ static const uint8_t* mi_track_find_behind(const mi_track_slot_t* slot, const mi
 static const uint8_t* mi_track_find_before(const mi_track_slot_t* slot, const mi_note_t* state) {
   const uint8_t* margin_end = state->block;
   if (mi_track_has_twin(slot, state->block)) {
-    uintptr_t words[2];
+    uint64_t words[2];
     margin_end -= sizeof(mi_track_note_t);
     mi_note_encode(words, state->block, state->size, 0, MI_NOTE_KEY_TWIN);
     const uint8_t* const found = mi_track_differing(margin_end, words, true);
@@ -380,7 +380,7 @@ MI_INTERNAL void* mi_track_block(void* start, size_t slot_size) {
 }
 
 MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* start) {
-  static const uintptr_t none[2] = {0, 0};
+  static const uint64_t none[2] = {0, 0};
   const mi_track_slot_t slot = {(uint8_t*)start, page->block_size};
   mi_track_store(mi_track_note(&slot), none);
 }

@@ -40,7 +40,7 @@ MI_INTERNAL mi_theap_t* mi_enter_theap(mi_heap_t* heap) {
     errno = ENOMEM;
     return NULL;
   }
-  mi_theap_recent_tls = theap;
+  mi_self()->theap_recent = theap;
   return theap;
 }
 

@@ -23,7 +23,7 @@ MI_INTERNAL mi_theap_t* mi_enter_theap(mi_heap_t* heap);
 
 // The same, with an inline fast path.
 static mi_attr_inline mi_theap_t* mi_enter_theap_in(mi_heap_t* heap) {
-  mi_theap_t* const theap = mi_theap_recent_tls;
+  mi_theap_t* const theap = mi_self()->theap_recent;
   if (mi_likely(mi_atomic_load_relaxed(&theap->named) == heap)) return theap;
   return mi_enter_theap(heap);
 }

@@ -41,23 +41,23 @@
 
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
-  if (mi_locks_held != 0) {
-    mi_self.forks_inside++;
+  if (mi_self()->locks_held != 0) {
+    mi_self()->forks_inside++;
     return;
   }
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
-  mi_locks_held |= MI_LOCKS_OF_FORK;
+  mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
 // End a fork. True if it began while its thread held a lock.
 static bool mi_fork_end(void) {
-  if (mi_self.forks_inside > 0) {
-    mi_self.forks_inside--;
+  if (mi_self()->forks_inside > 0) {
+    mi_self()->forks_inside--;
     return true;
   }
-  mi_locks_held &= ~MI_LOCKS_OF_FORK;
+  mi_self()->locks_held &= ~MI_LOCKS_OF_FORK;
   return false;
 }
 
@@ -152,6 +152,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
+  mi_self_forget_others();
   mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
   mi_fork_forget_filled();

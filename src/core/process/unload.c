@@ -54,8 +54,8 @@ MI_INTERNAL void mi_unload(void) {
   if (mi_atomic_load_relaxed(&mi_state.stage) != MI_STAGE_READY) return;
   mi_parcel_end();
   mi_guard_flush();
-  mi_theap_tls = &mi_theap_empty;
-  mi_theap_recent_tls = &mi_theap_empty;
+  mi_self()->theap = &mi_theap_empty;
+  mi_self()->theap_recent = &mi_theap_empty;
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
     if (MI_IS_TRACKED) mi_walk_pages(s, NULL, &mi_unload_page, NULL);
     mi_unload_direct(s);

@@ -30,45 +30,33 @@ typedef enum mi_parcel_stage_e {
   MI_PARCEL_OVER, // the thread is ending
 } mi_parcel_stage_t;
 
-// A linked list of freed blocks of one page, on their way to it.
-typedef struct mi_parcel_s {
-  mi_page_t* page; // NULL: none
-  mi_block_t* first;
-  uint32_t last; // bytes from the start of the page
-  uint8_t count;
-  uint8_t stage : 4; // mi_parcel_stage_t
-  uint8_t misses : 4; // parcels in a row that had one block only
-  uint8_t pause; // frees until the next try
-} mi_parcel_t;
-
-static __thread mi_parcel_t mi_parcel mi_attr_tls;
-
 MI_INTERNAL void mi_parcel_flush(void) {
-  mi_page_t* const page = mi_parcel.page;
+  mi_parcel_t* const parcel = &mi_self()->parcel;
+  mi_page_t* const page = parcel->page;
   if (page == NULL) return;
-  mi_parcel.page = NULL; // first, because the next call may free
-  mi_block_t* const last = (mi_block_t*)(page->start + mi_parcel.last);
-  mi_reclaim_chain(page, mi_parcel.first, last, mi_parcel.count);
+  parcel->page = NULL; // first, because the next call may free
+  mi_block_t* const last = (mi_block_t*)(page->start + parcel->last);
+  mi_reclaim_chain(page, parcel->first, last, parcel->count);
 }
 
 MI_INTERNAL void mi_parcel_end(void) {
   mi_parcel_flush();
-  mi_parcel.stage = MI_PARCEL_OVER;
+  mi_self()->parcel.stage = MI_PARCEL_OVER;
 }
 
-// True if a parcel may collect blocks of this page: PARCEL-1 to PARCEL-4.
-static bool mi_parcel_may_collect(const mi_page_t* page) {
-  if (mi_parcel.stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
+// True if the parcel may collect blocks of this page: PARCEL-1 to PARCEL-4.
+static bool mi_parcel_may_collect(mi_parcel_t* parcel, const mi_page_t* page) {
+  if (parcel->stage == MI_PARCEL_OVER || page->block_size > MI_PARCEL_BLOCK_MAX) return false;
   const mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
   const bool is_main = heap == &mi_state.main.heap_main;
   if (!is_main && heap != mi_theap_heap(mi_self_home())) return false; // PARCEL-4
   if (mi_crowd_is_here(heap->subproc)) return false;
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if ((owner & ~MI_OWNER_FLAGS) == mi_tls_thread_id()) return false; // parked: it is wanted back
-  if (mi_parcel.stage == MI_PARCEL_NONE && mi_os_thread_watch(&mi_parcel)) {
-    mi_parcel.stage = MI_PARCEL_READY;
+  if (parcel->stage == MI_PARCEL_NONE && mi_os_thread_watch(parcel)) {
+    parcel->stage = MI_PARCEL_READY;
   }
-  return mi_parcel.stage == MI_PARCEL_READY;
+  return parcel->stage == MI_PARCEL_READY;
 }
 
 static void mi_parcel_start(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* block) {
@@ -89,7 +77,7 @@ static void mi_parcel_start(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* bl
 }
 
 MI_INTERNAL void mi_parcel_free(mi_page_t* page, mi_block_t* block) {
-  mi_parcel_t* const parcel = &mi_parcel;
+  mi_parcel_t* const parcel = &mi_self()->parcel;
   if (mi_likely(parcel->page == page)) {
     if (!mi_remote_is_sane(page, block, parcel->first)) return;
     mi_block_set_next(block, parcel->first);
@@ -100,7 +88,7 @@ MI_INTERNAL void mi_parcel_free(mi_page_t* page, mi_block_t* block) {
   if (parcel->pause > 0) {
     parcel->pause--;
   } else if (!mi_os_is_single_threaded()) {
-    if (mi_parcel_may_collect(page)) {
+    if (mi_parcel_may_collect(parcel, page)) {
       mi_parcel_start(parcel, page, block);
       return;
     }

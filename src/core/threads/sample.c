@@ -51,7 +51,7 @@
 // A list of so many blocks has half a guarded one.
 #define MI_SAMPLE_LENGTH 256
 // Larger intervals are taken as this one.
-#define MI_SAMPLE_INTERVAL_MAX ((size_t)1 << 40)
+#define MI_SAMPLE_INTERVAL_MAX ((size_t)1 << (MI_IS_32_BIT ? 30 : 40))
 
 // Draw the number of trials up to and with the first success, each of probability part / whole.
 static uint64_t mi_sample_draw(mi_theap_t* theap, uint64_t part, uint64_t whole) {
@@ -59,7 +59,7 @@ static uint64_t mi_sample_draw(mi_theap_t* theap, uint64_t part, uint64_t whole)
   const uint64_t minus_ln = mi_sampled_minus_ln(mi_random_next(&theap->random) | 1);
   const uint64_t ratio = whole / part;
   if (ratio >= 4096) { // -ln(1 - p) is p then, as exactly as matters
-    return (uint64_t)(((__uint128_t)minus_ln * ratio) >> 32) + 1;
+    return mi_bits_multiply(minus_ln, ratio, 32) + 1;
   }
   return minus_ln / mi_sampled_minus_ln(UINT64_MAX / whole * (whole - part)) + 1;
 }
@@ -69,9 +69,9 @@ static uint64_t mi_sample_draw(mi_theap_t* theap, uint64_t part, uint64_t whole)
 // `most` ones, which 1 - u < -ln(u) mostly tells at once.
 static uint64_t mi_sample_draw_bytes(mi_theap_t* theap, size_t size, size_t most) {
   const uint64_t u = mi_random_next(&theap->random) | 1;
-  if (((((0 - u) >> 24) * (__uint128_t)theap->profile_interval) >> 40) >= most) return UINT64_MAX;
+  if (mi_bits_multiply((0 - u) >> 24, theap->profile_interval, 40) >= most) return UINT64_MAX;
   const uint64_t minus_ln = mi_sampled_minus_ln(u);
-  const uint64_t bytes = (uint64_t)(((__uint128_t)minus_ln * theap->profile_interval) >> 32);
+  const uint64_t bytes = mi_bits_multiply(minus_ln, theap->profile_interval, 32);
   return bytes / size + 1;
 }
 

@@ -47,6 +47,7 @@
 static void mi_thread_on_exit(void* value) {
   (void)value;
   mi_thread_leave();
+  mi_self_leave();
 }
 
 // Find the home with a thread id. Under the thread lock.
@@ -135,7 +136,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     mi_thread_count(theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
-  mi_theap_tls = theap;
+  mi_self()->theap = theap;
   return theap;
 }
 
@@ -144,8 +145,8 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
 // Give up what the theap still has; no thread has the theap then. Under the thread lock.
 static void mi_thread_clean(mi_theap_t* theap) {
   mi_lock_expect(&mi_state.thread_lock);
-  if (mi_theap_tls == theap) mi_theap_tls = theap->home;
-  if (mi_theap_recent_tls == theap) mi_theap_recent_tls = &mi_theap_empty;
+  if (mi_self()->theap == theap) mi_self()->theap = theap->home;
+  if (mi_self()->theap_recent == theap) mi_self()->theap_recent = &mi_theap_empty;
   if (theap->is_destroyed) {
     mi_theap_reset(theap);
   } else {
@@ -326,8 +327,8 @@ static void mi_thread_end_home(mi_theap_t* home) {
   mi_assert_full(mi_thread_is_valid(home));
   mi_thread_sweep(home, MI_THREAD_ALL);
   mi_lock_leave(&mi_state.thread_lock);
-  mi_theap_tls = &mi_theap_empty;
-  mi_theap_recent_tls = &mi_theap_empty;
+  mi_self()->theap = &mi_theap_empty;
+  mi_self()->theap_recent = &mi_theap_empty;
   mi_thread_leave_home(home);
   mi_report_leave();
 }

@@ -1,0 +1,31 @@
+# Compile for Linux on another processor, MI_CROSS, by the name that qemu has for it; programs run under its user mode
+# emulation. "musl" is this processor with another C library. cmocka comes from the folder that `scripts/setup.sh cross`
+# fills.
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MI_CROSS)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR ${MI_CROSS})
+set(CMAKE_FIND_ROOT_PATH ${CMAKE_CURRENT_LIST_DIR}/../build/cross/${MI_CROSS})
+if(MI_CROSS STREQUAL "musl")
+  set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_HOST_SYSTEM_PROCESSOR})
+  set(CMAKE_C_COMPILER musl-gcc)
+  # Test programs use headers of the kernel, which are beside those of the other library.
+  set(CMAKE_C_FLAGS_INIT "-idirafter /usr/include -idirafter /usr/include/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu")
+else()
+  set(mi_triple ${MI_CROSS}-linux-gnu)
+  if(MI_CROSS STREQUAL "ppc64le")
+    set(mi_triple powerpc64le-linux-gnu)
+  elseif(MI_CROSS STREQUAL "arm")
+    set(mi_triple arm-linux-gnueabihf)
+  endif()
+  set(CMAKE_C_COMPILER ${mi_triple}-gcc)
+  set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-${MI_CROSS};-L;/usr/${mi_triple}")
+  if(MI_CROSS STREQUAL "i686") # by the system's own loader for it, which is another one than the compiler's
+    set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-i386;-L;/usr/${mi_triple}")
+  endif()
+  set(CMAKE_LIBRARY_ARCHITECTURE ${mi_triple})
+  list(PREPEND CMAKE_FIND_ROOT_PATH /usr/${mi_triple})
+endif()
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)

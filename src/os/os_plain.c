@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// os_plain.c - os.h with nothing but POSIX: the least that a system must give, and where a port
+// starts. It is chosen by MI_OS_PLAIN on any system, and the tests of this library run with it.
+//
+// What POSIX has no function for is answered as os.h permits: explicit and huge OS pages, guards
+// inside of a mapping, moved memory, NUMA nodes and a list of mappings do not exist; memory goes
+// back by mapping it afresh; a thread that waits looks again and again.
+//
+// OS_POSIX-1 to OS_POSIX-3 hold here, too.
+// Deliberately absent: speed.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE // for what a few systems hide: MAP_ANONYMOUS, dladdr
+#endif
+#include "os_posix.h"
+
+#define MI_OS_YIELDS 100
+#define MI_OS_NAP_NS 100000
+
+// -- For os_posix.c --
+
+static const int mi_os_call_map_at = 0;
+static const int mi_os_call_fault_flags = 0;
+
+static int mi_os_call_protection(void) { return PROT_READ | PROT_WRITE; }
+
+// The functions of libc are cancellation points: OS_POSIX-3.
+static int mi_os_cancel_off(void) {
+  int state = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  return state;
+}
+
+static void mi_os_cancel_restore(int state) {
+  const int saved_errno = errno;
+  pthread_setcancelstate(state, NULL);
+  errno = saved_errno;
+}
+
+static int mi_os_call_open(const char* path, int flags, int mode) {
+  const int state = mi_os_cancel_off();
+  const int file = open(path, flags, mode);
+  mi_os_cancel_restore(state);
+  return file;
+}
+
+static ptrdiff_t mi_os_call_read(int file, void* bytes, size_t size) {
+  const int state = mi_os_cancel_off();
+  const ssize_t done = read(file, bytes, size);
+  mi_os_cancel_restore(state);
+  return done;
+}
+
+static ptrdiff_t mi_os_call_write(int file, const void* bytes, size_t size) {
+  const int state = mi_os_cancel_off();
+  const ssize_t done = write(file, bytes, size);
+  mi_os_cancel_restore(state);
+  return done;
+}
+
+static int mi_os_call_close(int file) {
+  const int state = mi_os_cancel_off();
+  const int rc = close(file);
+  mi_os_cancel_restore(state);
+  return rc;
+}
+
+static void mi_os_call_raise(int number) { pthread_kill(pthread_self(), number); }
+
+static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucontext_t* context,
+                                  mi_os_fault_t* fault) {
+  (void)number;
+  (void)info;
+  (void)context;
+  (void)fault;
+  return 0;
+}
+
+// -- os.h --
+
+MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
+  const int saved_errno = errno;
+  const long page_size = sysconf(_SC_PAGESIZE);
+  info->page_size = page_size > 0 ? (size_t)page_size : 4096;
+  info->huge_page_size = info->page_size / 8 * info->page_size;
+  info->address_bits = MI_ADDRESS_BITS;
+  info->has_overcommit = true;
+  info->has_tags = false;
+  info->is_setuid = geteuid() != getuid() || getegid() != getgid();
+  errno = saved_errno;
+}
+
+MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
+  (void)hint;
+  (void)size;
+  (void)os_page_size;
+  return NULL;
+}
+
+MI_INTERNAL int mi_os_purge(void* start, size_t size) { return mi_os_remap(start, size); }
+
+MI_INTERNAL int mi_os_reset(void* start, size_t size) { return mi_os_remap(start, size); }
+
+static int mi_os_lacks(void* start, size_t size) {
+  (void)start;
+  (void)size;
+  return ENOSYS;
+}
+
+MI_INTERNAL int mi_os_populate(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL bool mi_os_has_huge_pages(void) { return false; }
+
+MI_INTERNAL int mi_os_collapse(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_split(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
+  (void)pages;
+  return mi_os_lacks(start, size);
+}
+
+MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
+  (void)from;
+  return mi_os_lacks(to, size);
+}
+
+MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
+  mi_os_lacks(start, size);
+  return false;
+}
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
+  mi_os_lacks(start, size);
+  return false;
+}
+
+MI_INTERNAL bool mi_os_is_alone(void) { return false; }
+
+// Addresses and clocks differ from process to process.
+MI_INTERNAL uint64_t mi_os_random(void) {
+  mi_random_t random = {(uintptr_t)&mi_os_random ^ (uintptr_t)&random << 16};
+  random.state ^= mi_random_next(&random) ^ mi_os_now_us();
+  return mi_random_next(&random);
+}
+
+// An array, because long literals lie where few programs come (cmake/layout.ld).
+static const char mi_os_random_file[] = "/dev/urandom";
+
+MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
+  const int saved_errno = errno;
+  mi_random_t random = {mi_os_random()};
+  for (size_t i = 0; i < count; i++) words[i] = mi_random_next(&random);
+  const int file = mi_os_call_open(mi_os_random_file, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+  if (file >= 0) {
+    mi_os_call_read(file, words, count * sizeof(*words));
+    mi_os_call_close(file);
+  }
+  errno = saved_errno;
+}
+
+MI_INTERNAL bool mi_os_is_single_threaded(void) { return false; }
+
+MI_INTERNAL void mi_os_expect_threads(void) {}
+
+MI_INTERNAL void mi_os_unload_watch(void) {}
+
+MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
+
+MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
+  const int saved_errno = errno;
+  mi_os_usage_posix(usage);
+  errno = saved_errno;
+}
+
+MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
+
+MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
+
+MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
+  (void)node;
+  return mi_os_lacks(start, size);
+}
+
+MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
+
+MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
+                                void* arg) {
+  (void)visit;
+  (void)arg;
+  return false;
+}
+
+// -- lock.h --
+
+MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
+  const int saved_errno = errno;
+  const struct timespec nap = {0, MI_OS_NAP_NS};
+  for (int i = 0; i < MI_OS_YIELDS && mi_atomic_load_relaxed(word) == value; i++) sched_yield();
+  if (mi_atomic_load_relaxed(word) == value) {
+    const int state = mi_os_cancel_off();
+    nanosleep(&nap, NULL);
+    mi_os_cancel_restore(state);
+  }
+  errno = saved_errno;
+}
+
+MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
+
+// The kernel reads what is written to a pipe, and says if it cannot.
+MI_INTERNAL bool mi_os_is_readable(const void* p) {
+  const int saved_errno = errno;
+  int ends[2];
+  bool is_readable = false;
+  if (pipe(ends) == 0) {
+    is_readable = mi_os_call_write(ends[1], p, 4) == 4;
+    mi_os_call_close(ends[0]);
+    mi_os_call_close(ends[1]);
+  }
+  errno = saved_errno;
+  return is_readable;
+}

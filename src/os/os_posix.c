@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+// os_posix.c - the part of os.h that POSIX has: memory, clocks, the environment, threads, files.
+//
+// The file of a system gives what only it has, and the calls of os_posix.h.
+// OS_POSIX-1  no function changes errno: it is saved and restored around each call.
+// OS_POSIX-2  nothing here allocates, not even through libc: no stdio, no opendir, no getenv.
+// OS_POSIX-3  nothing here is a cancellation point, as open, read, write and close of libc are: a
+//     cancelled thread would end inside malloc, maybe while it holds a lock of ours.
+#include "os_posix.h"
+
+extern char** environ;
+
+static int mi_os_result(int rc, int saved_errno) {
+  const int err = rc == 0 ? 0 : (errno != 0 ? errno : EINVAL);
+  errno = saved_errno;
+  return err;
+}
+
+// Functions of the run-time libraries that `-fsanitize=` links; NULL in a process without them. The
+// sanitizers use fixed ranges of addresses, and most of our hints are in one of them:
+// ThreadSanitizer then ends the process ("unexpected memory mapping"), and so does
+// AddressSanitizer. Our memory may be mapped before theirs, when the kernel still follows the hint.
+extern void __asan_init(void) mi_attr_weak;
+extern void __hwasan_init(void) mi_attr_weak;
+extern void __msan_init(void) mi_attr_weak;
+extern void __tsan_init(void) mi_attr_weak;
+
+// From this address on, all sanitizers on x86-64 leave memory to the program: the kernel maps there
+// without a hint. On other processors that depends on the machine.
+#if defined(__x86_64__)
+#define MI_OS_HINT_ALWAYS ((uintptr_t)0x7e8000000000)
+#else
+#define MI_OS_HINT_ALWAYS UINTPTR_MAX
+#endif
+
+MI_INTERNAL bool mi_os_hints(void) {
+  if (MI_IS_32_BIT) return false; // what is free lies between the mappings of others
+  return &__asan_init == NULL && &__hwasan_init == NULL && &__msan_init == NULL &&
+         &__tsan_init == NULL;
+}
+
+static bool mi_os_may_hint(const void* hint) {
+  return (uintptr_t)hint >= MI_OS_HINT_ALWAYS || mi_os_hints();
+}
+
+static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
+  const int protection = access == MI_OS_READ_WRITE ? mi_os_call_protection() : PROT_NONE;
+  flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const p = mmap(hint, size, protection, flags, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
+  return mi_os_map_with(mi_os_may_hint(hint) ? hint : NULL, size, access, 0);
+}
+
+MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
+  const int saved_errno = errno;
+  uint8_t* p = mi_os_map_anywhere(hint, size, access);
+  if (p != NULL && (uintptr_t)p % alignment != 0) {
+    // Map more than needed and cut off both ends, so that one mapping remains.
+    munmap(p, size);
+    p = mi_os_map_anywhere(NULL, size + alignment, access);
+    if (p != NULL) {
+      uint8_t* const start = (uint8_t*)mi_bits_align_up((uintptr_t)p, alignment);
+      if (start > p) munmap(p, (size_t)(start - p));
+      munmap(start + size, (size_t)((p + size + alignment) - (start + size)));
+      p = start;
+    }
+  }
+  errno = saved_errno;
+  return p;
+}
+
+MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
+  if (!mi_os_may_hint(start)) return false;
+  const int saved_errno = errno;
+  // Without such a flag, or in a kernel that does not know it, the address is a hint: memory that
+  // is mapped elsewhere is unmapped.
+  void* const p = mi_os_map_with(start, size, access, mi_os_call_map_at);
+  if (p != NULL && p != start) munmap(p, size);
+  errno = saved_errno;
+  return p == start;
+}
+
+MI_INTERNAL int mi_os_unmap(void* start, size_t size) {
+  const int saved_errno = errno;
+  return mi_os_result(munmap(start, size), saved_errno);
+}
+
+MI_INTERNAL int mi_os_commit(void* start, size_t size) {
+  const int saved_errno = errno;
+  return mi_os_result(mprotect(start, size, mi_os_call_protection()), saved_errno);
+}
+
+MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
+  const int saved_errno = errno;
+  // A fresh inaccessible mapping gives back both the memory and its charge against the limit.
+  void* const p =
+      mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+MI_INTERNAL int mi_os_remap(void* start, size_t size) {
+  const int saved_errno = errno;
+  void* const p = mmap(start, size, mi_os_call_protection(),
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
+}
+
+MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
+  const int saved_errno = errno;
+  mprotect(start, size, PROT_READ);
+  errno = saved_errno;
+}
+
+static uint64_t mi_os_clock_us(clockid_t clock) {
+  struct timespec t = {0};
+  const int saved_errno = errno;
+  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
+  errno = saved_errno;
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(MI_OS_CLOCK_CHEAP) / 1000; }
+
+MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
+
+// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
+// and a sandbox may not permit that.
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
+#if MI_HAS_CPU_TICKS
+  const uint64_t now = mi_cpu_ticks();
+  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
+#else
+  const uint64_t now = mi_os_now_us();
+  const bool was_away = now - *mark >= 2000;
+#endif
+  *mark = now;
+  return was_away;
+}
+
+MI_INTERNAL const char* mi_os_environment(const char* name) {
+  if (environ == NULL) return NULL;
+  const size_t length = mi_text_length(name);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
+      return &environ[i][length + 1];
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
+  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
+  const size_t length = mi_text_length(prefix);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;
+  }
+  return MI_OS_ENVIRONMENT_WITHOUT;
+}
+
+MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
+  const int saved_errno = errno;
+  while (length > 0) {
+    const ptrdiff_t written = mi_os_call_write(STDERR_FILENO, text, length);
+    if (written <= 0) break;
+    text += written;
+    length -= (size_t)written;
+  }
+  errno = saved_errno;
+}
+
+// The key of pthread_setspecific(3) plus 1; 0 none yet; MI_OS_KEY_CLOSED none any more. Made by the
+// thread that needs it first, but never in `free`, and without a lock, because the child of a fork
+// could find that held for ever.
+//   write  any  CAS release    mi_os_key_make         (publishes the key)
+//   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
+//   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
+static mi_atomic(uint32_t) mi_os_key_word;
+
+// After the library's last destructor: what a key calls may be gone when a thread ends.
+#define MI_OS_KEY_CLOSED UINT32_MAX
+
+// glibc keeps the values of the first keys in the thread itself; for others it allocates.
+#define MI_OS_KEY_INLINE_MAX 32
+
+static bool mi_os_key_make(void (*on_exit)(void* value)) {
+  pthread_key_t key;
+  if (pthread_key_create(&key, on_exit) != 0) return false;
+  uint32_t expected = 0;
+  // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
+  // `mi_os_thread_key_done`.
+  if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
+    pthread_key_delete(key); // another thread was faster, or the library ends
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
+  if (word == 0) {
+    if (!mi_os_key_make(on_exit)) return false;
+    // Sees the key, whichever call of `mi_os_key_make` was faster.
+    word = mi_atomic_load_acquire(&mi_os_key_word);
+  }
+  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
+  return pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
+}
+
+MI_INTERNAL bool mi_os_thread_watch(void* value) {
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
+  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
+  const pthread_key_t key = (pthread_key_t)(word - 1);
+  if (pthread_getspecific(key) != NULL) return true;
+  return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
+}
+
+MI_INTERNAL void mi_os_thread_key_done(void) {
+  // Sees the key; pairs with the release in `mi_os_key_make`.
+  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, MI_OS_KEY_CLOSED);
+  if (word != 0 && word != MI_OS_KEY_CLOSED) pthread_key_delete((pthread_key_t)(word - 1));
+}
+
+MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  return pthread_atfork(prepare, parent, child);
+}
+
+static size_t mi_os_timeval_ms(struct timeval t) {
+  return (size_t)t.tv_sec * 1000 + (size_t)t.tv_usec / 1000;
+}
+
+static void mi_os_usage_posix(mi_os_usage_t* usage) {
+  struct rusage r;
+  if (getrusage(RUSAGE_SELF, &r) != 0) return;
+  usage->user_ms = mi_os_timeval_ms(r.ru_utime);
+  usage->system_ms = mi_os_timeval_ms(r.ru_stime);
+  usage->rss_peak = (size_t)r.ru_maxrss * MI_KIB;
+  usage->page_faults = (size_t)r.ru_majflt;
+}
+
+MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
+  mi_os_write_error(text, mi_text_length(text));
+  abort();
+}
+
+// -- For dumps: files --
+
+MI_INTERNAL size_t mi_os_process_number(void) {
+  const int saved_errno = errno;
+  const pid_t number = getpid();
+  errno = saved_errno;
+  return (size_t)number;
+}
+
+MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
+  const int saved_errno = errno;
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+  const int fd = mi_os_call_open(path, flags, 0644);
+  const int err = fd < 0 ? errno : 0;
+  errno = saved_errno;
+  *file = fd;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
+  const int saved_errno = errno;
+  const char* at = (const char*)bytes;
+  int err = 0;
+  while (size > 0 && err == 0) {
+    const ptrdiff_t written = mi_os_call_write(file, at, size);
+    if (written > 0) {
+      at += written;
+      size -= (size_t)written;
+    } else if (written == 0 || errno != EINTR) {
+      err = written == 0 ? ENOSPC : errno;
+    }
+  }
+  errno = saved_errno;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_close(int file) {
+  const int saved_errno = errno;
+  const int err = mi_os_call_close(file) != 0 ? errno : 0;
+  errno = saved_errno;
+  return err;
+}
