@@ -13,10 +13,10 @@ if [ "${1:-}" = "--quick" ]; then
 fi
 
 say() { printf 'test: %s\n' "$*" >&2; }
-build() { # build PRESET
+build() { # build PRESET [OPTION...]
   log=build/$1.log
   mkdir -p build
-  if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$log" 2>&1; then
+  if ! { cmake --preset "$@" && cmake --build --preset "$1"; } >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     say "the build of preset $1 failed, see $log"
     exit 1
@@ -32,6 +32,16 @@ rm -f build/aarch64/tests.json
 if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null; then
   scripts/setup.sh cross
   [ -e build/cross/aarch64/usr/include/cmocka.h ] && build aarch64
+fi
+
+# Another C library: where there is a compiler for it, and cmocka.
+rm -f build/musl/tests.json
+if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ] && command -v musl-gcc >/dev/null; then
+  WHICH=musl scripts/setup.sh cross
+  if [ -e build/cross/musl/usr/include/cmocka.h ]; then
+    build musl -DMI_TEST_STRESS=ON
+    export MI_PLATFORMS=musl
+  fi
 fi
 
 # The first interpreter that has pytest-xdist, with which the tests run side by side; else one that has pytest.

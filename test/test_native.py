@@ -75,7 +75,11 @@ EMULATED_LACKS = {"children", "crowd", "exit_order", "failing", "forks", "limits
 PLATFORM_LACKS = {
     ("s390x", "guarded", "guarded_faults_are_reported"): "it tells the OS page of a fault only",
     ("s390x", "guarded", "guarded_handler_stands_back"): "it tells the OS page of a fault only",
-    ("s390x", "places"): "its mmap takes other arguments"}
+    ("s390x", "places"): "its mmap takes other arguments",
+    ("musl", "first_call"): "musl calls no function of .preinit_array",
+    ("musl", "children"): "popen of musl 1.2.3 closes the pipes of other threads that call it at the same time",
+    ("musl", "guarded", "guarded_faults_are_reported"): "musl has no function that tells a stack",
+    ("musl", "guarded", "guarded_mistakes_are_found_by_free"): "musl has no function that tells a stack"}
 
 
 def lacks(program, name):
@@ -187,6 +191,12 @@ def test_programs_are_built():
 def test_aarch64_is_built():
     if not (CROSS / "tests.json").exists():
         pytest.skip("no compiler, emulator or cmocka for aarch64")
+
+
+@pytest.mark.slow
+def test_musl_is_built():
+    if not (conftest.ROOT / "build" / "musl" / "tests.json").exists():
+        pytest.skip("no compiler or cmocka for musl")
 
 
 @pytest.mark.parametrize("program, name", list(collect()))

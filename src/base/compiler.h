@@ -111,8 +111,8 @@ static mi_attr_inline void* mi_cpu_address(const void* p) {
 #endif
 }
 
-// Return what differs between all living threads, and is theirs alone: a multiple of 16. On x86-64
-// one load from %fs:0 that the compiler may merge and schedule freely.
+// Return an address that differs between all living threads. On x86-64 one load from %fs:0 that the
+// compiler may merge and schedule freely.
 static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
 #if defined(__powerpc64__) // gcc 12 does not have the built-in function there
   uintptr_t pointer;

@@ -2,17 +2,22 @@
 // os.c - the one place that chooses the implementation of os.h.
 //
 // The unit tests compile test/lib/os_fake.c instead of this file.
+// The header comes first because the amalgamation has each header once, where it comes first.
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#include "os_posix.h"
+
 #if MI_IS_OS_PLAIN
 #include "os_plain.c"
-#include "os_posix.c"
-#include "os_posix_fault.c"
 #include "self_table.c"
 #elif defined(__linux__)
 #include "os_linux.c"
 #include "os_linux_dump.c"
 #include "os_linux_fault.c"
-#include "os_posix.c"
-#include "os_posix_fault.c"
 #else
 #error "This version supports Linux only. A port starts with os/os.h."
 #endif
+
+#include "os_posix.c"
+#include "os_posix_fault.c"

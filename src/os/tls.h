@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
-// tls.h - the identity of a thread, and one pointer per thread, as cheap as the platform allows.
+// tls.h - the identity of a thread, as cheap as the platform allows.
 //
-// The identity is the thread pointer itself: one instruction, never 0, a multiple of 16 (so that
-// the low four bits can carry flags and small values can mean "no thread"). It is unique only among
+// The identity is the thread pointer: one instruction, never 0, a multiple of 16 (so that the low
+// four bits can carry flags and small values can mean "no thread"). Where the C library is not
+// glibc, it is twice the pointer: that of musl is a multiple of 8 only. It is unique only among
 // living threads: after a thread has ended, the system may give its identity to a new one (thread.c
 // says why that is harmless).
-//
-// The pointer uses the model initial-exec: no call, no allocation, valid before any constructor.
-// (With local-dynamic the loader is called. In a library that is loaded late the loader may
-// allocate, but not from us: our malloc is not that of the process then. In a library that was
-// there from the start, room for our variables is there as well.)
 #ifndef MI_OS_TLS_H
 #define MI_OS_TLS_H
 
@@ -18,12 +14,23 @@
 #if MI_IS_OS_PLAIN
 #include <pthread.h>
 #endif
+#if defined(__has_include)
+#if __has_include(<features.h>)
+#include <features.h> // defines __GLIBC__, if there is one
+#endif
+#endif
+
+#if defined(__GLIBC__)
+#define MI_TLS_ID_SHIFT 0
+#else
+#define MI_TLS_ID_SHIFT 1
+#endif
 
 static mi_attr_inline uintptr_t mi_tls_thread_id(void) {
 #if MI_IS_OS_PLAIN
-  return (uintptr_t)pthread_self();
+  return (uintptr_t)pthread_self() << MI_TLS_ID_SHIFT;
 #else
-  return mi_cpu_thread_pointer();
+  return mi_cpu_thread_pointer() << MI_TLS_ID_SHIFT;
 #endif
 }
 

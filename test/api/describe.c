@@ -96,9 +96,12 @@ static void describe_heaps_and_threads(void** state) {
   snprintf(expected, sizeof(expected), " at %p\n", (void*)heap);
   says(p, expected);
 #if defined(__aarch64__)
-  const size_t self = (size_t)__builtin_thread_pointer(); // which is not what pthread_self returns
+  size_t self = (size_t)__builtin_thread_pointer(); // which is not what pthread_self returns
 #else
-  const size_t self = (size_t)pthread_self();
+  size_t self = (size_t)pthread_self();
+#endif
+#if !defined(__GLIBC__) // src/os/tls.h says why; tidy: allow os-macro (a fact of the library)
+  self *= 2;
 #endif
   snprintf(expected, sizeof(expected), " of thread 0x%zx", self);
   says(p, expected);

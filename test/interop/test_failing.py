@@ -46,6 +46,7 @@ NOT_REFUSED = {
     **dict.fromkeys(("backtrace", "_dl_find_object", "dladdr", "dl_iterate_phdr", "sigemptyset", "sigaddset", "pthread_sigmask"),
                     "stacks and names, for reports: no result has no effect"),
     "sigaction": "of valid signals: never refused; when guards are switched on, and then not twice",
+    "getpid": "never refused",
     "realpath": "of the path, not of memory",
     "dlsym": "its memory is libc's own",
     "__cxa_atexit": "when the library is loaded, before a scenario",

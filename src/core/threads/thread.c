@@ -128,6 +128,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
       return NULL;
     }
     mi_thread_note(id);
+    mi_assert((id & (MI_OWNER_FLAGS | MI_OWNER_MAX_SPECIAL)) == 0);
     theap->thread_id = id;
     theap->is_busy = false;
     theap->bucket_next = *mi_thread_bucket(id);
