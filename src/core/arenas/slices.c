@@ -83,6 +83,11 @@ MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_
 static mi_attr_noinline bool mi_slices_fit(mi_run_t* run, size_t slice_count) {
   const size_t index = run->slice_index;
   const size_t old_count = run->slice_count;
+  // The fence of the block that was there (FENCE-3) goes before any slice does.
+  if (!mi_fence_drop(mi_pagemap_slice(run->start))) {
+    mi_wait_release(run->arena, index, old_count);
+    return false;
+  }
   run->slice_count = slice_count;
   if (old_count > slice_count) {
     mi_wait_release(run->arena, index + slice_count, old_count - slice_count);
