@@ -95,8 +95,11 @@ static void describe_heaps_and_threads(void** state) {
   void* const p = mi_heap_malloc(heap, 100);
   snprintf(expected, sizeof(expected), " at %p\n", (void*)heap);
   says(p, expected);
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(__riscv)
   size_t self = (size_t)__builtin_thread_pointer(); // which is not what pthread_self returns
+#elif defined(__powerpc64__)
+  size_t self;
+  __asm__("mr %0, 13" : "=r"(self)); // the same
 #else
   size_t self = (size_t)pthread_self();
 #endif
