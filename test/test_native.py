@@ -40,14 +40,6 @@ GUARDED = {("release", "api"): EVERY_BLOCK, ("padded", "api"): f"{EVERY_BLOCK}-p
            ("release", "stress"): EVERY_BLOCK, ("secure", "stress"): f"{EVERY_BLOCK}-secure"}
 # They bound memory, which is 64 KiB of addresses and an OS page for each block then, or refuse the calls that make guards.
 UNGUARDED = {"collapse", "crowd", "failing", "failing_new", "limits", "phases", "pipeline", "pool", "sandbox"}
-# What cannot hold where the system is taken for one with nothing but POSIX (src/os/os_plain.c), and why; None: the program.
-PLAIN_LACKS = {
-    ("collapse", None): "huge pages", ("sandbox", None): "system calls that are few: it makes others",
-    ("sandbox_new", None): "system calls that are few: it makes others",
-    ("glibc_names", "malloc_trim_gives_memory_back"): "the resident size", ("messages", "process_info_tells_the_truth"): "the resident size",
-    ("guarded", "guarded_faults_are_reported"): "what kind an access was", ("guarded", "guarded_by_the_environment"): "what kind an access was",
-    ("refusals", "refusals_mappings"): "a call that gives memory back without a new mapping",
-    ("refusals", "refusals_no_overcommit"): "whether memory is charged before it is touched"}
 # They look at what lies beside blocks, or which block comes next.
 UNGUARDED |= {"secure", "secure_quarantine"}
 
@@ -71,8 +63,18 @@ def cross_programs():
 
 # What an emulator cannot show: its own memory is that of the program, its threads and children are slow or do not come up.
 EMULATED_LACKS = {"children", "crowd", "exit_order", "failing", "forks", "limits", "signals", "thread_ends", "threads"}
-# What a processor does not have.
-PLATFORM_LACKS = {
+# What does not hold elsewhere: where, program, test (none: all of the program), and why. "plain" is a system that is
+# taken for one with nothing but POSIX (src/os/os_plain.c).
+ELSEWHERE_LACKS = {
+    ("plain", "collapse"): "POSIX does not have huge pages",
+    ("plain", "sandbox"): "it makes system calls that a sandbox need not permit",
+    ("plain", "sandbox_new"): "it makes system calls that a sandbox need not permit",
+    ("plain", "glibc_names", "malloc_trim_gives_memory_back"): "POSIX does not have the resident size",
+    ("plain", "messages", "process_info_tells_the_truth"): "POSIX does not have the resident size",
+    ("plain", "guarded", "guarded_faults_are_reported"): "POSIX does not have what kind an access was",
+    ("plain", "guarded", "guarded_by_the_environment"): "POSIX does not have what kind an access was",
+    ("plain", "refusals", "refusals_mappings"): "POSIX does not have a call that gives memory back without a new mapping",
+    ("plain", "refusals", "refusals_no_overcommit"): "POSIX does not say whether memory is charged before it is touched",
     ("s390x", "guarded", "guarded_faults_are_reported"): "it tells the OS page of a fault only",
     ("s390x", "guarded", "guarded_handler_stands_back"): "it tells the OS page of a fault only",
     ("s390x", "places"): "its mmap takes other arguments",
@@ -84,14 +86,11 @@ PLATFORM_LACKS = {
 
 def lacks(program, name):
     """Why a test cannot hold where it is to run, or None."""
-    flavour, group, title = program["flavour"], program["group"], program["name"]
-    if flavour == "plain":
-        what = PLAIN_LACKS.get((title, name), PLAIN_LACKS.get((title, None)))
-        return what and f"POSIX does not have {what}"
-    if flavour.startswith("platform") and program["emulator"] and group == "stress" and title in EMULATED_LACKS:
+    is_platform = program["flavour"].startswith("platform")
+    if is_platform and program["emulator"] and program["group"] == "stress" and program["name"] in EMULATED_LACKS:
         return "the emulator's own memory, threads and children count"
-    platform = flavour.split("-")[1] if flavour.startswith("platform") else ""
-    return PLATFORM_LACKS.get((platform, title, name), PLATFORM_LACKS.get((platform, title)))
+    where = program["flavour"].split("-")[1] if is_platform else program["flavour"]
+    return ELSEWHERE_LACKS.get((where, program["name"], name), ELSEWHERE_LACKS.get((where, program["name"])))
 
 
 def platform_programs():

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // os.c - the one place that chooses the implementation of os.h.
 //
-// The unit tests compile test/lib/os_fake.c instead of this file.
-// The header comes first because the amalgamation has each header once, where it comes first.
+// The unit tests compile test/lib/os_fake.c instead of this file. The header comes before the
+// choice because the amalgamation has each header once, where it comes first.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif

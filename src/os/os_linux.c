@@ -3,9 +3,6 @@
 //
 // OS_POSIX-1 to OS_POSIX-3 hold here, too. System calls go through libc's wrappers, except those
 // for files (OS_POSIX-3).
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE
-#endif
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>

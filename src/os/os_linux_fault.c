@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // os_linux_fault.c - what the context of a signal says about a fault, on Linux.
+
 // From asm-generic/siginfo.h and asm/signal.h, which may be older: a wrong tag, and a flag to be
 // told the tag of the address.
 #define MI_OS_TAG_LATER 8

@@ -8,9 +8,6 @@
 //
 // OS_POSIX-1 to OS_POSIX-3 hold here, too.
 // Deliberately absent: speed.
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE // for what a few systems hide: MAP_ANONYMOUS, dladdr
-#endif
 #include "os_posix.h"
 
 #define MI_OS_YIELDS 100

@@ -41,7 +41,7 @@ static mi_self_table_t mi_self_first = {mi_self_slots, MI_SELF_SLOTS, NULL};
 static mi_atomic(bool) mi_self_is_crowded;
 
 // Return the first slot with the identity `wanted` (0: a free one) where the slot of `id` may be,
-// other than `not`; NULL if there is none.
+// other than `except`; NULL if there is none.
 static mi_self_slot_t* mi_self_seek(uintptr_t id, uintptr_t wanted, const mi_self_slot_t* except) {
   const bool is_crowded = mi_atomic_load_relaxed(&mi_self_is_crowded);
   mi_self_table_t* table = &mi_self_first;
@@ -60,7 +60,8 @@ static mi_self_slot_t* mi_self_seek(uintptr_t id, uintptr_t wanted, const mi_sel
 
 // Add a table, or have all slots searched.
 static void mi_self_extend(mi_self_table_t* last) {
-  const size_t size = sizeof(mi_self_table_t) + (MI_SELF_MORE + 1) * sizeof(mi_self_slot_t);
+  // The table itself is in the place of a first slot.
+  const size_t size = mi_bits_align_up((MI_SELF_MORE + 1) * sizeof(mi_self_slot_t), MI_SLICE_SIZE);
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, MI_SLICE_SIZE, MI_OS_READ_WRITE);
   if (p == NULL) {
     mi_atomic_store_relaxed(&mi_self_is_crowded, true);

@@ -2,8 +2,7 @@
 // state.h - the one process-wide structure, and the option values.
 //
 // The other mutable globals of the core are the page map (pagemap.h), the thread-local state
-// (self.h) and the parcel of a thread (parcel.c), the regions of meta.c, and the waiting reports
-// (report.c).
+// (os/thread_self.h), the regions of meta.c, and the waiting reports (report.c).
 //
 // No lock is held while a hook (hooks.h) is called: reports of damage that is found under a lock
 // wait until the lock is left (report.c). fork takes all locks in the order of their ranks
