@@ -123,20 +123,28 @@ static double chance(size_t size, size_t interval) {
   return p;
 }
 
+// What an estimate should be near: a sum over blocks of the program.
+typedef struct expected_s {
+  double sum;
+  double variance; // of the estimate
+  double weight; // the most that one sample adds to the estimate
+} expected_t;
+
 typedef struct actual_s {
-  double bytes, count; // of the program
-  double variance, count_variance; // of the estimates
-  double weight, count_weight; // the most that one sample adds to an estimate
+  expected_t bytes, count;
 } actual_t;
+
+// A block that is a sample with chance `p` adds `value`.
+static void expected_add(expected_t* expected, double value, double p) {
+  expected->sum += value;
+  expected->variance += value * value * (1 - p) / p;
+  if (expected->weight < value / p) expected->weight = value / p;
+}
 
 static void actual_add(actual_t* actual, size_t size, size_t interval) {
   const double p = chance(size, interval);
-  actual->bytes += (double)size;
-  actual->count += 1;
-  actual->variance += (double)size * (double)size * (1 - p) / p;
-  actual->count_variance += (1 - p) / p;
-  if (actual->weight < (double)size / p) actual->weight = (double)size / p;
-  if (actual->count_weight < 1 / p) actual->count_weight = 1 / p;
+  expected_add(&actual->bytes, (double)size, p);
+  expected_add(&actual->count, 1, p);
 }
 
 static double absolute(double x) { return x < 0 ? -x : x; }
@@ -146,12 +154,12 @@ static double absolute(double x) { return x < 0 ? -x : x; }
 // errors alone would be wrong where few samples are expected, because their number is then far from
 // normally distributed; the bound is Bernstein's: the chance to be `off` away is at most
 // 2 exp(-off^2 / (2 (variance + weight off / 3))).
-static void check_near(const char* what, size_t place, double estimate, double actual,
-                       double variance, double weight, double rounding) {
-  const double off = absolute(estimate - actual) - rounding;
-  if (off > 0 && off * off > 2 * 21 * (variance + weight * off / 3)) {
+static void check_near(const char* what, size_t place, double estimate, const expected_t* expected,
+                       double rounding) {
+  const double off = absolute(estimate - expected->sum) - rounding;
+  if (off > 0 && off * off > 2 * 21 * (expected->variance + expected->weight * off / 3)) {
     fail_msg("%s of place %zu: estimate %.0f, actual %.0f, standard error squared %.0f", what,
-             place, estimate, actual, variance);
+             place, estimate, expected->sum, expected->variance);
   }
 }
 
@@ -176,12 +184,12 @@ static void check_place(size_t place, size_t size, size_t budget, size_t interva
   const size_t most = (size_t)(8000 / chance(mi_usable_size(probe), interval));
   mi_free(probe);
   const size_t wanted = budget / size < 3 ? 3 : budget / size;
-  const size_t affordable = wanted > most ? most : wanted;
-  const size_t count = affordable > MOST ? MOST : affordable;
+  const size_t limit = most < MOST ? most : MOST;
+  const size_t count = wanted < limit ? wanted : limit;
   const sum_t taken = sum_of(mi_profile_allocated);
   const sum_t before = sum_of(mi_profile_live);
-  actual_t all = {0, 0, 0, 0, 0, 0};
-  actual_t left = {0, 0, 0, 0, 0, 0};
+  actual_t all = {{0, 0, 0}, {0, 0, 0}};
+  actual_t left = {{0, 0, 0}, {0, 0, 0}};
   size_t given = 0;
   for (size_t i = 0; i < count; i++) {
     blocks[i] = places[place](size);
@@ -211,14 +219,13 @@ static void check_place(size_t place, size_t size, size_t budget, size_t interva
   // behind it.
   const bool is_whole = place != 6 && !test_is_tracked();
   if (is_whole)
-    check_near("live bytes", place, (double)(now.bytes[place] - before.bytes[place]), left.bytes,
-               left.variance, left.weight, slack * left.count / 8 + few * (double)size * 1.125);
-  check_near("live blocks", place, (double)(now.count[place] - before.count[place]), left.count,
-             left.count_variance, left.count_weight, 2 + few + left.count / 50);
+    check_near("live bytes", place, (double)(now.bytes[place] - before.bytes[place]), &left.bytes,
+               slack * left.count.sum / 8 + few * (double)size * 1.125);
+  check_near("live blocks", place, (double)(now.count[place] - before.count[place]), &left.count,
+             2 + few + left.count.sum / 50);
   if (place != 8 && is_whole) { // which has blocks on the way
     check_near("allocated bytes", place, (double)(taken_now.bytes[place] - taken.bytes[place]),
-               all.bytes, all.variance, all.weight,
-               slack * all.count / 8 + few * (double)size * 1.125);
+               &all.bytes, slack * all.count.sum / 8 + few * (double)size * 1.125);
   }
   for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
   const sum_t end = sum_of(mi_profile_live);
@@ -265,13 +272,12 @@ static void profile_follows_blocks_that_are_resized(void** state) {
     blocks[i] = mi_realloc(blocks[i], size > TEST_MIB ? 70000 : size);
     assert_non_null(blocks[i]);
   }
-  actual_t actual = {0, 0, 0, 0, 0, 0};
+  actual_t actual = {{0, 0, 0}, {0, 0, 0}};
   for (size_t i = 0; i < COUNT; i++) actual_add(&actual, mi_usable_size(blocks[i]), interval);
   const sum_t now = sum_of(mi_profile_live);
   double bytes = 0;
   for (size_t k = 0; k <= PLACES; k++) bytes += (double)(now.bytes[k] - before.bytes[k]);
-  check_near("live bytes", PLACES, bytes, actual.bytes, actual.variance, actual.weight,
-             actual.bytes / 50);
+  check_near("live bytes", PLACES, bytes, &actual.bytes, actual.bytes.sum / 50);
   for (size_t i = 0; i < COUNT; i++) mi_free(blocks[i]);
 }
 
