@@ -76,6 +76,7 @@
 #include "core/heaps/usage.c"
 #include "core/heaps/collect.c"
 // - the process
+#include "core/process/purger.c"
 #include "core/process/fork.c"
 #include "core/process/init.c"
 #include "core/process/enter.c"
@@ -118,4 +119,5 @@
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
 #include "override/override_loader.c"
+#include "override/override_thread.c"
 #include "override/override_new.c"

@@ -119,6 +119,14 @@ typedef struct mi_snapshot_s {
 } mi_snapshot_t;
 MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
 
+// The program has created a thread: the purge thread may start.
+MI_INTERNAL void mi_process_follow_thread(void);
+
+// A function failed because the program can have no more threads, or has more than one: end the
+// purge thread. True if the function should be tried again, because there was one, and it is gone.
+// `tries` counts these calls, from 0 on.
+MI_INTERNAL bool mi_process_make_room(size_t* tries);
+
 // Give back all unused memory; returns the bytes that went to the system.
 MI_INTERNAL size_t mi_process_trim(void);
 

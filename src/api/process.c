@@ -41,7 +41,21 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_start_output();
   mi_output_watch();
   mi_profile_begin();
+  if (mi_option_value(purge_thread) == 1) mi_purger_start();
   if (mi_output_is_verbose()) mi_options_print();
+}
+
+MI_INTERNAL void mi_process_follow_thread(void) {
+  if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0) mi_purger_start();
+}
+
+// The kernel counts a thread for some microseconds after it was joined.
+#define MI_PROCESS_TRIES 20
+
+MI_INTERNAL mi_attr_cold bool mi_process_make_room(size_t* tries) {
+  if (*tries == 0 && !mi_purger_stop(MI_PURGER_PATIENCE_MS)) return false;
+  if (*tries > 0) mi_os_wait_ms(&mi_state.purger, MI_PURGER_NONE, 1);
+  return (*tries)++ < MI_PROCESS_TRIES;
 }
 
 static void mi_process_destroy(void) {
@@ -55,6 +69,7 @@ static void mi_process_destroy(void) {
 void mi_process_done(void) mi_attr_noexcept {
   mi_process_init();
   if (!mi_process_once(&mi_process_is_ended)) return;
+  mi_purger_stop(MI_PURGER_PATIENCE_MS);
   mi_profile_end();
   // So the statistics show as in use only what the program kept.
   if (MI_IS_COLLECTED_ON_EXIT) mi_collect(true);
@@ -88,6 +103,7 @@ static void __attribute__((destructor(101))) mi_process_on_exit(void) {
   mi_os_thread_key_done();
   // This is not done at the end of the process, where other code still uses its blocks.
   if (is_unloaded) {
+    mi_purger_stop(MI_PURGER_PATIENCE_UNLOAD_MS);
     mi_fault_stop();
     mi_unload();
   }

@@ -37,6 +37,9 @@ typedef struct mi_lock_s {
 
 // Sleep while `*word == value`; may return early.
 MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value);
+// The same, for so many milliseconds: for a thread that has nothing else to do, and may wake late.
+#define MI_OS_FOREVER UINT64_MAX
+MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint64_t ms);
 // Wake one sleeper.
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word);
 

@@ -29,6 +29,7 @@
 //                  thread_on_exit                   what a thread that ends has, until another
 //                                                   one with its identity comes
 //                  thread_watch, was_away           speed of frees by other threads
+//                  thread_start                     idle programs keep memory
 //                  at_fork                          the child of a fork may not allocate, if the
 //                                                   process had other threads
 //                  environment                      options from there
@@ -197,6 +198,15 @@ MI_INTERNAL void mi_os_thread_key_done(void);
 // Have that function called for the calling thread, too, with `value` if none is set yet. Never
 // allocates, locks or waits, unlike the function above. False if this cannot be done, or not yet.
 MI_INTERNAL bool mi_os_thread_watch(void* value);
+
+// Start a thread of the library, with a small stack and all signals blocked / wait until it has
+// ended, once. The first allocates and may have locks of libc, unlike everything else here. Returns
+// 0 or an errno value.
+typedef struct mi_os_thread_s {
+  uintptr_t handle;
+} mi_os_thread_t;
+MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void));
+MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread);
 
 // Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));

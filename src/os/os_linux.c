@@ -508,6 +508,15 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
   errno = saved_errno;
 }
 
+MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint64_t ms) {
+  const int saved_errno = errno;
+  // What the kernel expects, also where libc has 64 bits for a time.
+  const long timeout[2] = {(long)(ms / 1000), (long)(ms % 1000 * 1000000)};
+  syscall(SYS_futex, word, MI_FUTEX_WAIT_PRIVATE, value, ms == MI_OS_FOREVER ? NULL : timeout, NULL,
+          0);
+  errno = saved_errno;
+}
+
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
   const int saved_errno = errno;
   syscall(SYS_futex, word, MI_FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

@@ -203,6 +203,21 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
   errno = saved_errno;
 }
 
+#define MI_OS_STEP_MS 20
+
+MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint64_t ms) {
+  const int saved_errno = errno;
+  const int state = mi_os_cancel_off();
+  while (ms > 0 && mi_atomic_load_relaxed(word) == value) {
+    const uint64_t step = ms < MI_OS_STEP_MS ? ms : MI_OS_STEP_MS;
+    const struct timespec nap = {0, (long)step * 1000000};
+    nanosleep(&nap, NULL);
+    if (ms != MI_OS_FOREVER) ms -= step;
+  }
+  mi_os_cancel_restore(state);
+  errno = saved_errno;
+}
+
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
 
 // The kernel reads what is written to a pipe, and says if it cannot.

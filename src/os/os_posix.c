@@ -224,6 +224,43 @@ MI_INTERNAL void mi_os_thread_key_done(void) {
   if (word != 0 && word != MI_OS_KEY_CLOSED) pthread_key_delete((pthread_key_t)(word - 1));
 }
 
+// Addresses only: what is touched of them takes memory. Functions of the program may be called on
+// it (PURGER-4).
+#define MI_OS_STACK_SIZE ((size_t)256 * MI_KIB)
+
+static void* mi_os_thread_run(void* run) {
+  ((void (*)(void))(uintptr_t)run)();
+  return NULL;
+}
+
+MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
+  _Static_assert(sizeof(pthread_t) <= sizeof(thread->handle), "a handle has room for any thread");
+  const int saved_errno = errno;
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  pthread_t handle;
+  int err = pthread_attr_init(&attributes);
+  if (err != 0) return err;
+  err = pthread_attr_setstacksize(&attributes, MI_OS_STACK_SIZE);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (err == 0) {
+    err = pthread_create(&handle, &attributes, &mi_os_thread_run, (void*)(uintptr_t)run);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (err == 0) thread->handle = (uintptr_t)handle;
+  errno = saved_errno;
+  return err;
+}
+
+MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread) {
+  int state = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); // OS_POSIX-3
+  pthread_join((pthread_t)thread.handle, NULL);
+  pthread_setcancelstate(state, NULL);
+}
+
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
   return pthread_atfork(prepare, parent, child);
 }

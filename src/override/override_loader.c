@@ -23,10 +23,7 @@
 #include <dlfcn.h>
 
 #include "../api/api.h"
-
-// In glibc before 2.34 dlsym is in a library of its own, which is loaded if any object uses the
-// name.
-#pragma weak dlsym
+#include "next.h"
 
 // A function in front: the assembly calls it with the arguments in the order of the registers, at
 // most three.
@@ -75,9 +72,8 @@
 
 static void* mi_loader_nothing(void) { return NULL; }
 
-// Return the next function of that name after ours.
 static void* mi_loader_next(const char* name) {
-  void* const next = dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
+  void* const next = mi_override_next(name);
   return next != NULL ? next : (void*)&mi_loader_nothing;
 }
 

@@ -311,7 +311,7 @@ REPLACING = ("always", "override", "override glibc")
 
 
 @pytest.mark.parametrize("artifact, sections, prefix", [
-    ("libmimalloc.so", (*REPLACING, "library glibc"), "mi_"), ("libmimalloc.a", REPLACING, "mi_"), ("mimalloc.o", REPLACING, "mi_"),
+    ("libmimalloc.so", (*REPLACING, "library", "library glibc"), "mi_"), ("libmimalloc.a", REPLACING, "mi_"), ("mimalloc.o", REPLACING, "mi_"),
     ("replacing", REPLACING, "mi_"), ("in-one-file", REPLACING, "mi_"), ("by-name", ("always",), "mi_"),
     ("one", ("always",), "one_"), ("two-in-one-file", ("always",), "two_"), ("three-replacing", REPLACING, "three_"),
     ("musl", ("always", "override"), "mi_")])

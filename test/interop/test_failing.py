@@ -21,6 +21,7 @@ NOT_SWEPT = {
     **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
     **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
     **dict.fromkeys(("dlopen", "dlmopen"), "the loader's, which is called with the same arguments"),
+    **dict.fromkeys(("thrd_create", "unshare", "setns"), "libc's, which are called with the same arguments"),
 }
 # Of those that a scenario calls, the ones that ask the system by contract and are not called in the sandbox; docs/guide.md
 # says so.
@@ -38,8 +39,10 @@ ASKING = {
 # What the library calls of libc and the sweep lets pass, with the reason.
 NOT_REFUSED = {
     **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
-                     "pthread_getspecific", "__pthread_register_cancel", "__pthread_unregister_cancel"),
+                     "pthread_getspecific", "pthread_setcancelstate", "pthread_attr_init", "pthread_attr_destroy",
+                     "pthread_attr_setstacksize", "sigfillset", "__pthread_register_cancel", "__pthread_unregister_cancel"),
                     "makes no system call"),
+    "pthread_join": "of a thread that is there: never refused",
     **dict.fromkeys(("close", "abort", "pthread_key_delete", "__cxa_finalize"), "the result is not used"),
     **dict.fromkeys(("write", "fputs"), "a message that is lost"),
     **dict.fromkeys(("getrlimit", "getrusage"), "refused by a filter in test/api/refusals.c"),

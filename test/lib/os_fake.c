@@ -740,7 +740,20 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
   if (mi_atomic_load_relaxed(word) == value) sched_yield();
 }
 
+MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint64_t ms) {
+  if (ms > 0) mi_os_wait(word, value);
+}
+
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
+
+// A system with one thread only: tests call mi_retain_tick.
+MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
+  (void)thread;
+  (void)run;
+  return ENOSYS;
+}
+
+MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread) { (void)thread; }
 
 // -- questions of tests --
 

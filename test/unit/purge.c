@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // purge.c - tests of arenas/purge.c, on a clock that stands still unless the test moves it.
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
 #include "unit.h"
 
 #include "core/arenas/arena.h"
@@ -665,8 +669,66 @@ UNIT_TEST_PAGE_SIZES(purge_makes_way_for_fresh_memory) {
   for (size_t i = 1; i < MANY; i += 2) release(&many[i]);
 }
 
+// Does what the purge thread does until nothing waits. Returns how often it looked.
+static size_t tick_to_the_end(size_t* ms) {
+  size_t looks = 1;
+  *ms = 0;
+  for (uint64_t next; (next = mi_retain_tick(&mi_state.main)) != MI_RETAIN_NEVER; looks++) {
+    check(next > 0 && looks < 100);
+    os_fake_advance_ms(next);
+    *ms += next;
+  }
+  return looks;
+}
+
+// If this fails, a program that sleeps keeps its free memory, or is woken all the time for it.
+UNIT_TEST_PAGE_SIZES(purge_tick_says_when_more_is_due) {
+  start();
+  size_t ms = 0;
+  check_equal(tick_to_the_end(&ms), 1);
+  const mi_run_t few = claim_dirty(3);
+  release(&few);
+  const size_t looks = tick_to_the_end(&ms);
+  check_equal(resident(&few), 0);
+  check(ms >= DELAY_MS && ms <= DELAY_MS + DELAY_MS / 4);
+  check(looks <= 4);
+  claim_many();
+  release_many(1);
+  check(tick_to_the_end(&ms) <= 2 * 8 + 4);
+  for (size_t i = 0; i < MANY; i++) check_equal(resident(&many[i]), 0);
+  check(ms <= DELAY_MS + DELAY_MS / 2);
+  check_equal(tick_to_the_end(&ms), 1);
+}
+
+static mi_atomic(uint32_t) is_purging;
+
+static void* purge_for_long(void* arg) {
+  mi_lock_enter(&mi_state.purge_lock);
+  mi_atomic_store_release(&is_purging, 1);
+  usleep(20000);
+  mi_lock_leave(&mi_state.purge_lock);
+  return arg;
+}
+
+// If this fails, mi_collect and malloc_trim do nothing, and a malloc fails, because another thread
+// was purging.
+UNIT_TEST_PAGE_SIZES(purge_of_everything_waits_for_another) {
+  start();
+  const mi_run_t run = claim_dirty(3);
+  release(&run);
+  mi_atomic_store_relaxed(&is_purging, 0);
+  pthread_t other;
+  check(pthread_create(&other, NULL, &purge_for_long, NULL) == 0);
+  while (mi_atomic_load_acquire(&is_purging) == 0) sched_yield();
+  check_equal(mi_purge_now(&mi_state.main, MI_GENTLE), 0);
+  check_equal(mi_purge_everything(&mi_state.main), 3 * MI_SLICE_SIZE);
+  pthread_join(other, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(purge_tick_says_when_more_is_due),
+      cmocka_unit_test(purge_of_everything_waits_for_another),
       cmocka_unit_test(purge_gives_back_early_what_time_permits),
       cmocka_unit_test(purge_early_by_free),
       cmocka_unit_test(purge_early_by_free_sees_the_time),

@@ -3,8 +3,8 @@
 //
 // PURGE-1  only slices that the purger has claimed are purged: their marks are hints (WAIT-1).
 // PURGE-2  after a purge the slice is not dirty: it reads as zero.
-// PURGE-3  one thread purges at a time. Others skip it; only a fork and the end of a sub-process
-//     wait.
+// PURGE-3  one thread purges at a time. Others skip it; only a fork, the end of a sub-process, and
+//     who asks for all unused memory (mi_collect, malloc_trim, a malloc that fails) wait.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // discarding free blocks inside pages that are in use.
@@ -122,12 +122,21 @@ MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
   return bytes;
 }
 
+// Enter the purge lock, unless this thread holds it already: it purges, and a function of the
+// program that decommits memory called us. With MI_GENTLE not if another thread holds it, either.
+static bool mi_purge_enter(mi_effort_t effort) {
+  if (effort != MI_FORCE) return mi_lock_try_enter(&mi_state.purge_lock);
+  if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return false;
+  mi_lock_enter(&mi_state.purge_lock);
+  return true;
+}
+
 // Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
 // refused to take them.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
-  if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
+  if (!mi_purge_enter(effort)) return 0;
   mi_spare_release(subproc);
   mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
   MI_FOR_EACH_ARENA(subproc, arena) {

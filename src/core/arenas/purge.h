@@ -22,10 +22,12 @@ MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc);
 
 // Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
-// refused to take them. Returns the bytes given back. Does nothing while another thread purges.
+// refused to take them. Returns the bytes given back. While another thread purges, MI_GENTLE does
+// nothing, and MI_FORCE waits.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort);
 
-// Purge at once all free slices that options do not keep. Returns the bytes given back.
+// Purge at once all free slices that options do not keep. Returns the bytes given back. Waits for
+// another purger.
 MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc);
 
 // At the end of a sub-process, purge all free slices that were ever touched, whatever the options

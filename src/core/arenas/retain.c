@@ -46,10 +46,11 @@
 //     without), and one that does so three times and sleeps keeps no more than RETAIN-1 says.
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
-// mi_collect); more waits than RETAIN-1 or RETAIN-4 permit; fresh memory is claimed (RETAIN-5);
-// mi_collect(true) and malloc_trim (mi_purge_everything); `purge_delay` 0. Reasons not to:
-// `purge_delay` negative, pinned memory. Deliberately absent: a background thread, because a
-// program that had one thread must not find two.
+// mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
+// fresh memory is claimed (RETAIN-5); mi_collect(true) and malloc_trim (mi_purge_everything);
+// `purge_delay` 0. Reasons not to: `purge_delay` negative, pinned memory. Deliberately absent: the
+// thread that polls for programs that sleep (purger.c); one that has a single thread must not find
+// two, so the bounds hold without it.
 #include "retain.h"
 
 #include "bitmap.h"
@@ -64,6 +65,8 @@
 #define MI_RETAIN_EARLY_MS 512
 #define MI_RETAIN_TURNS 8
 #define MI_RETAIN_STEP 8 // slices that go early at once, at least: each time is a system call
+#define MI_RETAIN_LOOKS 8 // in the delay, by the purge thread, while that much waits
+#define MI_RETAIN_TICK_MS 5 // the least that it sleeps; the clock has steps of 1 to 4
 // RETAIN-6
 #define MI_RETAIN_SOON_MS 250
 #define MI_RETAIN_COST ((int64_t)(8192 * MI_SLICE_SIZE))
@@ -238,6 +241,20 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   const uint64_t period = (uint64_t)(delay + 1) / 2;
   mi_atomic_store_relaxed(&subproc->purge_due_ms, is_pending ? now + period : 0);
   mi_lock_leave(&mi_state.purge_lock);
+}
+
+MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc) {
+  mi_atomic_store_relaxed(&subproc->retain_same, 0); // look at the bounds
+  mi_retain_poll(subproc);
+  const long delay = mi_wait_delay_ms();
+  if (delay <= 0 || mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return MI_RETAIN_NEVER;
+  const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
+  const uint64_t now = mi_os_now_ms();
+  uint64_t wait = due > now ? due - now : 0; // 0 also while another thread purges
+  if (mi_retain_is_much(subproc)) { // RETAIN-4
+    wait = (uint64_t)mi_bits_min((size_t)wait, (size_t)(delay / MI_RETAIN_LOOKS));
+  }
+  return wait + MI_RETAIN_TICK_MS;
 }
 
 // -- memory that waits is used again elsewhere: RETAIN-2 --

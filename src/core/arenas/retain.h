@@ -35,6 +35,11 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
 // purge. Never waits for another purger.
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
 
+// The same for a thread that does nothing else. Returns the milliseconds until it should call this
+// again, MI_RETAIN_NEVER if nothing waits that will go.
+#define MI_RETAIN_NEVER UINT64_MAX
+MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc);
+
 // Before so many slices wait: other slices that wait go back, within the bounds.
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t slice_count);
 

@@ -65,6 +65,7 @@ static uint64_t mi_spare_swap(mi_subproc_t* subproc, uint64_t word) {
 
 static void mi_spare_count_waiting(mi_subproc_t* subproc, uint64_t word, int64_t sign) {
   mi_count_add(&subproc->purge_waiting, sign * (int64_t)(mi_spare_count(word) * MI_SLICE_SIZE));
+  if (sign > 0) mi_wait_notice();
 }
 
 // Return the arena of a run that the caller owns.

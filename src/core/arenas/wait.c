@@ -34,6 +34,16 @@ MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slic
     mi_atomic_store_relaxed(&arena->purge_end, slice_index + slice_count);
   }
   mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
+  mi_wait_notice();
+}
+
+MI_INTERNAL mi_attr_cold void mi_wait_wake_purger(void) {
+  uint32_t expected = MI_PURGER_ASLEEP;
+  // One of the threads that come here wakes it.
+  while (!mi_atomic_cas_weak_relaxed(&mi_state.purger, &expected, MI_PURGER_AWAKE)) {
+    if (expected != MI_PURGER_ASLEEP) return;
+  }
+  mi_os_wake(&mi_state.purger);
 }
 
 static void mi_wait_release_part(mi_arena_t* arena, size_t slice_index, size_t slice_count) {

@@ -19,6 +19,14 @@ MI_INTERNAL void mi_wait_release(mi_arena_t* arena, size_t slice_index, size_t s
 // Clear the marks of slices that are claimed again. Returns how many of them were marked.
 MI_INTERNAL size_t mi_wait_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
+// More memory waits: the purge thread wakes, if it sleeps because none did.
+MI_INTERNAL void mi_wait_wake_purger(void);
+static inline void mi_wait_notice(void) {
+  if (mi_unlikely(mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_ASLEEP)) {
+    mi_wait_wake_purger();
+  }
+}
+
 // Return the bytes that are marked.
 MI_INTERNAL int64_t mi_wait_marked(mi_subproc_t* subproc);
 

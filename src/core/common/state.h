@@ -107,6 +107,16 @@ typedef enum mi_process_stage_e {
   MI_STAGE_AWAITED, // and others sleep until it has finished
 } mi_process_stage_t;
 
+typedef enum mi_purger_state_e {
+  MI_PURGER_NONE = 0, // there is no purge thread
+  MI_PURGER_BUSY, // a thread starts or joins it
+  MI_PURGER_BORN, // it runs, and the thread that started it has to say that it may go on
+  MI_PURGER_AWAKE,
+  MI_PURGER_ASLEEP, // until a thread marks memory
+  MI_PURGER_STOP, // it is asked to end
+  MI_PURGER_ENDED, // and not joined
+} mi_purger_state_t;
+
 #define MI_THEAP_BUCKETS 64
 
 typedef struct mi_state_s {
@@ -116,6 +126,7 @@ typedef struct mi_state_s {
   //   write  child of a fork meanwhile, its only thread  store relaxed  -> BUSY  mi_init_begin
   //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare, mi_collect_all
   //                          (sees all that)
+  //   read   any    acquire  the same  mi_purger_start
   //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;
   // is_usable - everything is set up except the fork handlers. Written by the thread that sets up,
@@ -183,6 +194,16 @@ typedef struct mi_state_s {
   // profile_interval - mean bytes between samples of a heap profile, 0 off. Any thread, relaxed, as
   // the options.
   mi_atomic(size_t) profile_interval;
+  // purger - what the purge thread does, see mi_purger_state_t and purger.c.
+  //   write  any     CAS acquire    from one state to the next  mi_purger_turn  (sees the thread's)
+  //   write  any     CAS relaxed    ASLEEP -> AWAKE             mi_wait_wake_purger
+  //   write  who set BUSY  store release  -> AWAKE or NONE      mi_purger_start, mi_purger_stop
+  //                                                             (publishes purger_thread)
+  //   write  purge thread  store release  STOP -> ENDED         mi_purger_run  (publishes its work)
+  //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
+  //   read   any     relaxed        a hint: an exchange decides
+  mi_atomic(uint32_t) purger;
+  mi_os_thread_t purger_thread; // written by who set BUSY, read by who does so next
   bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
 } mi_state_t;
 

@@ -39,6 +39,17 @@
 //     free again when its heap is destroyed; they are lost when its heap is deleted.
 #include "fork.h"
 
+#include "purger.h"
+
+// True if no other thread allocates. Under the thread lock.
+static bool mi_fork_has_one_thread(void) {
+  int64_t threads = 0;
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    threads += mi_atomic_load_relaxed(&s->count.threads);
+  }
+  return threads <= 1;
+}
+
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   if (mi_self()->locks_held != 0) {
@@ -48,6 +59,9 @@ static void mi_fork_prepare(void) {
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
+  // PURGER-2: a program that asks the system after the fork how many threads it has is told of its
+  // own.
+  if (mi_fork_has_one_thread()) mi_purger_dismiss();
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
@@ -153,6 +167,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
   mi_self_forget_others();
+  mi_purger_forget();
   mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
   mi_fork_forget_filled();

@@ -3,6 +3,7 @@
 //
 //   init.h fork.h      set-up, once; the child of a fork
 //   enter.h            what a thread gets when it first needs it
+//   purger.h           the purge thread
 //   unload.h           the end of all memory
 //
 // The layers above include this file and no other of this folder. This layer uses only those below
@@ -14,6 +15,7 @@
 #include "fork.h"
 #include "init.h"
 #include "enter.h"
+#include "purger.h"
 #include "unload.h"
 
 #endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// purger.c - the purge thread: free memory goes back on time, although no thread allocates.
+//
+// Without it memory that waits goes back when some thread allocates or frees later (retain.c), so a
+// program that frees much and then sleeps keeps what the bounds permit. The thread does nothing
+// but to look at the clock for it, as the slow path of malloc does.
+//
+//   mi_state.purger    NONE -> BUSY -> BORN -> AWAKE <-> ASLEEP -> STOP -> ENDED -> BUSY -> NONE
+//
+//   BUSY    a thread starts it, or has seen it end and joins it
+//   BORN    it runs, and the thread that started it goes on
+//   AWAKE   some memory waits: it sleeps until that is due
+//   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some wakes
+//           it (mi_wait_notice), so that it does not wake an idle machine
+//   STOP    it is asked to end
+//
+// PURGER-1  a process whose program has only one thread has none. It is started when the program
+//     has created a thread (override_thread.c), never inside malloc or free, because creating one
+//     allocates. With option purge_thread 1 it is started with the library.
+// PURGER-2  the thread is never in the program's way. It has all signals blocked, and a small
+//     stack; it makes no system call but for memory and to sleep, so that no sandbox ends it (hence
+//     it has no name: setting one needs prctl); it ends where a process must have one thread
+//     (unshare, setns), where a thread of the program finds no room, at a fork if no other thread
+//     allocates, at exit, and when the library is unloaded.
+// PURGER-3  the child of a fork has none until it creates a thread itself. A child that was forked
+//     without our handlers finds a state of its parent here; so nobody waits for the thread without
+//     a limit of time.
+// PURGER-4  the thread never allocates. Only functions of the program that decommit memory of an
+//     arena (mi_manage_memory) are called on it.
+// PURGER-5  who marks memory and sees AWAKE need not wake the thread. The thread may have seen less
+//     waiting memory and gone to sleep just then; so its first sleep is for a second, after which
+//     it looks once more.
+//
+// Deliberately absent: memory that threads hold in their theaps; only they may take it out.
+#include "purger.h"
+
+#define MI_PURGER_RECHECK_MS 1000 // PURGER-5
+#define MI_PURGER_STEP_MS 20 // of a wait for another thread
+
+// What a look at all sub-processes found.
+typedef struct mi_purger_look_s {
+  int64_t waiting; // bytes that still wait
+  uint64_t next_ms; // until the next look
+} mi_purger_look_t;
+
+static void mi_purger_look_at(mi_subproc_t* subproc, mi_purger_look_t* look) {
+  const uint64_t next_ms = mi_retain_tick(subproc);
+  look->waiting += mi_atomic_load_relaxed(&subproc->purge_waiting);
+  if (next_ms < look->next_ms) look->next_ms = next_ms;
+}
+
+static mi_purger_look_t mi_purger_look(void) {
+  mi_purger_look_t look = {0, MI_RETAIN_NEVER};
+  mi_purger_look_at(&mi_state.main, &look);
+  // Any other sub-process may end at any moment, but not while their list is locked.
+  mi_lock_enter(&mi_state.thread_lock);
+  for (mi_subproc_t* s = mi_state.main.next; s != NULL; s = s->next) mi_purger_look_at(s, &look);
+  mi_lock_leave(&mi_state.thread_lock);
+  return look;
+}
+
+static bool mi_purger_is(mi_purger_state_t state) {
+  return mi_atomic_load_relaxed(&mi_state.purger) == (uint32_t)state;
+}
+
+// Go from one state to another. False if the thread was not in that state.
+static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
+  uint32_t expected = from;
+  // Sees what the thread did before it ended; pairs with the release in `mi_purger_run`.
+  return mi_atomic_cas_strong_acquire(&mi_state.purger, &expected, to);
+}
+
+// Sleep until another thread marks memory. `waiting` bytes wait, and do not go.
+static void mi_purger_rest(int64_t waiting) {
+  if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
+  mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
+  if (mi_purger_look().waiting == waiting) {
+    while (mi_purger_is(MI_PURGER_ASLEEP)) {
+      mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
+    }
+  }
+  mi_purger_turn(MI_PURGER_ASLEEP, MI_PURGER_AWAKE);
+}
+
+// True if what waits has been the same for so long that it will not go: it is in runs that are too
+// short for option minimal_purge_size.
+static bool mi_purger_is_stuck(uint64_t same_since_ms) {
+  return mi_os_now_ms() - same_since_ms > 2 * (uint64_t)mi_wait_delay_ms();
+}
+
+// Wait for the other thread at the start.
+static void mi_purger_await(mi_purger_state_t state) {
+  while (mi_purger_is(state)) mi_os_wait_ms(&mi_state.purger, state, MI_PURGER_STEP_MS);
+}
+
+static void mi_purger_run(void) {
+  int64_t waiting = 0;
+  uint64_t same_since_ms = 0;
+  mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
+  mi_os_wake(&mi_state.purger);
+  mi_purger_await(MI_PURGER_BORN);
+  while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
+    const mi_purger_look_t look = mi_purger_look();
+    if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
+    waiting = look.waiting;
+    if (look.next_ms == MI_RETAIN_NEVER || mi_purger_is_stuck(same_since_ms)) {
+      mi_purger_rest(waiting);
+    } else {
+      mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, look.next_ms);
+    }
+  }
+  // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
+  mi_atomic_store_release(&mi_state.purger, MI_PURGER_ENDED);
+  mi_os_wake(&mi_state.purger);
+}
+
+MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
+  // Sees what set-up wrote; pairs with the release in `mi_init_end`.
+  if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return;
+  if (mi_option_value(purge_thread) == 0) return;
+  const bool has_ended = mi_purger_turn(MI_PURGER_ENDED, MI_PURGER_BUSY);
+  if (!has_ended && !mi_purger_turn(MI_PURGER_NONE, MI_PURGER_BUSY)) return;
+  if (has_ended) mi_os_thread_join(mi_state.purger_thread);
+  const int err = mi_os_thread_start(&mi_state.purger_thread, &mi_purger_run);
+  // What libc does at the start of a thread may be forbidden soon, by a filter for all threads.
+  if (err == 0) mi_purger_await(MI_PURGER_BUSY);
+  // Publishes the thread to the one that will join it; pairs with the acquire in `mi_purger_turn`.
+  mi_atomic_store_release(&mi_state.purger, err == 0 ? MI_PURGER_AWAKE : MI_PURGER_NONE);
+  mi_os_wake(&mi_state.purger);
+}
+
+MI_INTERNAL mi_attr_cold bool mi_purger_dismiss(void) {
+  if (!mi_purger_turn(MI_PURGER_ASLEEP, MI_PURGER_STOP) &&
+      !mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_STOP)) {
+    return mi_purger_is(MI_PURGER_STOP) || mi_purger_is(MI_PURGER_ENDED);
+  }
+  mi_os_wake(&mi_state.purger);
+  return true;
+}
+
+MI_INTERNAL mi_attr_cold bool mi_purger_stop(size_t patience_ms) {
+  const uint64_t begin = mi_os_now_ms();
+  if (!mi_purger_dismiss()) return false;
+  while (mi_purger_is(MI_PURGER_STOP)) { // PURGER-3
+    if (mi_os_now_ms() - begin > patience_ms) return false;
+    mi_os_wait_ms(&mi_state.purger, MI_PURGER_STOP, MI_PURGER_STEP_MS);
+  }
+  if (!mi_purger_turn(MI_PURGER_ENDED, MI_PURGER_BUSY)) return false;
+  mi_os_thread_join(mi_state.purger_thread);
+  // Pairs with none: what the thread did was seen when it was joined.
+  mi_atomic_store_release(&mi_state.purger, MI_PURGER_NONE);
+  return true;
+}
+
+MI_INTERNAL void mi_purger_forget(void) {
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_NONE);
+}

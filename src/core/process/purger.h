@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// purger.h - the purge thread: free memory goes back on time, although no thread allocates.
+#ifndef MI_CORE_PURGER_H
+#define MI_CORE_PURGER_H
+
+#include "../heaps/heaps.h"
+
+// Start the thread, if there is none, and the option permits it. Calls pthread_create, so never
+// within malloc or free, nor while a lock is held. The process has a second thread, or the user
+// asks for this one.
+MI_INTERNAL void mi_purger_start(void);
+
+// End the thread, and wait until it is gone, at most `patience_ms`. True if there was one, and it
+// is gone.
+#define MI_PURGER_PATIENCE_MS 1000
+#define MI_PURGER_PATIENCE_UNLOAD_MS 60000
+MI_INTERNAL bool mi_purger_stop(size_t patience_ms);
+
+// Ask the thread to end, without waiting. False if there is none.
+MI_INTERNAL bool mi_purger_dismiss(void);
+
+// In the child of a fork, which does not have the thread.
+MI_INTERNAL void mi_purger_forget(void);
+
+#endif

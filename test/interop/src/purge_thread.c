@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+// purge_thread.c - programs that free much and then sleep, and programs that the purge thread might
+// disturb: purge_thread MODE. Each mode says what breaks for a user if it fails.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "../../lib/check.h"
+#include "../../lib/proc.h"
+
+#define MIB ((size_t)1024 * 1024)
+#define WAIT_MS 5000 // for what should be done after one second
+
+static int statm = -1; // a file, open before a sandbox
+
+static size_t resident_mib(void) { return proc_statm(statm, PROC_RESIDENT) / MIB; }
+
+static size_t threads_now(void) {
+  DIR* const folder = opendir("/proc/self/task");
+  CHECK(folder != NULL);
+  size_t count = 0;
+  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
+
+// True if there are so many threads, now or soon.
+static int comes_to_threads(size_t wanted) {
+  for (int ms = 0; ms < WAIT_MS && threads_now() != wanted; ms += 10) usleep(10000);
+  return threads_now() == wanted;
+}
+
+static sem_t never;
+static atomic_int asleep; // threads that have started
+
+static void* sleep_for_ever(void* arg) {
+  atomic_fetch_add(&asleep, 1);
+  for (;;) sem_wait(&never);
+  return arg;
+}
+
+static void* do_nothing(void* arg) { return arg; }
+
+static pthread_t start_thread(void* (*run)(void*)) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
+  return thread;
+}
+
+// A thread that comes and goes.
+static void had_a_thread(void) { CHECK(pthread_join(start_thread(&do_nothing), NULL) == 0); }
+
+// Allocates so many blocks and frees them, but each `kept`-th one (0: all).
+static void burst(size_t count, size_t size, size_t kept) {
+  void** const blocks = malloc(count * sizeof(*blocks));
+  CHECK(blocks != NULL);
+  for (size_t i = 0; i < count; i++) {
+    blocks[i] = malloc(size);
+    CHECK(blocks[i] != NULL);
+    memset(blocks[i], 1, size);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (kept == 0 || i % kept != 0) free(blocks[i]);
+  }
+  free(blocks);
+}
+
+static int comes_below_mib(size_t bound) {
+  for (int ms = 0; ms < WAIT_MS && resident_mib() >= bound; ms += 50) usleep(50000);
+  return resident_mib() < bound;
+}
+
+// A program that sleeps keeps the memory of its last burst. Prints what is resident at once, and
+// later.
+static int idle(size_t size) {
+  start_thread(&sleep_for_ever);
+  burst(256 * MIB / size, size, 0);
+  printf("%zu ", resident_mib());
+  comes_below_mib(16);
+  printf("%zu\n", resident_mib());
+  return 0;
+}
+
+// The same, again and again: the thread goes to sleep, and must be woken.
+static int again(void) {
+  start_thread(&sleep_for_ever);
+  for (int round = 0; round < 3; round++) {
+    burst(64 * MIB / 1000, 1000, 0);
+    CHECK(comes_below_mib(16));
+    usleep(1500000);
+  }
+  return 0;
+}
+
+// The number of threads: of a program with one thread, and with two, made in two ways.
+static int count(void) {
+  free(malloc(1000));
+  usleep(50000);
+  printf("%zu ", threads_now());
+  start_thread(&sleep_for_ever);
+  usleep(50000);
+  printf("%zu ", threads_now());
+  thrd_t other;
+  CHECK(thrd_create(&other, (thrd_start_t)(void*)&sleep_for_ever, NULL) == thrd_success);
+  usleep(50000);
+  printf("%zu\n", threads_now());
+  return 0;
+}
+
+// C11 threads alone.
+static int count_c11(void) {
+  thrd_t other;
+  CHECK(thrd_create(&other, (thrd_start_t)(void*)&sleep_for_ever, NULL) == thrd_success);
+  CHECK(comes_to_threads(3));
+  return 0;
+}
+
+static void end_child(pid_t child) {
+  int status = -1;
+  for (int ms = 0; ms < 3 * WAIT_MS; ms += 10) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    CHECK(ended == 0 || ended == child);
+    if (ended == child) {
+      CHECK(status == 0);
+      return;
+    }
+    usleep(10000);
+  }
+  kill(child, SIGKILL);
+  CHECK(!"the child ends");
+}
+
+static void child_of_fork(void) {
+  CHECK(threads_now() == 1);
+  statm = proc_open_statm(); // the parent's is about the parent
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  burst(64 * MIB / 1000, 1000, 0);
+  CHECK(comes_below_mib(16));
+  exit(0);
+}
+
+// The child of a fork hangs, or has no purge thread of its own; a parent with other threads that
+// allocate has none any more.
+static int in_fork(void) {
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  for (int i = 0; i < 20; i++) {
+    burst(1000 * (size_t)i, 1000, 0);
+    const pid_t child = fork();
+    if (child == 0) child_of_fork();
+    end_child(child);
+  }
+  return 0;
+}
+
+// A child that is made without the handlers of fork hangs when it ends, because it waits for a
+// thread that it does not have.
+static int in_clone(void) {
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (child == 0) exit(0);
+  end_child(child);
+  return 0;
+}
+
+// Python and others warn of a fork in a process with threads, which they count after it.
+static int alone_at_fork(void) {
+  had_a_thread();
+  CHECK(comes_to_threads(2));
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  end_child(child);
+  CHECK(comes_to_threads(1));
+  had_a_thread();
+  CHECK(comes_to_threads(2));
+  return 0;
+}
+
+// What needs a process with one thread fails. (To have its memory for itself, a process needs one
+// thread, and no rights.)
+static int in_unshare(void) {
+  for (int i = 0; i < 100; i++) {
+    had_a_thread();
+    CHECK(unshare(CLONE_VM) == 0);
+  }
+  start_thread(&sleep_for_ever);
+  CHECK(unshare(CLONE_VM) == -1 && errno == EINVAL); // the program has a second thread
+  return 0;
+}
+
+static int in_setns(void) {
+  const int own = open("/proc/self/ns/mnt", O_RDONLY);
+  if (own < 0 || (setns(own, CLONE_NEWNS) != 0 && errno == EPERM)) SKIP("setns is not permitted");
+  for (int i = 0; i < 100; i++) {
+    had_a_thread();
+    CHECK(setns(own, CLONE_NEWNS) == 0);
+  }
+  CHECK(setns(-1, CLONE_NEWNS) == -1 && errno == EBADF);
+  return 0;
+}
+
+// A program that may have so many threads gets one less.
+static int in_limit(void) {
+  const uid_t user = 50000 + (uid_t)getpid(); // nobody else
+  if (setresuid(user, user, user) != 0) SKIP("no other user may be had");
+  const struct rlimit limit = {4, 4};
+  CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+  start_thread(&sleep_for_ever);
+  start_thread(&sleep_for_ever);
+  start_thread(&sleep_for_ever);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, &sleep_for_ever, NULL) == EAGAIN);
+  CHECK(threads_now() == 4);
+  return 0;
+}
+
+static void never(int number) {
+  (void)number;
+  static const char text[] = "a signal went to a thread of the library\n";
+  CHECK(write(1, text, sizeof(text) - 1) > 0);
+  _exit(1);
+}
+
+// A signal that the program has blocked, to wait for it, is lost.
+static int in_signals(void) {
+  sigset_t all, pending;
+  sigfillset(&all);
+  had_a_thread();
+  CHECK(comes_to_threads(2));
+  pthread_sigmask(SIG_SETMASK, &all, NULL);
+  for (int number = 1; number < 32; number++) {
+    if (number == SIGKILL || number == SIGSTOP) continue;
+    CHECK(signal(number, &never) != SIG_ERR);
+    CHECK(kill(getpid(), number) == 0);
+  }
+  usleep(100000);
+  CHECK(sigpending(&pending) == 0);
+  CHECK(sigismember(&pending, SIGUSR1) == 1 && sigismember(&pending, SIGPROF) == 1);
+  return 0;
+}
+
+// A sandbox ends the process because of a system call that only the library makes.
+static int in_sandbox(void) {
+  static const int allowed[] = {SYS_futex,          SYS_madvise, SYS_mmap,  SYS_munmap,
+                                SYS_mprotect,       SYS_mremap,  SYS_exit,  SYS_exit_group,
+                                SYS_rt_sigprocmask, SYS_pread64, SYS_write, SYS_clock_nanosleep};
+  enum { COUNT = sizeof(allowed) / sizeof(allowed[0]) };
+  struct sock_filter code[COUNT + 3];
+  code[0] =
+      (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+  for (int i = 0; i < COUNT; i++) {
+    code[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i],
+                                               (unsigned char)(COUNT - i), 0);
+  }
+  code[COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+  code[COUNT + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  const struct sock_fprog program = {COUNT + 3, code};
+  start_thread(&sleep_for_ever);
+  while (atomic_load(&asleep) == 0) sched_yield();
+  CHECK(threads_now() == 3);
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+    SKIP("no filter of system calls on this machine");
+  }
+  burst(64 * MIB / 1000, 1000, 0);
+  CHECK(comes_below_mib(16));
+  return 0;
+}
+
+// A host that loads the library and unloads it again crashes, because the thread runs code that is
+// gone. The environment has the thread started at once.
+static int in_dlclose(const char* library) {
+  for (int i = 0; i < 100; i++) {
+    void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    CHECK(handle != NULL);
+    CHECK(comes_to_threads(2));
+    CHECK(dlclose(handle) == 0);
+    CHECK(dlopen(library, RTLD_NOW | RTLD_NOLOAD) == NULL);
+    CHECK(comes_to_threads(1));
+  }
+  return 0;
+}
+
+// Many threads that come and go while memory waits; the process ends meanwhile.
+static void* work(void* arg) {
+  for (int i = 0; i < 20; i++) burst(200, 10000, 0);
+  return arg;
+}
+
+static int in_exit(void) {
+  pthread_t threads[8];
+  for (int i = 0; i < 8; i++) threads[i] = start_thread(&work);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  burst(100 * MIB / 1000, 1000, 0);
+  exit(0);
+}
+
+int main(int argc, char** argv) {
+  const char* const mode = argc > 1 ? argv[1] : "";
+  statm = proc_open_statm();
+  CHECK(statm >= 0);
+  if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
+  if (strcmp(mode, "again") == 0) return again();
+  if (strcmp(mode, "count") == 0) return count();
+  if (strcmp(mode, "count-c11") == 0) return count_c11();
+  if (strcmp(mode, "fork") == 0) return in_fork();
+  if (strcmp(mode, "clone") == 0) return in_clone();
+  if (strcmp(mode, "alone-at-fork") == 0) return alone_at_fork();
+  if (strcmp(mode, "unshare") == 0) return in_unshare();
+  if (strcmp(mode, "setns") == 0) return in_setns();
+  if (strcmp(mode, "limit") == 0) return in_limit();
+  if (strcmp(mode, "signals") == 0) return in_signals();
+  if (strcmp(mode, "sandbox") == 0) return in_sandbox();
+  if (strcmp(mode, "dlclose") == 0 && argc > 2) return in_dlclose(argv[2]);
+  if (strcmp(mode, "exit") == 0) return in_exit();
+  fprintf(stderr, "usage: purge_thread MODE; see test_purge_thread.py\n");
+  return 2;
+}
