@@ -23,7 +23,8 @@ fuzz       look for inputs that break something; 1 minute for each of 12 program
 platforms  unit, API and stress tests on other processors, under emulators, with other sizes of OS pages, and with musl; 30 minutes
            WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
-           ARGS="--peers ours,glibc"'
+           ARGS="--peers ours,glibc"
+languages  the crates for Rust: each feature alone, release builds, lints, the packaged crate; 5 minutes'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
 build() { # build PRESET [ARGUMENT...]: of cmake --build
@@ -83,6 +84,8 @@ run_service() {
   build release && cmake -S bench -B build/bench/cmake -G Ninja && cmake --build build/bench/cmake --target bench-pool &&
     /usr/bin/python3 bench/service.py ${ARGS:-}
 }
+
+run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_declarations"; }
 
 if [ $# -eq 0 ]; then
   printf 'make long WHAT="WORD..." runs these, one after the other:\n\n%s\n' "$RUNS"

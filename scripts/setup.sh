@@ -15,7 +15,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service"
+groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service languages"
 processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
@@ -120,6 +120,11 @@ need_fuzz() {
 need_service() {
   need_build
   need_report hard
+}
+
+need_languages() {
+  need_test
+  need_rust hard
 }
 
 # clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
