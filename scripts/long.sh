@@ -24,7 +24,7 @@ platforms  unit, API and stress tests on other processors, under emulators, with
            WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
-languages  the crates for Rust: each feature alone, release builds, lints, the packaged crate; 5 minutes'
+languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; 5 minutes'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
 build() { # build PRESET [ARGUMENT...]: of cmake --build
@@ -85,7 +85,7 @@ run_service() {
     /usr/bin/python3 bench/service.py ${ARGS:-}
 }
 
-run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_declarations"; }
+run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_declarations"; }
 
 if [ $# -eq 0 ]; then
   printf 'make long WHAT="WORD..." runs these, one after the other:\n\n%s\n' "$RUNS"

@@ -204,6 +204,7 @@ need_test() {
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"
   python_has pytest || hard="$hard python3-pytest"
+  python_has ensurepip || soft="$soft python3-venv"
   python_has xdist || soft="$soft python3-pytest-xdist"
   need hard binutils objdump
   need soft pkgconf pkg-config pkgconf

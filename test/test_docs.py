@@ -12,7 +12,7 @@ import pytest
 import conftest
 
 pytestmark = pytest.mark.slow
-SOURCES = ["*.md", "*/*.md", "bindings/*/*/*.md", "docs/Doxyfile", "docs/benchmarks/*", "docs/images/*", "include/*.h"]
+SOURCES = ["*.md", "*/*.md", "bindings/*/*.md", "bindings/*/*/*.md", "docs/Doxyfile", "docs/benchmarks/*", "docs/images/*", "include/*.h"]
 
 # kind of mistake: (file, what is in it, what is put there instead, what is said about it)
 MISTAKES = {
