@@ -183,6 +183,14 @@ static void guarded_at_a_rate(void** state) {
     const size_t found = run_blocks(300 * rare[i]);
     if (!is_near(found, 300, 5)) fail_msg("rate %zu: %zu of %zu", rare[i], found, 300 * rare[i]);
   }
+  // Still rarer ones are in some lists only, and there are 250 per second at most.
+  mi_theap_guarded_set_sample_rate(theap, 1900, 3000);
+  size_t found = 0;
+  for (size_t i = 0; i < 60; i++) {
+    found += run_blocks(5 * 1900);
+    usleep(25000);
+  }
+  if (!is_near(found, 300, 5)) fail_msg("rate 1900: %zu of %d", found, 300 * 1900);
   mi_theap_guarded_set_sample_rate(theap, 0, 0);
   assert_int_equal(run_blocks(10000), 0);
 }

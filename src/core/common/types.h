@@ -192,7 +192,7 @@ struct mi_theap_s {
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
   uint32_t guest_turn;
-  uint32_t quick_left; // refills that alloc.c may still do until the slow path is due; never 0
+  uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
   uint32_t quick_given; // the initial value of `quick_left`
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect

@@ -208,7 +208,8 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
 // Step 1: the rare things that must happen now and then. While each list may be cut, every refill
 // comes here.
 MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
-  const uint32_t since = theap->quick_given - theap->quick_left + 1;
+  // If `quick_left` is 0, alloc.c or slow.c has counted this refill already.
+  const uint32_t since = theap->quick_given - theap->quick_left + (theap->quick_left != 0 ? 1 : 0);
   mi_sample_follow_options(theap);
   mi_refill_hurry(theap, since);
   theap->heartbeat += since;
