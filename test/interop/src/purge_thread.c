@@ -50,12 +50,12 @@ static int comes_to_threads(size_t wanted) {
   return threads_now() == wanted;
 }
 
-static sem_t never;
+static sem_t for_ever; // never posted
 static atomic_int asleep; // threads that have started
 
 static void* sleep_for_ever(void* arg) {
   atomic_fetch_add(&asleep, 1);
-  for (;;) sem_wait(&never);
+  for (;;) sem_wait(&for_ever);
   return arg;
 }
 
