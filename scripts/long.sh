@@ -24,7 +24,9 @@ platforms  unit, API and stress tests on other processors, under emulators, with
            WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
-languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; 5 minutes'
+languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; 5 minutes
+packages   build packages from the source archive, and programs on what they contain; 5 minutes
+           ONLY="debian or rpm": only these'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
 build() { # build PRESET [ARGUMENT...]: of cmake --build
@@ -86,6 +88,12 @@ run_service() {
 }
 
 run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_declarations"; }
+
+run_packages() {
+  python=/usr/bin/python3
+  ! python3 -c "import pytest" 2>/dev/null || python=python3
+  $python -m pytest test/packages/builds.py -q -rs -p no:cacheprovider ${ONLY:+-k "$ONLY"}
+}
 
 if [ $# -eq 0 ]; then
   printf 'make long WHAT="WORD..." runs these, one after the other:\n\n%s\n' "$RUNS"

@@ -15,7 +15,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service languages"
+groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service languages packages"
 processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
@@ -125,6 +125,17 @@ need_service() {
 need_languages() {
   need_test
   need_rust hard
+}
+
+# What builds packages. Each format has a test of its own.
+need_packages() {
+  need_build
+  python_has pytest || hard="$hard python3-pytest"
+  need soft pkgconf pkg-config pkgconf
+  need soft dpkg-dev dpkg-buildpackage
+  need soft debhelper dh
+  need soft lintian lintian
+  need soft rpm rpmbuild
 }
 
 # clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.

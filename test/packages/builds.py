@@ -1,0 +1,84 @@
+"""Packages are built from the source archive, as their tools do it, and a program is built on what they contain. Run by
+`make long WHAT=packages`: minutes, and tools that other tests do not need."""
+import os
+import pathlib
+import sys
+
+import pytest
+
+import conftest
+from conftest import find, run
+
+sys.path.insert(0, str(conftest.ROOT / "scripts"))
+import release  # noqa: E402
+
+PACKAGING = conftest.ROOT / "packaging"
+CONSUMER = conftest.ROOT / "test" / "interop" / "src" / "consumer.c"
+VERSION = release.version()
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory):
+    """The source archive."""
+    return pathlib.Path(release.archive(tmp_path_factory.mktemp("source")))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_without_ours():
+    """The tools see no variable of a build around this one."""
+    for name in ("CC", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "DESTDIR"):
+        os.environ.pop(name, None)
+
+
+def check_unpacked(unpacked, tmp_path):
+    """A tree with all files of a package serves programs that ask pkg-config, and static ones."""
+    found = next(unpacked.glob("usr/lib*/**/mimalloc.pc"))
+    lib = found.parent.parent
+    words = run(find("pkg-config"), "--cflags", "--libs", "mimalloc", PKG_CONFIG_PATH=found.parent).split()
+    run("cc", CONSUMER, "-o", tmp_path / "shared", *words, f"-Wl,-rpath,{lib}", "-pthread")
+    run(tmp_path / "shared")
+    assert "libmimalloc.so.3 => " + str(lib) in run("ldd", tmp_path / "shared")
+    run("cc", "-static", lib / "mimalloc.o", CONSUMER, "-o", tmp_path / "static", f"-I{unpacked}/usr/include", "-pthread")
+    run(tmp_path / "static")
+    run("cc", CONSUMER, lib / "libmimalloc.a", "-o", tmp_path / "archive", f"-I{unpacked}/usr/include", "-pthread")
+    run(tmp_path / "archive")
+
+
+def test_debian_package(source, tmp_path):
+    find("dpkg-buildpackage")
+    find("dh")
+    unpacked = tmp_path / "root"
+    (tmp_path / f"libmimalloc_{VERSION}.orig.tar.gz").write_bytes(source.read_bytes())
+    run("tar", "-C", tmp_path, "-xf", source)
+    tree = tmp_path / f"libmimalloc-{VERSION}"
+    run("cp", "-r", tree / "packaging" / "debian", tree)
+    run("dpkg-buildpackage", "-us", "-uc", cwd=tree, timeout=900)
+    packages = sorted(tmp_path.glob("*.deb"))
+    assert {path.name.split("_")[0] for path in packages} >= {"libmimalloc3", "libmimalloc-dev"}
+    for package in packages:
+        run("dpkg-deb", "-x", package, unpacked)
+    check_unpacked(unpacked, tmp_path)
+    # A package of a program that is linked with the library depends on this version.
+    shlibs = run("dpkg-deb", "-I", next(tmp_path.glob("libmimalloc3_*.deb")), "shlibs")
+    assert shlibs.split()[:5] == ["libmimalloc", "3", "libmimalloc3", "(>=", f"{VERSION})"], shlibs
+    run(find("lintian"), "--fail-on", "error,warning", "--allow-root", next(tmp_path.glob("*.changes")))
+
+
+def test_rpm_packages(source, tmp_path):
+    find("rpmbuild")
+    unpacked = tmp_path / "root"
+    (tmp_path / "SOURCES").mkdir()
+    unpacked.mkdir()
+    (tmp_path / "SOURCES" / source.name).write_bytes(source.read_bytes())
+    # --nodeps: where the distribution has no RPM, what is to be there for the build is, but RPM knows of nothing.
+    run("rpmbuild", "--nodeps", "--define", f"_topdir {tmp_path}", "-ba", PACKAGING / "rpm" / "libmimalloc.spec", timeout=900)
+    packages = list(tmp_path.glob("RPMS/*/*.rpm"))
+    assert len(packages) == 2 and len(list(tmp_path.glob("SRPMS/*.rpm"))) == 1
+    for package in packages:
+        run("rpm2archive", package)
+        run("tar", "-C", unpacked, "-xf", f"{package}.tgz")
+    check_unpacked(unpacked, tmp_path)
+    library = next(path for path in packages if "-devel-" not in path.name)
+    assert "libmimalloc.so.3()(64bit)" in run("rpm", "-qp", "--provides", library)
+    assert f"libmimalloc({os.uname().machine.replace('_', '-')}) = {VERSION}" in run(
+        "rpm", "-qp", "--requires", next(path for path in packages if "-devel-" in path.name))

@@ -1,0 +1,57 @@
+"""What can be seen of the packages without building one: their versions, and that their files can be read. The builds are
+in builds.py (`make long WHAT=packages`)."""
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+import conftest
+from conftest import run
+
+sys.path.insert(0, str(conftest.ROOT / "scripts"))
+import release  # noqa: E402
+
+PACKAGING = conftest.ROOT / "packaging"
+
+
+def test_versions_agree():
+    # If this fails, a package claims to be another version than the library in it.
+    assert release.disagreements() == []
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A tree with the header and the files that repeat its version."""
+    shutil.copytree(conftest.ROOT / "include", tmp_path / "include")
+    for folder in filter(lambda name: (conftest.ROOT / name).exists(), ("packaging", "bindings")):
+        shutil.copytree(conftest.ROOT / folder, tmp_path / folder, symlinks=True)
+    return tmp_path
+
+
+def test_another_version_is_noticed(copied):
+    header = copied / "include" / "mimalloc.h"
+    header.write_text(header.read_text().replace("MI_MALLOC_VERSION 30403", "MI_MALLOC_VERSION 31002"))
+    assert release.version(copied) == "3.10.2"
+    found = "\n".join(release.disagreements(copied))
+    for pattern, _ in release.VERSIONED:
+        for path in copied.glob(pattern):
+            name = str(path.relative_to(copied))
+            assert f"{name}: 3.4.3, not 3.10.2" in found or "[workspace]" in path.read_text(), found
+
+
+def test_a_file_without_its_version_is_noticed(copied):
+    (copied / "packaging" / "rpm" / "libmimalloc.spec").write_text("Name: libmimalloc\n")
+    (copied / "packaging" / "debian" / "changelog").unlink()
+    assert release.disagreements(copied) == ["packaging/debian/changelog: not there",
+                                             "packaging/rpm/libmimalloc.spec: no version"]
+
+
+def test_archive_depends_on_files_only(tmp_path):
+    # If this fails, nobody can make sure that an archive is what is in the repository.
+    (tmp_path / "again").mkdir()
+    first, second = (pathlib.Path(release.archive(folder)) for folder in (tmp_path, tmp_path / "again"))
+    assert first.read_bytes() == second.read_bytes()
+    names = run("tar", "-tf", first).split()
+    assert {f"libmimalloc-{release.version()}/{name}" for name in ("CMakeLists.txt", "LICENSE", "src/static.c")} <= set(names)
+    assert not [name for name in names if "/build/" in name or "/.git/" in name]
