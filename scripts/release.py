@@ -3,11 +3,14 @@
 
 Usage: release.py versions          say which file has another version than include/mimalloc.h
        release.py archive FOLDER    write libmimalloc-VERSION.tar.gz of the tree as it is
+       release.py recipes ARCHIVE URL FOLDER
+                                    write what names the archive by its hash and the folder it can be had from
 
 The archive depends on nothing but the files: packed again elsewhere and later, it has the same bytes.
 """
 import glob
 import gzip
+import hashlib
 import os
 import re
 import subprocess
@@ -19,15 +22,22 @@ from tidy import listed
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Of all files in the archive: any time does, but for the first years, which Debian takes for a mistake.
 FILE_TIME = 1_767_225_600  # 2026-01-01
-# Where the version stands: path (a pattern; those of bindings may match many files), and what is around it. CMake, conan
-# and nix read it from the header. Each place that matches must have it, and each file at least one.
+# Where the version stands: path (a pattern; those of bindings may match many files), and what is around it. CMake, conan,
+# meson and nix read it from the header. Each place that matches must have it, and each file at least one.
 VERSIONED = (
     ("packaging/debian/changelog", r"\Alibmimalloc \(([\d.]+)-\d+\)"),
     ("packaging/rpm/libmimalloc.spec", r"^Version: +(\S+)|^\* .* - ([\d.]+)-1$"),
+    ("packaging/meson/libmimalloc.wrap", r"libmimalloc-([\d.]+\d)"),
+    ("packaging/vcpkg/vcpkg.json", r'^  "version": "(.*)"'),
+    ("packaging/homebrew/libmimalloc.rb", r"/libmimalloc-(.*)\.tar\.gz"),
+    ("packaging/alpine/APKBUILD", r"^pkgver=(.*)"),
     ("bindings/**/Cargo.toml", r'^version = "(.*)"|^libmimalloc-sys = .*\bversion = "=?([^"]*)"'),
     ("bindings/**/pyproject.toml", r'^version = "(.*)"'),
     ("bindings/**/package.json", r'^  "version": "(.*)"'),
 )
+
+# What is filled in when the archive is there: @URL@, the folder it can be had from, @SHA256@ and @SHA512@.
+RECIPES = ("meson/libmimalloc.wrap", "vcpkg/portfile.cmake", "homebrew/libmimalloc.rb", "alpine/APKBUILD")
 
 
 def read(path, root=ROOT):
@@ -85,6 +95,19 @@ def archive(folder, root=ROOT):
     return path
 
 
+def recipes(packed, url, folder):
+    """Writes RECIPES for this archive, below `folder`."""
+    with open(packed, "rb") as f:
+        content = f.read()
+    for path in RECIPES:
+        text = read(os.path.join("packaging", path)).replace("@URL@", url.rstrip("/"))
+        for kind in ("sha256", "sha512"):
+            text = text.replace(f"@{kind.upper()}@", hashlib.new(kind, content).hexdigest())
+        os.makedirs(os.path.join(folder, os.path.dirname(path)), exist_ok=True)
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as f:
+            f.write(text)
+
+
 def main(arguments):
     if arguments == ["versions"]:
         found = disagreements()
@@ -92,6 +115,9 @@ def main(arguments):
         return 1 if found else 0
     if len(arguments) == 2 and arguments[0] == "archive":
         print(archive(arguments[1]))
+        return 0
+    if len(arguments) == 4 and arguments[0] == "recipes":
+        recipes(*arguments[1:])
         return 0
     sys.exit(__doc__)
 

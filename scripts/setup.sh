@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources
+#        scripts/setup.sh cross | sources | conan
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,8 +10,8 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Two things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `sources` are the packages whose own tests the rows of `make compat` run.
+# Three things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `conan` is that package manager.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -136,6 +136,11 @@ need_packages() {
   need soft debhelper dh
   need soft lintian lintian
   need soft rpm rpmbuild
+  need soft meson meson
+  need soft ruby ruby
+  need soft nix-bin nix-instantiate
+  # conan is a Python package of its own.
+  python_has ensurepip || soft="$soft python3-venv"
 }
 
 # clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
@@ -339,6 +344,13 @@ build_cross() { # build_cross PROCESSOR
   [ -e "$root/usr/include/cmocka.h" ]
 }
 
+fetch_conan() {
+  folder=build/packages/python
+  "$folder/bin/conan" --version >/dev/null 2>&1 && return
+  mkdir -p build/packages && python3 -m venv "$folder" >build/packages/log 2>&1 &&
+    "$folder/bin/pip" install -q conan==2.34.0 >>build/packages/log 2>&1
+}
+
 check=""
 if [ "${1:-}" = --check ]; then
   check=yes
@@ -351,6 +363,8 @@ for group in "$@"; do
       fetch_cross "$processor" ||
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
+  elif [ "$group" = conan ]; then
+    fetch_conan || echo "setup: conan cannot be had (build/packages/log); its tests will be skipped" >&2
   elif [ "$group" = sources ]; then
     # shellcheck disable=SC2046,SC2086  # names of rows and packages
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})

@@ -7,13 +7,14 @@ import sys
 import pytest
 
 import conftest
-from conftest import find, run
+from conftest import attempt, find, run
 
 sys.path.insert(0, str(conftest.ROOT / "scripts"))
 import release  # noqa: E402
 
 PACKAGING = conftest.ROOT / "packaging"
 CONSUMER = conftest.ROOT / "test" / "interop" / "src" / "consumer.c"
+CONAN = conftest.ROOT / "build" / "packages" / "python" / "bin" / "conan"
 VERSION = release.version()
 
 
@@ -28,6 +29,13 @@ def build_without_ours():
     """The tools see no variable of a build around this one."""
     for name in ("CC", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "DESTDIR"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def tree(source):
+    """The source archive, unpacked."""
+    run("tar", "-C", source.parent, "-xf", source)
+    return source.parent / f"libmimalloc-{VERSION}"
 
 
 def check_unpacked(unpacked, tmp_path):
@@ -82,3 +90,45 @@ def test_rpm_packages(source, tmp_path):
     assert "libmimalloc.so.3()(64bit)" in run("rpm", "-qp", "--provides", library)
     assert f"libmimalloc({os.uname().machine.replace('_', '-')}) = {VERSION}" in run(
         "rpm", "-qp", "--requires", next(path for path in packages if "-devel-" in path.name))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_conan_package(shared, tree, tmp_path):
+    if not CONAN.exists():
+        pytest.skip("conan is not there: scripts/setup.sh conan")
+    home = {"CONAN_HOME": tmp_path / "home"}
+    run(CONAN, "profile", "detect", **home)
+    output = run(CONAN, "create", tree / "packaging" / "conan", "-o", f"libmimalloc/*:shared={shared}", timeout=600, **home)
+    assert f"libmimalloc/{VERSION} (test package): RUN: ./user" in output
+    # The program of packaging/conan/test_package fails otherwise; this is what it says.
+    assert "malloc is ours" in output
+
+
+@pytest.mark.parametrize("kind", ["shared", "static"])
+def test_meson_subproject(kind, source, tmp_path):
+    find("meson")
+    project = tmp_path / "project"
+    files = project / "subprojects" / "packagefiles" / "libmimalloc"
+    files.mkdir(parents=True)
+    for name in ("meson.build", "meson_options.txt"):
+        (files / name).write_bytes((PACKAGING / "meson" / name).read_bytes())
+    release.recipes(source, source.parent.as_uri(), tmp_path)
+    (tmp_path / "meson" / "libmimalloc.wrap").rename(project / "subprojects" / "libmimalloc.wrap")
+    (project / "user.c").write_bytes((PACKAGING / "conan" / "test_package" / "user.c").read_bytes())
+    (project / "meson.build").write_text("project('user', 'c')\n"
+                                         "executable('user', 'user.c', dependencies: dependency('mimalloc'))\n")
+    run("meson", "setup", "build", f"-Ddefault_library={kind}", cwd=project)
+    run("ninja", "-C", "build", cwd=project)
+    assert "malloc is ours" in run(project / "build" / "user")
+    assert ("libmimalloc.so.3" in run("readelf", "-d", project / "build" / "user")) == (kind == "shared")
+
+
+def test_homebrew_formula_can_be_read():
+    assert run(find("ruby"), "-c", PACKAGING / "homebrew" / "libmimalloc.rb") == "Syntax OK\n"
+
+
+def test_nix_expression_has_the_version(tmp_path):
+    """What it builds with is left out; the rest is evaluated."""
+    seen = attempt(find("nix-instantiate"), "--eval", PACKAGING / "nix" / "default.nix", "-A", "version", "--arg", "pkgs",
+                   "{ stdenv.mkDerivation = given: given; }", apart=True, NIX_STATE_DIR=tmp_path, NIX_STORE_DIR=tmp_path)
+    assert (seen.status, seen.output) == (0, f'"{VERSION}"\n'), seen.errors

@@ -1,6 +1,9 @@
 """What can be seen of the packages without building one: their versions, and that their files can be read. The builds are
 in builds.py (`make long WHAT=packages`)."""
+import hashlib
+import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -31,13 +34,13 @@ def copied(tmp_path):
 
 def test_another_version_is_noticed(copied):
     header = copied / "include" / "mimalloc.h"
-    header.write_text(header.read_text().replace("MI_MALLOC_VERSION 30403", "MI_MALLOC_VERSION 31002"))
+    header.write_text(re.sub(r"(MI_MALLOC_VERSION) \d+", r"\1 31002", header.read_text()))
     assert release.version(copied) == "3.10.2"
     found = "\n".join(release.disagreements(copied))
     for pattern, _ in release.VERSIONED:
         for path in copied.glob(pattern):
             name = str(path.relative_to(copied))
-            assert f"{name}: 3.4.3, not 3.10.2" in found or "[workspace]" in path.read_text(), found
+            assert f"{name}: {release.version()}, not 3.10.2" in found or "[workspace]" in path.read_text(), found
 
 
 def test_a_file_without_its_version_is_noticed(copied):
@@ -55,3 +58,30 @@ def test_archive_depends_on_files_only(tmp_path):
     names = run("tar", "-tf", first).split()
     assert {f"libmimalloc-{release.version()}/{name}" for name in ("CMakeLists.txt", "LICENSE", "src/static.c")} <= set(names)
     assert not [name for name in names if "/build/" in name or "/.git/" in name]
+
+
+def test_recipes_name_the_archive(tmp_path):
+    # If this fails, a package manager refuses the archive, or cannot find it.
+    packed = tmp_path / "packed.tar.gz"
+    packed.write_bytes(b"an archive")
+    release.recipes(packed, "https://example.org/releases/", tmp_path)
+    for path in release.RECIPES:
+        text = (tmp_path / path).read_text()
+        hashes = {hashlib.new(kind, b"an archive").hexdigest() for kind in ("sha256", "sha512")}
+        assert [value for value in hashes if value in text] and "https://example.org/releases/libmimalloc-" in text, path
+        assert not [word for word in ("@URL@", "@SHA256@", "@SHA512@") if word in text], path
+
+
+# -- The files of those whose tools are not at hand: they can at least be read.
+
+def test_vcpkg_port_can_be_read(tmp_path):
+    assert json.loads((PACKAGING / "vcpkg" / "vcpkg.json").read_text())["name"] == "libmimalloc"
+    # CMake reads all of a file before it does the first line of it.
+    (tmp_path / "port.cmake").write_text("return()\n" + (PACKAGING / "vcpkg" / "portfile.cmake").read_text())
+    run("cmake", "-P", tmp_path / "port.cmake")
+
+
+def test_alpine_package_can_be_read():
+    script = '. "$1"; for f in build check package; do command -v $f || exit 1; done; echo "$source"'
+    read = run("sh", "-euc", script, "sh", PACKAGING / "alpine" / "APKBUILD").split()
+    assert read == ["build", "check", "package", f"@URL@/libmimalloc-{release.version()}.tar.gz"]
