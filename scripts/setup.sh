@@ -143,6 +143,11 @@ need_packages() {
   python_has ensurepip || soft="$soft python3-venv"
 }
 
+# Compilers of other languages than C, C++ and Rust, for what is in bindings/.
+need_bindings() {
+  need soft golang-go go
+}
+
 # clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
 need_clang() { # need_clang hard|soft
   need "$1" clang clang
@@ -216,6 +221,7 @@ need_test() {
   need_report soft
   need_rust soft
   need_clang soft
+  need_bindings
   need hard g++ g++
   printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
     cc -E - >/dev/null 2>&1 || hard="$hard libcmocka-dev"

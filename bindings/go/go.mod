@@ -1,0 +1,3 @@
+module libmimalloc/mimalloc
+
+go 1.18
