@@ -30,7 +30,7 @@ packages   build packages from the source archive, and programs on what they con
 packages   build packages from the source archive, and programs on what they contain; 8 minutes
            ONLY="debian or rpm": only these
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
-           compiled by cgo; 6 minutes'
+           compiled by cgo, and by npm; 7 minutes'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
 build() { # build PRESET [ARGUMENT...]: of cmake --build
@@ -91,7 +91,7 @@ run_service() {
     /usr/bin/python3 bench/service.py ${ARGS:-}
 }
 
-run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_go or test_declarations"; }
+run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_go or test_node or test_declarations"; }
 
 run_packages() {
   scripts/setup.sh conan

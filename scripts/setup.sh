@@ -125,6 +125,7 @@ need_service() {
 need_languages() {
   need_test
   need_rust hard
+  need soft npm npm
 }
 
 # What builds packages. Each format has a test of its own.
