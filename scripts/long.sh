@@ -24,13 +24,10 @@ platforms  unit, API and stress tests on other processors, under emulators, with
            WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
-languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; 5 minutes
-packages   build packages from the source archive, and programs on what they contain; 5 minutes
-
-packages   build packages from the source archive, and programs on what they contain; 8 minutes
-           ONLY="debian or rpm": only these
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
-           compiled by cgo, and by npm; 7 minutes'
+           compiled by cgo, and by npm; 7 minutes
+packages   build packages from the source archive, and programs on what they contain; 8 minutes
+           ONLY="debian or rpm": only these'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
 build() { # build PRESET [ARGUMENT...]: of cmake --build
