@@ -9,17 +9,20 @@ import os
 import re
 import shlex
 import shutil
+import sys
 
 import pytest
 
 import conftest
 from conftest import attempt, find, run
 
+sys.path.insert(0, str(conftest.ROOT / "scripts"))
+import release  # noqa: E402
+
 FOLDER = conftest.ROOT / "bindings" / "go"
 README = (FOLDER / "README.md").read_text()
 START, EXAMPLE, COMPILED, LINKED = (text for _, text in re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S))
-NUMBER = int(re.search(r"#define MI_MALLOC_VERSION (\d+)", (conftest.ROOT / "include" / "mimalloc.h").read_text())[1])
-VERSION = f"{NUMBER // 10000}.{NUMBER // 100 % 100}.{NUMBER % 100}"
+VERSION = release.version()
 IS_LONG = os.environ.get("MI_LANGUAGES") == "all"
 TESTS = re.findall(r"^func (Test\w+)\(", (FOLDER / "mimalloc_test.go").read_text(), re.M)
 slow = pytest.mark.slow

@@ -11,12 +11,14 @@ import pytest
 import conftest
 from conftest import attempt, find, run
 
+sys.path.insert(0, str(conftest.ROOT / "scripts"))
+import release  # noqa: E402
+
 FOLDER = conftest.ROOT / "bindings" / "python"
 README = (FOLDER / "README.md").read_text()
 COMMANDS, *_ = INSTALL, USE = re.findall(r"^```\n(.*?)^```", README, re.M | re.S)
 EXAMPLE, = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-NUMBER = int(re.search(r"#define MI_MALLOC_VERSION (\d+)", (conftest.ROOT / "include" / "mimalloc.h").read_text())[1])
-VERSION = [NUMBER // 10000, NUMBER // 100 % 100, NUMBER % 100]
+VERSION = [int(part) for part in release.version().split(".")]
 slow = pytest.mark.slow
 
 REPORT = """

@@ -41,15 +41,6 @@
 
 #include "purger.h"
 
-// True if no other thread allocates. Under the thread lock.
-static bool mi_fork_has_one_thread(void) {
-  int64_t threads = 0;
-  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
-    threads += mi_atomic_load_relaxed(&s->count.threads);
-  }
-  return threads <= 1;
-}
-
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
   if (mi_self()->locks_held != 0) {
@@ -61,7 +52,7 @@ static void mi_fork_prepare(void) {
   mi_lock_enter(&mi_state.purge_lock);
   // PURGER-2: a program that asks the system after the fork how many threads it has is told of its
   // own.
-  if (mi_fork_has_one_thread()) mi_purger_dismiss();
+  if (mi_thread_count_all() <= 1) mi_purger_dismiss();
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 

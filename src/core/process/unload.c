@@ -74,11 +74,8 @@ MI_INTERNAL void mi_unload(void) {
 
 MI_INTERNAL bool mi_unload_alone(void) {
   mi_thread_leave();
-  int64_t threads = 0;
   mi_lock_enter(&mi_state.thread_lock);
-  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
-    threads += mi_atomic_load_relaxed(&s->count.threads);
-  }
+  const int64_t threads = mi_thread_count_all();
   mi_lock_leave(&mi_state.thread_lock);
   if (threads == 0) mi_unload();
   return threads == 0;

@@ -50,6 +50,15 @@ static void mi_thread_on_exit(void* value) {
   mi_self_leave();
 }
 
+MI_INTERNAL mi_attr_cold int64_t mi_thread_count_all(void) {
+  mi_lock_expect(&mi_state.thread_lock);
+  int64_t count = 0;
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    count += mi_atomic_load_relaxed(&s->count.threads);
+  }
+  return count;
+}
+
 // Find the home with a thread id. Under the thread lock.
 static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   mi_lock_expect(&mi_state.thread_lock);

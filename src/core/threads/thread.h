@@ -20,6 +20,9 @@ MI_INTERNAL void mi_thread_watch(mi_theap_t* home);
 // memory again.
 MI_INTERNAL void mi_thread_leave(void);
 
+// Return the number of threads with memory here, in all sub-processes. Under the thread lock.
+MI_INTERNAL int64_t mi_thread_count_all(void);
+
 // Give up the home of the calling thread. If the thread goes on, it may get another one.
 MI_INTERNAL void mi_thread_give_up(void);
 
