@@ -34,6 +34,11 @@ static bool mi_process_once(mi_atomic(uint32_t) * flag) {
   return true;
 }
 
+MI_INTERNAL void mi_process_follow_thread(void) {
+  if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0 && mi_enter_home() != NULL)
+    mi_purger_start();
+}
+
 void mi_process_init(void) mi_attr_noexcept {
   mi_process_setup();
   if (!mi_process_once(&mi_process_is_started)) return;
@@ -41,13 +46,11 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_start_output();
   mi_output_watch();
   mi_profile_begin();
-  if (mi_option_value(purge_thread) == 1) mi_purger_start();
+  if (mi_option_value(purge_thread) == 1) mi_process_follow_thread();
   if (mi_output_is_verbose()) mi_options_print();
 }
 
-MI_INTERNAL void mi_process_follow_thread(void) {
-  if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0) mi_purger_start();
-}
+MI_INTERNAL void mi_hook_last_thread(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
 
 // The kernel counts a thread for some microseconds after it was joined.
 #define MI_PROCESS_TRIES 20

@@ -64,10 +64,12 @@ typedef struct mi_self_s {
   bool is_in_error : 1; // in the user's error function
   // -- api/process.c --
   bool is_in_deferred : 1; // in the user's deferred-free function
+  // -- core/threads/thread.c --
+  uint8_t presence : 2; // mi_presence_t: whether this thread is one of `mi_state.present`
   // -- core/process/fork.c --
   // Forks that this thread began while it held a lock and that are not over. Forks end in reverse
   // order, and those that began without a lock are the outermost.
-  uint8_t forks_inside : 7;
+  uint8_t forks_inside : 5;
   // -- observe/stack.c --
   bool is_in_stack : 1; // reads a stack
 

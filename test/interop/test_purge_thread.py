@@ -33,9 +33,10 @@ def test_count(option, counts, program, library):
 
 
 @pytest.mark.parametrize("mode", ["again", "count-c11", "fork", "clone", "alone-at-fork", "unshare", "setns", "limit", "signals",
-                                  "sandbox", "exit"])
+                                  "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
+                                  "forked-thread-ends"])
 def test_undisturbed(mode, program, library):
-    ended = attempt(program, mode, LD_PRELOAD=library)
+    ended = attempt(program, mode, LD_PRELOAD=library, timeout=60)
     if ended.status == SKIPPED:
         pytest.skip(ended.output.strip())
     assert ended.status == 0, ended.output

@@ -46,6 +46,13 @@ MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity) {
   frames[1] = NULL;
 }
 
+MI_INTERNAL void mi_hook_last_thread(void) {
+  check_no_lock();
+  pthread_mutex_lock(&lock);
+  hooks_fake.last_thread_count++;
+  pthread_mutex_unlock(&lock);
+}
+
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
   (void)effort;
   check_no_lock();

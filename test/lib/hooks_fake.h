@@ -11,6 +11,7 @@ typedef struct hooks_fake_s {
   mi_report_t report; // the last error
   char about[MI_DESCRIBE_TEXT_MAX]; // what it says of the address
   size_t warning_count;
+  size_t last_thread_count;
   size_t deferred_count;
   uint64_t heartbeat; // of the last deferred free
   void (*on_error)(void); // what the user's handlers do

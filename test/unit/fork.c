@@ -104,6 +104,7 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_pages_of_vanished_threads) {
   check(vanished != mi_tls_thread_id());
   os_fake.fork_prepare();
   os_fake.fork_child();
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 1); // THREAD-7
   // FORK-1: nothing is owned under the id of the vanished thread.
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     for (size_t i = 0; i < arena->slice_count; i++) {

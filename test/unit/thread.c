@@ -41,6 +41,35 @@ static void visit(void* arg) {
   check(v->theap->thread_id == v->id);
 }
 
+static void leave_and_stay(void* arg) {
+  (void)arg;
+  mi_free(mi_malloc(SIZE));
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
+  mi_thread_leave(); // as mi_thread_done
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 1);
+  mi_free(mi_malloc(SIZE));
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
+  mi_thread_stay_absent();
+  mi_free(mi_malloc(SIZE));
+  mi_thread_leave();
+  mi_free(mi_malloc(SIZE));
+  check(!mi_thread_is_present());
+}
+
+// THREAD-7. If this fails, a process whose last thread ended stays for ever, or an idle server has
+// no purge thread any more.
+UNIT_TEST(thread_is_present_until_it_ends) {
+  check(!mi_thread_is_present());
+  mi_free(mi_malloc(SIZE));
+  check(mi_thread_is_present());
+  unit_on_thread(&leave_and_stay, NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 1);
+  check_equal(hooks_fake.last_thread_count, 0);
+  mi_thread_leave();
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 0);
+  check_equal(hooks_fake.last_thread_count, 1);
+}
+
 // If this fails, programs that start and end threads all the time work in cold memory.
 UNIT_TEST_PAGE_SIZES(thread_takes_over_what_another_left) {
   mi_free(mi_malloc(1));
@@ -349,6 +378,7 @@ UNIT_TEST(thread_that_nobody_announced_is_noticed) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thread_that_nobody_announced_is_noticed),
+      cmocka_unit_test(thread_is_present_until_it_ends),
       cmocka_unit_test(thread_takes_over_what_another_left),
       cmocka_unit_test(thread_owns_what_it_took_over),
       cmocka_unit_test(thread_end_is_told_when_the_system_lets_us),

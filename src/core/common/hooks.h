@@ -62,6 +62,10 @@ MI_INTERNAL void mi_hook_load_options(void);
 // entries behind the last one are NULL. Implemented in src/observe/stack.c.
 MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity);
 
+// The last thread of the program that the library knows of ends: what the library has running for
+// itself must end, so that the process can.
+MI_INTERNAL void mi_hook_last_thread(void);
+
 // Run the user's deferred-free callback, if there is one.
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat);
 

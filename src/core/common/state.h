@@ -203,6 +203,9 @@ typedef struct mi_state_s {
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;
+  // present - threads of the program whose end we will be told of, see THREAD-7. Any thread,
+  // relaxed: who counts down to 0 acts, and nothing is published by it.
+  mi_atomic(size_t) present;
   mi_os_thread_t purger_thread; // written by who set BUSY, read by who does so next
   bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
 } mi_state_t;

@@ -159,6 +159,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
   mi_self_forget_others();
   mi_purger_forget();
+  mi_thread_present_alone();
   mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
   mi_fork_forget_filled();

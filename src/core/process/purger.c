@@ -30,6 +30,13 @@
 // PURGER-5  who marks memory and sees AWAKE need not wake the thread. The thread may have seen less
 //     waiting memory and gone to sleep just then; so its first sleep is for a second, after which
 //     it looks once more.
+// PURGER-6  the purge thread never keeps a process alive. A program whose last thread ends by
+//     pthread_exit, or whose main thread does so before the others, is ended by libc when its last
+//     thread has ended, and libc counts ours. So the thread is started only by a thread whose end
+//     will be noticed, and ended with the last such thread (THREAD-7), which waits for it: then
+//     libc runs the functions of atexit on a thread of the program. Threads that never allocated
+//     are not noticed. If such a thread goes on alone, the purge thread is gone until the program
+//     creates a thread again.
 //
 // Deliberately absent: memory that threads hold in their theaps; only they may take it out.
 #include "purger.h"
@@ -96,6 +103,7 @@ static void mi_purger_await(mi_purger_state_t state) {
 static void mi_purger_run(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
+  mi_thread_stay_absent();
   mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
   mi_os_wake(&mi_state.purger);
   mi_purger_await(MI_PURGER_BORN);
@@ -118,6 +126,7 @@ MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
   // Sees what set-up wrote; pairs with the release in `mi_init_end`.
   if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return;
   if (mi_option_value(purge_thread) == 0) return;
+  if (!mi_thread_is_present()) return; // PURGER-6
   const bool has_ended = mi_purger_turn(MI_PURGER_ENDED, MI_PURGER_BUSY);
   if (!has_ended && !mi_purger_turn(MI_PURGER_NONE, MI_PURGER_BUSY)) return;
   if (has_ended) mi_os_thread_join(mi_state.purger_thread);

@@ -7,7 +7,7 @@
 
 // Start the thread, if there is none, and the option permits it. Calls pthread_create, so never
 // within malloc or free, nor while a lock is held. The process has a second thread, or the user
-// asks for this one.
+// asks for this one. The calling thread has entered its home.
 MI_INTERNAL void mi_purger_start(void);
 
 // End the thread, and wait until it is gone, at most `patience_ms`. True if there was one, and it

@@ -30,6 +30,13 @@
 //     thread, because the program opened another linker namespace without our notice, they end when
 //     that thread makes its home: late, but for good.
 //
+// THREAD-7  `mi_state.present` counts the threads whose end the system will tell us of. libc ends
+//     the process when its last thread has ended, so the purge thread must be gone by then: it runs
+//     only while this count is not 0 (purger.c), and who counts down to 0 ends it. A thread counts
+//     from its first home on, until it ends, or says that it does (mi_thread_done). A thread that
+//     allocates again after we were told of its end, in the destructor of another key, does not
+//     count again: we may not be told a second time.
+//
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
 
@@ -44,8 +51,38 @@
 #define MI_ENDED_MAX 16
 #define MI_OTHERS_MIN ((size_t)16)
 
+typedef enum mi_presence_e {
+  MI_PRESENCE_NONE, // does not count, but may
+  MI_PRESENCE_COUNTED,
+  MI_PRESENCE_NEVER, // ends, or is one of our own threads
+} mi_presence_t;
+
+static void mi_thread_set_presence(mi_presence_t presence) {
+  const bool was_counted = mi_thread_is_present();
+  const bool is_counted = presence == MI_PRESENCE_COUNTED;
+  mi_self()->presence = presence;
+  if (!was_counted && is_counted) mi_atomic_add_relaxed(&mi_state.present, 1);
+  if (was_counted && !is_counted && mi_atomic_sub_relaxed(&mi_state.present, 1) == 1) {
+    mi_hook_last_thread();
+  }
+}
+
+// The end of the calling thread is noticed no more, until it has a home again.
+static void mi_thread_be_absent(void) {
+  if (mi_thread_is_present()) mi_thread_set_presence(MI_PRESENCE_NONE);
+}
+
+MI_INTERNAL bool mi_thread_is_present(void) { return mi_self()->presence == MI_PRESENCE_COUNTED; }
+
+MI_INTERNAL void mi_thread_stay_absent(void) { mi_thread_set_presence(MI_PRESENCE_NEVER); }
+
+MI_INTERNAL void mi_thread_present_alone(void) {
+  mi_atomic_store_relaxed(&mi_state.present, mi_thread_is_present() ? 1 : 0);
+}
+
 static void mi_thread_on_exit(void* value) {
   (void)value;
+  mi_thread_stay_absent();
   mi_thread_leave();
   mi_self_leave();
 }
@@ -102,6 +139,9 @@ static void mi_thread_push_orphan(mi_theap_t* theap) {
 
 MI_INTERNAL void mi_thread_watch(mi_theap_t* home) {
   home->is_unwatched = !mi_os_thread_on_exit(&mi_thread_on_exit, home);
+  if (!home->is_unwatched && mi_self()->presence == MI_PRESENCE_NONE) {
+    mi_thread_set_presence(MI_PRESENCE_COUNTED);
+  }
 }
 
 static void mi_thread_count(mi_theap_t* home) {
@@ -134,6 +174,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     if (theap == NULL) theap = mi_thread_make_theap(&subproc->heap_main, NULL);
     if (theap == NULL) {
       mi_lock_leave(&mi_state.thread_lock);
+      mi_thread_be_absent();
       return NULL;
     }
     mi_thread_note(id);
@@ -352,6 +393,7 @@ MI_INTERNAL void mi_thread_give_up(void) {
 MI_INTERNAL void mi_thread_leave(void) {
   mi_parcel_end();
   mi_thread_give_up();
+  mi_thread_be_absent();
 }
 
 // -- orphans --

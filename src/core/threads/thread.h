@@ -16,6 +16,15 @@ MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap);
 // again.
 MI_INTERNAL void mi_thread_watch(mi_theap_t* home);
 
+// True if the end of the calling thread will be noticed (THREAD-7).
+MI_INTERNAL bool mi_thread_is_present(void);
+
+// The calling thread is one of ours: it never counts as present.
+MI_INTERNAL void mi_thread_stay_absent(void);
+
+// In the child of a fork: no other thread is present.
+MI_INTERNAL void mi_thread_present_alone(void);
+
 // Handle the end of a thread: its memory is taken away from it. If the thread goes on, it may get
 // memory again.
 MI_INTERNAL void mi_thread_leave(void);

@@ -303,6 +303,81 @@ static int in_dlclose(const char* library) {
   return 0;
 }
 
+// A process lives for ever after its last thread has ended, because the purge thread is left.
+static pthread_t last; // the thread that is to end the process, and to run this
+static void at_the_end(void) { CHECK(pthread_equal(pthread_self(), last)); }
+
+static int main_ends(void) {
+  had_a_thread();
+  last = pthread_self();
+  atexit(&at_the_end);
+  pthread_exit(NULL);
+}
+
+static void* end_later(void* arg) {
+  last = pthread_self();
+  usleep(200000);
+  free(malloc(1000));
+  return arg;
+}
+
+static int main_ends_first(void) {
+  atexit(&at_the_end);
+  start_thread(&end_later);
+  pthread_exit(NULL);
+}
+
+static void* end_later_without_memory(void* arg) {
+  last = pthread_self();
+  usleep(200000);
+  return arg;
+}
+
+static int idle_thread_ends_last(void) {
+  atexit(&at_the_end);
+  start_thread(&end_later_without_memory);
+  pthread_exit(NULL);
+}
+
+static pthread_key_t late_key;
+
+// In all rounds of destructors, of which the last is after the last of ours.
+static void allocate_late(void* rounds) {
+  free(malloc(1000));
+  if (rounds > (void*)1) CHECK(pthread_setspecific(late_key, (char*)rounds - 1) == 0);
+}
+
+static void* allocate_late_in_thread(void* arg) {
+  CHECK(pthread_setspecific(late_key, (void*)PTHREAD_DESTRUCTOR_ITERATIONS) == 0);
+  free(malloc(1000));
+  return arg;
+}
+
+static int late_memory(void) {
+  CHECK(pthread_key_create(&late_key, &allocate_late) == 0);
+  for (int i = 0; i < 10; i++)
+    CHECK(pthread_join(start_thread(&allocate_late_in_thread), NULL) == 0);
+  CHECK(comes_to_threads(2));
+  allocate_late_in_thread(NULL);
+  pthread_exit(NULL);
+}
+
+// What Python's threads do: the thread that forks is the only one of the child, and returns.
+static void* fork_and_return(void* arg) {
+  const pid_t child = fork();
+  if (child == 0) had_a_thread();
+  if (child != 0) end_child(child);
+  return arg;
+}
+
+static int forked_thread_ends(void) {
+  for (int i = 0; i < 10; i++) {
+    start_thread(&sleep_for_ever);
+    CHECK(pthread_join(start_thread(&fork_and_return), NULL) == 0);
+  }
+  return 0;
+}
+
 // Many threads that come and go while memory waits; the process ends meanwhile.
 static void* work(void* arg) {
   for (int i = 0; i < 20; i++) burst(200, 10000, 0);
@@ -335,6 +410,11 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "sandbox") == 0) return in_sandbox();
   if (strcmp(mode, "dlclose") == 0 && argc > 2) return in_dlclose(argv[2]);
   if (strcmp(mode, "exit") == 0) return in_exit();
+  if (strcmp(mode, "main-ends") == 0) return main_ends();
+  if (strcmp(mode, "main-ends-first") == 0) return main_ends_first();
+  if (strcmp(mode, "idle-thread-ends-last") == 0) return idle_thread_ends_last();
+  if (strcmp(mode, "late-memory") == 0) return late_memory();
+  if (strcmp(mode, "forked-thread-ends") == 0) return forked_thread_ends();
   fprintf(stderr, "usage: purge_thread MODE; see test_purge_thread.py\n");
   return 2;
 }
