@@ -9,7 +9,7 @@
 
 #include "api.h"
 
-// The most bytes that realpath(3) may write (PATH_MAX on Linux; not all systems define it).
+// What `mi_os_real_path` may write.
 #define MI_STRING_PATH_MAX ((size_t)4096)
 
 static char* mi_string_copy(mi_theap_t* theap, const char* s, size_t length) {
@@ -53,13 +53,15 @@ wchar_t* mi_wcsdup(const wchar_t* s) mi_attr_noexcept {
 }
 
 static char* mi_string_path(mi_theap_t* theap, const char* fname, char* resolved_name) {
-  if (resolved_name != NULL) return realpath(fname, resolved_name);
   // libc would allocate the result with its own malloc, which need not be ours.
-  char* const scratch = (char*)mi_malloc(MI_STRING_PATH_MAX);
+  const bool is_given = resolved_name != NULL;
+  char* const scratch = is_given ? resolved_name : (char*)mi_malloc(MI_STRING_PATH_MAX);
   if (scratch == NULL) return NULL;
-  char* result = NULL;
-  if (realpath(fname, scratch) != NULL) result = mi_string_copy(theap, scratch, strlen(scratch));
-  mi_free(scratch);
+  const int err = mi_os_real_path(fname, scratch);
+  if (err == 0 && is_given) return scratch;
+  char* const result = err == 0 ? mi_string_copy(theap, scratch, strlen(scratch)) : NULL;
+  if (!is_given) mi_free(scratch);
+  if (err != 0) errno = err;
   return result;
 }
 

@@ -19,5 +19,7 @@
 #error "This version supports Linux only. A port starts with os/os.h."
 #endif
 
+#include "os_key.c"
+#include "os_libc.c"
 #include "os_posix.c"
 #include "os_posix_fault.c"

@@ -12,8 +12,8 @@
 //
 // A port implements these functions, the two of os/lock.h, os/tls.h, and os/thread_self.h where the
 // compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
-// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c. How much a
-// function must do:
+// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c; os_libc.c
+// and os_key.c need only a C library, and keys of threads. How much a function must do:
 //
 //   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;
 //                  write_error, abort; wait, wake; mi_tls_thread_id
@@ -34,6 +34,7 @@
 //                                                   process had other threads
 //                  environment                      options from there
 //                  is_readable                      what a report says of memory
+//                  real_path                        mi_realpath
 //                  fault_watch, stack, symbol, mappings, file_create  reports of faults; profiles
 //   need not       make_constant, secret, unload_watch, usage: what they say is used as it is
 #ifndef MI_OS_OS_H
@@ -225,6 +226,10 @@ typedef struct mi_os_usage_s {
 
 // Store what the kernel says about this process.
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
+
+// Store the absolute path of a file, without links, in the 4096 bytes at `resolved`: realpath(3).
+// Returns 0 or an errno value.
+MI_INTERNAL int mi_os_real_path(const char* path, char* resolved);
 
 // -- For dumps: files, and what is mapped --
 

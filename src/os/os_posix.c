@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// os_posix.c - the part of os.h that POSIX has: memory, clocks, the environment, threads, files.
+// os_posix.c - the part of os.h that POSIX has: memory, threads of our own, forks, figures of the
+// process.
 //
 // The file of a system gives what only it has, and the calls of os_posix.h.
 // OS_POSIX-1  no function changes errno: it is saved and restored around each call.
@@ -7,8 +8,6 @@
 // OS_POSIX-3  nothing here is a cancellation point, as open, read, write and close of libc are: a
 //     cancelled thread would end inside malloc, maybe while it holds a lock of ours.
 #include "os_posix.h"
-
-extern char** environ;
 
 static int mi_os_result(int rc, int saved_errno) {
   const int err = rc == 0 ? 0 : (errno != 0 ? errno : EINVAL);
@@ -114,116 +113,6 @@ MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
   errno = saved_errno;
 }
 
-static uint64_t mi_os_clock_us(clockid_t clock) {
-  struct timespec t = {0};
-  const int saved_errno = errno;
-  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
-  errno = saved_errno;
-  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(MI_OS_CLOCK_CHEAP) / 1000; }
-
-MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
-
-// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
-// and a sandbox may not permit that.
-MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
-#if MI_HAS_CPU_TICKS
-  const uint64_t now = mi_cpu_ticks();
-  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
-#else
-  const uint64_t now = mi_os_now_us();
-  const bool was_away = now - *mark >= 2000;
-#endif
-  *mark = now;
-  return was_away;
-}
-
-MI_INTERNAL const char* mi_os_environment(const char* name) {
-  if (environ == NULL) return NULL;
-  const size_t length = mi_text_length(name);
-  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
-    if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
-      return &environ[i][length + 1];
-    }
-  }
-  return NULL;
-}
-
-MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
-  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
-  const size_t length = mi_text_length(prefix);
-  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
-    if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;
-  }
-  return MI_OS_ENVIRONMENT_WITHOUT;
-}
-
-MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
-  const int saved_errno = errno;
-  while (length > 0) {
-    const ptrdiff_t written = mi_os_call_write(STDERR_FILENO, text, length);
-    if (written <= 0) break;
-    text += written;
-    length -= (size_t)written;
-  }
-  errno = saved_errno;
-}
-
-// The key of pthread_setspecific(3) plus 1; 0 none yet; MI_OS_KEY_CLOSED none any more. Made by the
-// thread that needs it first, but never in `free`, and without a lock, because the child of a fork
-// could find that held for ever.
-//   write  any  CAS release    mi_os_key_make         (publishes the key)
-//   write  any  swap acquire   mi_os_thread_key_done  (sees the key)
-//   read   any  acquire        mi_os_thread_on_exit, mi_os_thread_watch  (sees the key)
-static mi_atomic(uint32_t) mi_os_key_word;
-
-// After the library's last destructor: what a key calls may be gone when a thread ends.
-#define MI_OS_KEY_CLOSED UINT32_MAX
-
-// glibc keeps the values of the first keys in the thread itself; for others it allocates.
-#define MI_OS_KEY_INLINE_MAX 32
-
-static bool mi_os_key_make(void (*on_exit)(void* value)) {
-  pthread_key_t key;
-  if (pthread_key_create(&key, on_exit) != 0) return false;
-  uint32_t expected = 0;
-  // Publishes the key; pairs with the acquires in `mi_os_thread_on_exit`, `mi_os_thread_watch` and
-  // `mi_os_thread_key_done`.
-  if (!mi_atomic_cas_strong_release(&mi_os_key_word, &expected, (uint32_t)key + 1)) {
-    pthread_key_delete(key); // another thread was faster, or the library ends
-  }
-  return true;
-}
-
-MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0) {
-    if (!mi_os_key_make(on_exit)) return false;
-    // Sees the key, whichever call of `mi_os_key_make` was faster.
-    word = mi_atomic_load_acquire(&mi_os_key_word);
-  }
-  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
-  return pthread_setspecific((pthread_key_t)(word - 1), value) == 0;
-}
-
-MI_INTERNAL bool mi_os_thread_watch(void* value) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
-  const pthread_key_t key = (pthread_key_t)(word - 1);
-  if (pthread_getspecific(key) != NULL) return true;
-  return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
-}
-
-MI_INTERNAL void mi_os_thread_key_done(void) {
-  // Sees the key; pairs with the release in `mi_os_key_make`.
-  const uint32_t word = mi_atomic_swap_acquire(&mi_os_key_word, MI_OS_KEY_CLOSED);
-  if (word != 0 && word != MI_OS_KEY_CLOSED) pthread_key_delete((pthread_key_t)(word - 1));
-}
-
 // Addresses only: what is touched of them takes memory. Functions of the program may be called on
 // it (PURGER-4).
 #define MI_OS_STACK_SIZE ((size_t)256 * MI_KIB)
@@ -278,13 +167,6 @@ static void mi_os_usage_posix(mi_os_usage_t* usage) {
   usage->page_faults = (size_t)r.ru_majflt;
 }
 
-MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
-  mi_os_write_error(text, mi_text_length(text));
-  abort();
-}
-
-// -- For dumps: files --
-
 MI_INTERNAL size_t mi_os_process_number(void) {
   const int saved_errno = errno;
   const pid_t number = getpid();
@@ -292,36 +174,7 @@ MI_INTERNAL size_t mi_os_process_number(void) {
   return (size_t)number;
 }
 
-MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
+MI_INTERNAL int mi_os_real_path(const char* path, char* resolved) {
   const int saved_errno = errno;
-  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
-  const int fd = mi_os_call_open(path, flags, 0644);
-  const int err = fd < 0 ? errno : 0;
-  errno = saved_errno;
-  *file = fd;
-  return err;
-}
-
-MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
-  const int saved_errno = errno;
-  const char* at = (const char*)bytes;
-  int err = 0;
-  while (size > 0 && err == 0) {
-    const ptrdiff_t written = mi_os_call_write(file, at, size);
-    if (written > 0) {
-      at += written;
-      size -= (size_t)written;
-    } else if (written == 0 || errno != EINTR) {
-      err = written == 0 ? ENOSPC : errno;
-    }
-  }
-  errno = saved_errno;
-  return err;
-}
-
-MI_INTERNAL int mi_os_file_close(int file) {
-  const int saved_errno = errno;
-  const int err = mi_os_call_close(file) != 0 ? errno : 0;
-  errno = saved_errno;
-  return err;
+  return mi_os_result(realpath(path, resolved) == NULL ? -1 : 0, saved_errno);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // os_posix.h - what os_posix.c and the file of a system share: os_linux.c, or os_plain.c, which is
-// the least that a system must give.
+// the least that a system must give. The part that needs less than POSIX is in os_libc.h.
 //
 //   os.h --> os_posix.c, os_posix_fault.c --> mi_os_call_...: of the system's file
 //        `-> the system's file, which may use the functions below
@@ -9,24 +9,17 @@
 #ifndef MI_OS_OS_POSIX_H
 #define MI_OS_OS_POSIX_H
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
-#include <time.h>
 #include <ucontext.h>
-#include <unistd.h>
 
-#include "../base/random.h"
 #include "../base/tag.h"
-#include "../base/text.h"
 #include "lock.h"
-#include "os.h"
+#include "os_libc.h"
 #include "tls.h"
 
 #if !defined(MAP_NORESERVE)
@@ -35,12 +28,6 @@
 #if !defined(MAP_ANONYMOUS)
 #define MAP_ANONYMOUS MAP_ANON
 #endif
-// A clock that need not be exact.
-#if defined(CLOCK_MONOTONIC_COARSE)
-#define MI_OS_CLOCK_CHEAP CLOCK_MONOTONIC_COARSE
-#else
-#define MI_OS_CLOCK_CHEAP CLOCK_MONOTONIC
-#endif
 
 // -- The system's file defines --
 
@@ -48,11 +35,8 @@
 static const int mi_os_call_map_at;
 // Return the protection of memory that is read and written.
 static int mi_os_call_protection(void);
-// As open, read, write and close of POSIX, but no cancellation points.
-static int mi_os_call_open(const char* path, int flags, int mode);
+// As read of POSIX, but no cancellation point.
 static ptrdiff_t mi_os_call_read(int file, void* bytes, size_t size);
-static ptrdiff_t mi_os_call_write(int file, const void* bytes, size_t size);
-static int mi_os_call_close(int file);
 // Send a signal to the calling thread.
 static void mi_os_call_raise(int number);
 // Flags of sigaction(2), beside those that every system has.
@@ -69,7 +53,6 @@ static int mi_os_result(int rc, int saved_errno);
 // True if the address may be chosen.
 static bool mi_os_may_hint(const void* hint);
 static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access);
-static uint64_t mi_os_clock_us(clockid_t clock);
 // Store what POSIX knows of that; the rest is left as it is.
 static void mi_os_usage_posix(mi_os_usage_t* usage);
 

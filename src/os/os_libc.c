@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// os_libc.c - the part of os.h that a C library with file descriptors has, though there be no POSIX
+// system behind it: clocks, the environment, the error stream, files.
+//
+// OS_POSIX-1 to OS_POSIX-3 hold here, too: the file of a system gives calls that fulfil them
+// (os_libc.h).
+#include "os_libc.h"
+
+extern char** environ;
+
+static uint64_t mi_os_clock_us(clockid_t clock) {
+  struct timespec t = {0};
+  const int saved_errno = errno;
+  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
+  errno = saved_errno;
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(MI_OS_CLOCK_CHEAP) / 1000; }
+
+MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
+
+// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
+// and a sandbox may not permit that.
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
+#if MI_HAS_CPU_TICKS
+  const uint64_t now = mi_cpu_ticks();
+  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
+#else
+  const uint64_t now = mi_os_now_us();
+  const bool was_away = now - *mark >= 2000;
+#endif
+  *mark = now;
+  return was_away;
+}
+
+MI_INTERNAL const char* mi_os_environment(const char* name) {
+  if (environ == NULL) return NULL;
+  const size_t length = mi_text_length(name);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
+      return &environ[i][length + 1];
+    }
+  }
+  return NULL;
+}
+
+MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
+  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
+  const size_t length = mi_text_length(prefix);
+  for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
+    if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;
+  }
+  return MI_OS_ENVIRONMENT_WITHOUT;
+}
+
+MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
+  const int saved_errno = errno;
+  while (length > 0) {
+    const ptrdiff_t written = mi_os_call_write(STDERR_FILENO, text, length);
+    if (written <= 0) break;
+    text += written;
+    length -= (size_t)written;
+  }
+  errno = saved_errno;
+}
+
+MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
+  mi_os_write_error(text, mi_text_length(text));
+  abort();
+}
+
+// -- For dumps: files --
+
+MI_INTERNAL int mi_os_file_create(const char* path, int* file) {
+  const int saved_errno = errno;
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+  const int fd = mi_os_call_open(path, flags, 0644);
+  const int err = fd < 0 ? errno : 0;
+  errno = saved_errno;
+  *file = fd;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
+  const int saved_errno = errno;
+  const char* at = (const char*)bytes;
+  int err = 0;
+  while (size > 0 && err == 0) {
+    const ptrdiff_t written = mi_os_call_write(file, at, size);
+    if (written > 0) {
+      at += written;
+      size -= (size_t)written;
+    } else if (written == 0 || errno != EINTR) {
+      err = written == 0 ? ENOSPC : errno;
+    }
+  }
+  errno = saved_errno;
+  return err;
+}
+
+MI_INTERNAL int mi_os_file_close(int file) {
+  const int saved_errno = errno;
+  const int err = mi_os_call_close(file) != 0 ? errno : 0;
+  errno = saved_errno;
+  return err;
+}
