@@ -14,10 +14,17 @@ set(MI_TLS_MODEL initial-exec)
 if(MI_LOCAL_DYNAMIC_TLS)
   set(MI_TLS_MODEL local-dynamic)
 endif()
-set(MI_CODE_FLAGS
-    -fvisibility=hidden -ftls-model=${MI_TLS_MODEL} -fno-builtin-malloc -fno-plt -fexceptions -g)
+set(MI_CODE_FLAGS -fvisibility=hidden -fno-builtin-malloc -g)
+if(NOT MI_IS_WASM) # which has one model, and other exceptions
+  list(APPEND MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt -fexceptions)
+endif()
 
 include(CheckCCompilerFlag)
+if(MI_IS_WASM) # there is nothing of what is asked for below
+  set(MI_HAS_NO_INTERPOSITION OFF)
+  set(MI_HAS_NO_ALIGN OFF)
+  set(MI_HAS_LAYOUT OFF)
+endif()
 check_c_compiler_flag(-fno-semantic-interposition MI_HAS_NO_INTERPOSITION)
 if(MI_HAS_NO_INTERPOSITION)
   list(APPEND MI_CODE_FLAGS -fno-semantic-interposition)

@@ -1,8 +1,15 @@
 # What a user, a packager or a developer can switch. Each is described in CONTRIBUTING.md.
 
+# There are no shared libraries in WebAssembly.
+set(MI_SHARED_DEFAULT ON)
+if(EMSCRIPTEN OR CMAKE_SYSTEM_PROCESSOR MATCHES "^wasm")
+  set(MI_IS_WASM ON)
+  set(MI_SHARED_DEFAULT OFF)
+endif()
+
 # For users and packagers.
 option(MI_OVERRIDE "Define malloc, free, operator new and their relatives" ON)
-option(MI_BUILD_SHARED "Build the shared library" ON)
+option(MI_BUILD_SHARED "Build the shared library" ${MI_SHARED_DEFAULT})
 option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
 option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)

@@ -22,6 +22,8 @@ fuzz       look for inputs that break something; 1 minute for each of 12 program
            SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
 platforms  unit, API and stress tests on other processors, under emulators, with other sizes of OS pages, and with musl; 30 minutes
            WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
+wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi-libc, dlmalloc and emmalloc; 5 minutes
+           ARGS="--rounds 1"
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
@@ -82,6 +84,8 @@ run_platforms() {
   done
   MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh test/test_native.py -k "platform"
 }
+
+run_wasm() { python3 scripts/wasm.py ${ARGS:-}; }
 
 run_service() {
   build release && cmake -S bench -B build/bench/cmake -G Ninja && cmake --build build/bench/cmake --target bench-pool &&

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources | conan
+#        scripts/setup.sh cross | sources | conan | wasmtime
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,12 +10,13 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Three things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `conan` is that package manager.
+# Four things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `conan` is that package manager,
+# `wasmtime` runs WebAssembly.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms service languages packages"
+groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages"
 processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
@@ -216,6 +217,30 @@ fetch_sources() { # fetch_sources PACKAGE...
   [ -z "$failed" ] || echo "setup: no sources of$failed; what needs them is left out" >&2
 }
 
+# Compilers for WebAssembly, and what runs its programs.
+need_compilers_wasm() { # need_compilers_wasm hard|soft
+  need_build
+  need "$1" nodejs node nodejs
+  need "$1" emscripten emcc
+  need "$1" clang clang
+  need "$1" lld wasm-ld
+  need_file "$1" wasi-libc /usr/lib/wasm32-wasi/libc.a
+  version=$(clang -dumpversion 2>/dev/null)
+  version=${version%%.*}
+  [ -z "$version" ] || need_file "$1" "libclang-rt-$version-dev-wasm32" \
+    /usr/lib/llvm-"$version"/lib/clang/*/lib/wasi/libclang_rt.builtins-wasm32.a
+}
+
+need_wasm() { need_compilers_wasm hard; }
+
+# In an environment of its own, which nothing else uses.
+fetch_wasmtime() {
+  folder=build/wasmtime
+  [ -x $folder/bin/python ] && $folder/bin/python -c "import wasmtime" >/dev/null 2>&1 && return
+  mkdir -p build && /usr/bin/python3 -m venv $folder >build/wasmtime.log 2>&1 &&
+    $folder/bin/python -m pip install -q --disable-pip-version-check wasmtime >>build/wasmtime.log 2>&1
+}
+
 need_test() {
   need_demo
   need_rows --quick
@@ -249,6 +274,8 @@ need_test() {
   need soft ghostscript gs
   need soft xz-utils xz
   need soft tar tar
+  need_compilers_wasm soft
+  need_file soft python3-venv /usr/lib/python3*/ensurepip/__init__.py # for wasmtime
   need soft musl-tools musl-gcc
   need soft gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   need soft qemu-user qemu-aarch64 qemu-aarch64-static
@@ -375,6 +402,8 @@ for group in "$@"; do
   elif [ "$group" = sources ]; then
     # shellcheck disable=SC2046,SC2086  # names of rows and packages
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})
+  elif [ "$group" = wasmtime ]; then
+    fetch_wasmtime || echo "setup: wasmtime cannot be had; what needs it will be skipped" >&2
   elif is_in "$groups" "$group"; then
     "need_$group"
   else

@@ -44,6 +44,9 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ] && command -v musl-gcc >/dev/nu
   fi
 fi
 
+# WebAssembly: its tests build what they need, and one of the two programs that run it is no package.
+[ -z "$quick" ] && command -v wasm-ld >/dev/null && scripts/setup.sh wasmtime
+
 # The first interpreter that has pytest-xdist, with which the tests run side by side; else one that has pytest.
 python=/usr/bin/python3
 for modules in pytest,xdist pytest; do

@@ -118,6 +118,7 @@
 // override: the names of libc and C++, when this build replaces malloc.
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
+#include "override/override_emscripten.c"
 #include "override/override_loader.c"
 #include "override/override_thread.c"
 #include "override/override_new.c"

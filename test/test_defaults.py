@@ -11,7 +11,7 @@ OPTIONS = re.findall(r"^X\((\w+), ([^,]+),", TABLE, re.M)
 # What of the interface can be changed.
 NAMES = """verbose arena_eager_commit arena_reserve arena_max_object_size disallow_arena_alloc
            allow_large_os_pages reserve_huge_os_pages reserve_os_memory guarded_sample_rate pagemap_commit
-           page_max_reclaim page_cross_thread_max_reclaim allow_thp abort_on_misuse zero_on_free""".split()
+           page_max_reclaim page_cross_thread_max_reclaim allow_thp abort_on_misuse zero_on_free purge_delay""".split()
 
 PROGRAM = """
 #include "core/common/state.h"

@@ -14,6 +14,18 @@
 // Addresses, and size_t, have 32 bits; else 64.
 #define MI_IS_32_BIT (__SIZEOF_POINTER__ == 4)
 
+// WebAssembly, and with threads: else there is no instruction that a second thread could need.
+#if defined(__wasm__)
+#define MI_IS_WASM 1
+#else
+#define MI_IS_WASM 0
+#endif
+#if defined(__wasm_atomics__) && defined(__wasm_bulk_memory__)
+#define MI_IS_WASM_THREADS 1
+#else
+#define MI_IS_WASM_THREADS 0
+#endif
+
 #define mi_likely(x) __builtin_expect(!!(x), 1)
 #define mi_unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -46,6 +58,8 @@
 // the option, the compiler chooses by the kind of code: with -fPIC local-dynamic.
 #if defined(MI_LOCAL_DYNAMIC_TLS) && MI_LOCAL_DYNAMIC_TLS
 #define mi_attr_tls __attribute__((tls_model("local-dynamic")))
+#elif MI_IS_WASM // their address identifies a thread, and is a multiple of 16 (os/tls.h)
+#define mi_attr_tls mi_attr_aligned(16)
 #else
 #define mi_attr_tls
 #endif
@@ -118,6 +132,10 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
   uintptr_t pointer;
   __asm__("mr %0, 13" : "=r"(pointer));
   return pointer;
+#elif MI_IS_WASM_THREADS // where the thread-local variables are, which are aligned (thread_self.h)
+  return (uintptr_t)__builtin_wasm_tls_base();
+#elif MI_IS_WASM
+  return 64; // of the only thread
 #else
   return (uintptr_t)__builtin_thread_pointer();
 #endif

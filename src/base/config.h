@@ -175,13 +175,24 @@
 
 // A slice is the unit in which arenas hand out memory; a window is the range of addresses that
 // shares one table of page descriptors; a chunk is what one huge OS page backs.
+// An arena grows by MI_ARENA_STEP_MIN, or by a part of what is reserved (one in
+// MI_ARENA_STEP_PART).
 #if MI_IS_TINY
 #define MI_SLICE_SHIFT 12
 #define MI_WINDOW_SHIFT 24
 #define MI_ARENA_RESERVE_KIB 1024
 #define MI_ARENA_STEP_MIN (64 * MI_KIB)
+#define MI_ARENA_STEP_PART 8
 #define MI_NEAR_SLICES ((size_t)128)
 #define MI_CARVE_MAX_BYTES ((size_t)512)
+#elif MI_IS_WASM // what is mapped is used up, touched or not; the table of a window is an OS page
+#define MI_SLICE_SHIFT 16
+#define MI_WINDOW_SHIFT 25
+#define MI_ARENA_RESERVE_KIB (1024 * 1024)
+#define MI_ARENA_STEP_MIN (256 * MI_KIB)
+#define MI_ARENA_STEP_PART 32
+#define MI_NEAR_SLICES ((size_t)1) // no arena is near
+#define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
 #else
 #define MI_SLICE_SHIFT 16
 #if MI_IS_32_BIT // addresses are scarce
@@ -192,6 +203,7 @@
 #define MI_ARENA_RESERVE_KIB (1024 * 1024)
 #endif
 #define MI_ARENA_STEP_MIN MI_MIB
+#define MI_ARENA_STEP_PART 8
 #define MI_NEAR_SLICES ((size_t)512)
 #define MI_CARVE_MAX_BYTES ((size_t)16 * MI_KIB)
 #endif

@@ -82,6 +82,15 @@
 #endif
 #endif
 
+// Memory of WebAssembly never goes back: to clear it ahead would only take time.
+#if !defined(MI_DEFAULT_PURGE_DELAY)
+#if MI_IS_WASM
+#define MI_DEFAULT_PURGE_DELAY -1
+#else
+#define MI_DEFAULT_PURGE_DELAY 1000
+#endif
+#endif
+
 #if !defined(MI_DEFAULT_ARENA_MAX_OBJECT_SIZE)
 #define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 2097152
 #endif

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT
 // os.c - the one place that chooses the implementation of os.h.
 //
-// The unit tests compile test/lib/os_fake.c instead of this file. The header comes before the
-// choice because the amalgamation has each header once, where it comes first.
+// The unit tests compile test/lib/os_fake.c instead of this file. A header that several choices use
+// comes before the choice, because the amalgamation has each header once, where it comes first.
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
+#include "os_libc.h"
+
+#if MI_IS_WASM
+#include "os_wasm.c"
+#include "os_libc.c"
+#else
+
 #include "os_posix.h"
 
 #if MI_IS_OS_PLAIN
@@ -16,10 +23,12 @@
 #include "os_linux_dump.c"
 #include "os_linux_fault.c"
 #else
-#error "This version supports Linux only. A port starts with os/os.h."
+#error "This version supports Linux and WebAssembly. A port starts with os/os.h."
 #endif
 
 #include "os_key.c"
 #include "os_libc.c"
 #include "os_posix.c"
 #include "os_posix_fault.c"
+
+#endif

@@ -3,9 +3,10 @@
 //
 // The identity is the thread pointer: one instruction, never 0, a multiple of 16 (so that the low
 // four bits can carry flags and small values can mean "no thread"). Where the C library is not
-// glibc, it is twice the pointer: that of musl is a multiple of 8 only. It is unique only among
-// living threads: after a thread has ended, the system may give its identity to a new one (thread.c
-// says why that is harmless).
+// glibc, it is twice the pointer: that of musl is a multiple of 8 only. On WebAssembly it is the
+// address of the thread-local variables, or a number if there are no threads. It is unique only
+// among living threads: after a thread has ended, the system may give its identity to a new one
+// (thread.c says why that is harmless).
 #ifndef MI_OS_TLS_H
 #define MI_OS_TLS_H
 
@@ -20,7 +21,7 @@
 #endif
 #endif
 
-#if defined(__GLIBC__)
+#if defined(__GLIBC__) || MI_IS_WASM
 #define MI_TLS_ID_SHIFT 0
 #else
 #define MI_TLS_ID_SHIFT 1

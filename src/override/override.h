@@ -18,9 +18,15 @@
 
 #include "../base/compiler.h"
 
-#define MI_ELF_EXPORT __attribute__((visibility("default"), used))
+// Emscripten hands what is `used` to JavaScript, and keeps it in every program.
+#if MI_IS_WASM
+#define MI_ELF_USED
+#else
+#define MI_ELF_USED , used
+#endif
+#define MI_ELF_EXPORT __attribute__((visibility("default") MI_ELF_USED))
 // There are two steps, so that a name that is itself a macro (MI_PREFIX) is expanded.
-#define MI_ELF_ALIAS_TO(ours) __attribute__((alias(#ours), visibility("default"), used))
+#define MI_ELF_ALIAS_TO(ours) __attribute__((alias(#ours), visibility("default") MI_ELF_USED))
 #define MI_ELF_ALIAS(ours) MI_ELF_ALIAS_TO(ours)
 // The same for a name inside the library.
 #define MI_ELF_LOCAL_TO(ours) __attribute__((alias(#ours), unused))

@@ -34,7 +34,7 @@
 #endif
 #define MI_CXX_EXPORT MI_CXX_WEAK MI_ELF_EXPORT
 
-#if MI_IS_32_BIT // size_t is `j`
+#if MI_IS_32_BIT && !MI_IS_WASM // size_t is `j`
 #define _ZdaPvm _ZdaPvj
 #define _ZdaPvmSt11align_val_t _ZdaPvjSt11align_val_t
 #define _ZdlPvm _ZdlPvj

@@ -49,8 +49,8 @@
 // Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
 #define MI_ARENA_TRIES 32
 #define MI_ARENA_ALIGNED_TRIES 1
+#define MI_ARENA_DOUBLED_MAX ((size_t)1 << (MI_ADDRESS_BITS - 1))
 #define MI_ARENA_LOW_WORDS 8 // words that a claim looks at before it asks the index
-#define MI_ARENA_STEP_PART 8 // each growth adds one part in so many of what is reserved
 
 MI_INTERNAL size_t mi_arena_object_max(void) {
   const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
@@ -504,11 +504,20 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.arena_lock);
 }
 
+// Return the unit, in bytes, at a multiple of which arenas end.
+static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
+
+// Return the same for where arenas start, and where they end as soon as they are not small: a
+// chunk, or what a huge OS page backs if that is less.
+static size_t mi_arena_large_unit(void) {
+  return mi_bits_max(mi_bits_min(MI_CHUNK_SIZE, mi_state.os.huge_page_size), mi_arena_unit());
+}
+
 // Map a planned arena and publish it. Under the arena lock.
 static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                            mi_arena_kind_t kind) {
   mi_lock_expect(&mi_state.arena_lock);
-  const size_t alignment = mi_bits_max(MI_CHUNK_SIZE, mi_state.os.page_size);
+  const size_t alignment = mi_arena_large_unit();
   uint8_t* const hint = mi_arena_hint_locked();
   const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
   plan->is_committed = kind != MI_ARENA_RESERVED;
@@ -552,9 +561,6 @@ static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
   const size_t half = mi_bits_align_down(size / 2, unit);
   return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
 }
-
-// Return the unit, in bytes, at a multiple of which arenas end.
-static size_t mi_arena_unit(void) { return mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size); }
 
 // Map `size` more bytes at the end of an arena, and mark them as free. Under the arena lock.
 static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
@@ -603,7 +609,7 @@ static bool mi_arena_extend_by(mi_arena_t* arena, size_t needed) {
   if (minimum > room) return false;
   const size_t step = mi_arena_step(arena->subproc);
   // Grow by whole chunks, for huge pages (huge.c), as soon as the heap is not small.
-  const size_t ends_at = step > MI_ARENA_STEP_MIN ? MI_CHUNK_SIZE : unit;
+  const size_t ends_at = step > MI_ARENA_STEP_MIN ? mi_arena_large_unit() : unit;
   const size_t wanted =
       mi_bits_align_down(size_now + mi_bits_max(step, ends_at), ends_at) - size_now;
   size_t size = mi_bits_min(mi_bits_max(wanted, minimum), room);
@@ -647,7 +653,8 @@ static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node)
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_arena_adopt(subproc, needed, node)) return true;
   size_t size_max = (size_t)mi_option_value(arena_reserve) * MI_KIB;
-  size_max <<= mi_bits_min(subproc->arena_count / 8, 16);
+  size_t doublings = mi_bits_min(subproc->arena_count / 8, 16);
+  for (; doublings > 0 && size_max < MI_ARENA_DOUBLED_MAX; doublings--) size_max *= 2;
   if (mi_option_value(allow_large_os_pages) != 0 &&
       mi_arena_grow_by(subproc, 0, size_max, needed, node, MI_ARENA_LARGE)) {
     return true;
@@ -687,7 +694,7 @@ static bool mi_arena_grow_at_end(mi_arena_t* arena, size_t index, size_t end) {
 MI_INTERNAL bool mi_arena_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                 mi_run_t* run) {
   mi_assert(slice_count > 0 && alignment >= MI_SLICE_SIZE);
-  // Add room for the alignment; an arena starts at a chunk.
+  // Add room for the alignment, because an arena starts anywhere.
   const size_t needed = slice_count * MI_SLICE_SIZE + (alignment - MI_SLICE_SIZE);
   const int node = mi_numa_node_for(heap);
   size_t seen = mi_atomic_load_relaxed(&heap->subproc->growth_count);
