@@ -2,12 +2,13 @@
 """How long a malloc and free takes on WebAssembly under node, beside the malloc of wasi-libc and those of Emscripten.
 
 Usage: wasm.py [--rounds N]
-Builds test/wasm/pairs.c with each, runs them in turn, and prints the fastest times in nanoseconds as rows of a table: what
-else the machine does only adds to them.
+Builds test/wasm/pairs.c with each, runs them in turn, and prints the medians in nanoseconds as rows of a table, with the lowest
+and highest ratio of the rounds. The machine must have nothing else to do: the ratios differ by a half otherwise.
 """
 import argparse
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 
@@ -53,9 +54,13 @@ def main():
             seen = [{name: measure(program) for name, program in programs.items()} for _ in range(rounds)]
             print(f"\n| {preset}, ns | {' | '.join(whose)} |\n| --- |{' --- |' * len(whose)}")
             for pattern in seen[0]["ours"]:
-                times = [min(run[name][pattern] for run in seen) for name in whose]
-                rest = " | ".join(f"{time:.0f} ({times[0] / time:.2f})" for time in times[1:])
-                print(f"| {pattern} | {times[0]:.0f} | {rest} |", flush=True)
+                cells = []
+                for name in whose:
+                    median = statistics.median(run[name][pattern] for run in seen)
+                    ratios = sorted(run["ours"][pattern] / run[name][pattern] for run in seen)
+                    spread = f"{statistics.median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}"
+                    cells.append(f"{median:.0f}" if name == "ours" else f"{median:.0f} ({spread})")
+                print(f"| {pattern} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
