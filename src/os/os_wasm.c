@@ -16,8 +16,8 @@
 //     memory before it has any (override_emscripten.c). So the lock is a bare word.
 // OS_POSIX-1 and OS_POSIX-2 hold here, too; a thread is not cancelled amid a call.
 //
-// Deliberately absent: purging, threads of our own, huge pages, guards, NUMA nodes, faults, stacks, fork. By default
-// the options ask for none of these (base/config.h, base/defaults.h).
+// Deliberately absent: purging, threads of our own, huge pages, guards, NUMA nodes, faults, stacks,
+// fork. By default the options ask for none of these (base/config.h, base/defaults.h).
 #include <string.h>
 
 #include "lock.h"
