@@ -38,6 +38,13 @@ else()
   set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 endif()
 
+# Two builds of the same files are the same, whatever their folders are called. Not where one debugs: there the names in the
+# debug information are those of the files.
+check_c_compiler_flag(-ffile-prefix-map=/a=/b MI_HAS_PREFIX_MAP)
+if(MI_HAS_PREFIX_MAP AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  list(APPEND MI_CODE_FLAGS -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=.) # the last one comes first
+endif()
+
 function(mi_compile_flags target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON)
   target_compile_options(${target} PRIVATE ${MI_C_WARNINGS} ${MI_CODE_FLAGS})

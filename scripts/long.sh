@@ -28,7 +28,7 @@ service    a pool of 800 threads that wait, with each allocator that is there: w
            ARGS="--peers ours,glibc"
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
            compiled by cgo, and by npm; 7 minutes
-packages   build packages from the source archive, and programs on what they contain; 8 minutes
+packages   build packages from the source archive, and programs on what they contain; two builds give the same bytes; 8 minutes
            ONLY="debian or rpm": only these'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
 
@@ -95,7 +95,7 @@ run_service() {
 run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_go or test_node or test_declarations"; }
 
 run_packages() {
-  scripts/setup.sh conan
+  scripts/setup.sh tools
   python=/usr/bin/python3
   ! python3 -c "import pytest" 2>/dev/null || python=python3
   $python -m pytest test/packages/builds.py -q -rs -p no:cacheprovider ${ONLY:+-k "$ONLY"}

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources | conan | wasmtime
+#        scripts/setup.sh cross | sources | tools | wasmtime
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -11,8 +11,8 @@
 # names rows; all of them are gigabytes.
 #
 # Four things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `conan` is that package manager,
-# `wasmtime` runs WebAssembly.
+# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `tools` are
+# conan and what reads an SBOM, `wasmtime` runs WebAssembly.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -141,7 +141,7 @@ need_packages() {
   need soft meson meson
   need soft ruby ruby
   need soft nix-bin nix-instantiate
-  # conan is a Python package of its own.
+  # conan and spdx-tools are Python packages.
   python_has ensurepip || soft="$soft python3-venv"
 }
 
@@ -378,11 +378,11 @@ build_cross() { # build_cross PROCESSOR
   [ -e "$root/usr/include/cmocka.h" ]
 }
 
-fetch_conan() {
+fetch_tools() {
   folder=build/packages/python
-  "$folder/bin/conan" --version >/dev/null 2>&1 && return
+  [ -x "$folder/bin/conan" ] && [ -x "$folder/bin/pyspdxtools" ] && return
   mkdir -p build/packages && python3 -m venv "$folder" >build/packages/log 2>&1 &&
-    "$folder/bin/pip" install -q conan==2.34.0 >>build/packages/log 2>&1
+    "$folder/bin/pip" install -q conan==2.34.0 spdx-tools==0.8.5 >>build/packages/log 2>&1
 }
 
 check=""
@@ -397,8 +397,8 @@ for group in "$@"; do
       fetch_cross "$processor" ||
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
-  elif [ "$group" = conan ]; then
-    fetch_conan || echo "setup: conan cannot be had (build/packages/log); its tests will be skipped" >&2
+  elif [ "$group" = tools ]; then
+    fetch_tools || echo "setup: conan and spdx-tools cannot be had (build/packages/log); their tests will be skipped" >&2
   elif [ "$group" = sources ]; then
     # shellcheck disable=SC2046,SC2086  # names of rows and packages
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})

@@ -14,7 +14,7 @@ import release  # noqa: E402
 
 PACKAGING = conftest.ROOT / "packaging"
 CONSUMER = conftest.ROOT / "test" / "interop" / "src" / "consumer.c"
-CONAN = conftest.ROOT / "build" / "packages" / "python" / "bin" / "conan"
+TOOLS = conftest.ROOT / "build" / "packages" / "python" / "bin"
 VERSION = release.version()
 
 
@@ -36,6 +36,12 @@ def tree(source):
     """The source archive, unpacked."""
     run("tar", "-C", source.parent, "-xf", source)
     return source.parent / f"libmimalloc-{VERSION}"
+
+
+def tool(name):
+    """A program that scripts/setup.sh fetches."""
+    path = TOOLS / name
+    return path if path.exists() else pytest.skip(f"{name} is not there: scripts/setup.sh tools")
 
 
 def check_unpacked(unpacked, tmp_path):
@@ -94,11 +100,10 @@ def test_rpm_packages(source, tmp_path):
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_conan_package(shared, tree, tmp_path):
-    if not CONAN.exists():
-        pytest.skip("conan is not there: scripts/setup.sh conan")
+    conan = tool("conan")
     home = {"CONAN_HOME": tmp_path / "home"}
-    run(CONAN, "profile", "detect", **home)
-    output = run(CONAN, "create", tree / "packaging" / "conan", "-o", f"libmimalloc/*:shared={shared}", timeout=600, **home)
+    run(conan, "profile", "detect", **home)
+    output = run(conan, "create", tree / "packaging" / "conan", "-o", f"libmimalloc/*:shared={shared}", timeout=600, **home)
     assert f"libmimalloc/{VERSION} (test package): RUN: ./user" in output
     # The program of packaging/conan/test_package fails otherwise; this is what it says.
     assert "malloc is ours" in output
@@ -132,3 +137,24 @@ def test_nix_expression_has_the_version(tmp_path):
     seen = attempt(find("nix-instantiate"), "--eval", PACKAGING / "nix" / "default.nix", "-A", "version", "--arg", "pkgs",
                    "{ stdenv.mkDerivation = given: given; }", apart=True, NIX_STATE_DIR=tmp_path, NIX_STORE_DIR=tmp_path)
     assert (seen.status, seen.output) == (0, f'"{VERSION}"\n'), seen.errors
+
+
+def test_two_builds_are_the_same(source, tmp_path):
+    """Other folders, one inside of the source and one not, other times of the files, another time of the build."""
+    built = []
+    for folder, build in (("one", "one/build/release"), ("quite/another", "out")):
+        (tmp_path / folder).mkdir(parents=True)
+        run("tar", "-C", tmp_path / folder, "--strip-components=1", "-xf", source, *(["--touch"] if built else []))
+        run("cmake", "-S", tmp_path / folder, "-B", tmp_path / build, "-G", "Ninja")
+        run("cmake", "--build", tmp_path / build)
+        built.append(tmp_path / build)
+    for name in ("libmimalloc.so", "libmimalloc.a", "mimalloc.o"):
+        first, second = ((folder / name).read_bytes() for folder in built)
+        assert str(tmp_path).encode() not in first, name
+        assert first == second, name
+
+
+def test_sbom_is_valid(tmp_path):
+    """By the tools of those who made the format."""
+    run("python3", conftest.ROOT / "scripts" / "sbom.py", tmp_path / "libmimalloc.spdx.json")
+    run(tool("pyspdxtools"), "-i", tmp_path / "libmimalloc.spdx.json")

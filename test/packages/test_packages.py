@@ -14,6 +14,7 @@ from conftest import run
 
 sys.path.insert(0, str(conftest.ROOT / "scripts"))
 import release  # noqa: E402
+import sbom  # noqa: E402
 
 PACKAGING = conftest.ROOT / "packaging"
 
@@ -70,6 +71,26 @@ def test_recipes_name_the_archive(tmp_path):
         hashes = {hashlib.new(kind, b"an archive").hexdigest() for kind in ("sha256", "sha512")}
         assert [value for value in hashes if value in text] and "https://example.org/releases/libmimalloc-" in text, path
         assert not [word for word in ("@URL@", "@SHA256@", "@SHA512@") if word in text], path
+
+
+def test_sbom_lists_what_is_shipped(tmp_path):
+    # If this fails, who looks for a known file, or for who is affected by a mistake, is told something wrong.
+    run("python3", conftest.ROOT / "scripts" / "sbom.py", tmp_path / "sbom.json")
+    written = json.loads((tmp_path / "sbom.json").read_text())
+    assert written == sbom.document()
+    package, = written["packages"]
+    assert (package["name"], package["versionInfo"]) == ("libmimalloc", release.version())
+    assert package["licenseDeclared"] == "MIT" and (conftest.ROOT / "LICENSE").read_text().startswith("MIT License")
+    files = {file["fileName"]: file for file in written["files"]}
+    compiled = re.findall(r'^#include "(.+)"', (conftest.ROOT / "src" / "static.c").read_text(), re.MULTILINE)
+    assert len(compiled) > 50 and {"./src/" + name for name in compiled} <= files.keys()
+    assert {f"./include/{path.name}" for path in (conftest.ROOT / "include").glob("*.h")} <= files.keys()
+    for name, file in files.items():
+        content = (conftest.ROOT / name).read_bytes()
+        assert file["checksums"][1] == {"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()}, name
+        assert file["licenseInfoInFiles"] == ["MIT"] or not name.endswith((".c", ".h")), name
+    contained = {r["relatedSpdxElement"] for r in written["relationships"] if r["relationshipType"] == "CONTAINS"}
+    assert contained == {file["SPDXID"] for file in written["files"]} and len(contained) == len(files)
 
 
 # -- The files of those whose tools are not at hand: they can at least be read.
