@@ -3,8 +3,8 @@
 
 Usage: declarations.py
 
-`parse` reads a header into the structures below, in its order; `rust` writes those, `go` the options alone. The headers are plain enough for that:
-a declaration follows its comment of `///`, and what depends on a condition is for C++ or for compilers.
+`parse` reads a header into the structures below, in its order; `rust` and `d` write those, `go` the options alone. The headers
+are plain enough for that: a declaration follows its comment of `///`, and what depends on a condition is for C++ or for compilers.
 test/bindings/test_declarations.py asks the C compiler whether what was read is what it sees, and fails if a file that is
 checked in is not what this script writes.
 """
@@ -237,6 +237,64 @@ def rust_files(items):
             "extended.rs": [*head, "use core::mem::size_of;", "", "use crate::wchar_t;", *rust(rest, callbacks)]}
 
 
+# -- D --
+
+D = {"unsigned char": "ubyte", "long": "c_long", "long long": "long", "unsigned long long": "ulong", "int64_t": "long"}
+D_WORDS = {"in", "out", "ref", "version", "function", "delegate", "module", "align", "debug", "scope", "lazy", "alias"}
+
+
+def d_type(text, callbacks=()):
+    """A type of C, as it stands in a declaration of D, where const is that of all that can be reached."""
+    text = text.removesuffix(" const").strip()
+    if not text.endswith("*"):
+        return D.get(text.removeprefix("const "), text.removeprefix("const "))
+    to = text[:-1].strip()
+    if to in callbacks:
+        return to  # of a function: a pointer already
+    is_const = to.endswith(" const") or to.startswith("const ") and not to.endswith("*")
+    to = d_type(to, callbacks)
+    return f"const({to})*" if is_const else f"{to}*"
+
+
+def d_name(name):
+    return name + "_" if name in D_WORDS else name
+
+
+def d_item(item, callbacks):
+    name, doc = item.name, rust_doc(getattr(item, "doc", ()))
+    listed = ", ".join(f"{d_type(t, callbacks)} {d_name(n)}" for t, n in getattr(item, "parameters", ()))
+    result = d_type(getattr(item, "result", "void"), callbacks)
+    if isinstance(item, Group):
+        return [f"// -- {name} --"]
+    if isinstance(item, Constant):
+        value = item.value.replace("sizeof(void*)", "(void*).sizeof")
+        return [*doc, f"enum {'int' if name == 'MI_MALLOC_VERSION' else 'size_t'} {name} = {value};"]
+    if isinstance(item, Opaque):
+        return [*doc, f"struct {name};"]
+    if isinstance(item, Alias):
+        return [*doc, f"alias {name} = {d_type(item.type)};"]
+    if isinstance(item, Enum):
+        constants = [[*rust_doc(text), f"enum {name} {value} = {number};"] for value, number, text in item.values]
+        return [*doc, f"alias {name} = int;", *sum(constants, [])]
+    if isinstance(item, Struct):
+        body = [[*rust_doc(text, "    "), f"    {d_type(t)}{f'[{length}]' if length else ''} {d_name(n)};"] for t, n, length, text in item.fields]
+        return [*doc, f"struct {name}", "{", *sum(body, []), "}"]
+    if isinstance(item, Callback):
+        return [*doc, f"alias {name} = {result} function({listed});"]
+    return [*doc, f"{result} {name}({listed});"]
+
+
+def d(items):
+    """All of the headers, as a module of D."""
+    callbacks = {item.name for item in items if isinstance(item, Callback)}
+    head = ["// SPDX-License-Identifier: MIT",
+            "// Written by scripts/declarations.py from the headers in include/; change those instead.",
+            "/// All functions of the library, with the names of C.", "module mimalloc.c;", "",
+            "import core.stdc.config : c_long;", "import core.stdc.stddef : wchar_t;", "",
+            "extern (C) nothrow @nogc @system:"]
+    return head + sum((["", *d_item(item, callbacks)] for item in items), [])
+
+
 # -- Go --
 
 def go(items):
@@ -264,6 +322,7 @@ def everything(read=read):
 def written(items):
     """Text of each file that this script writes, by its path below the repository."""
     files = {f"bindings/rust/libmimalloc-sys/src/{name}": lines for name, lines in rust_files(items).items()}
+    files["bindings/d/source/mimalloc/c.d"] = d(items)
     files["bindings/go/options.go"] = go(items)
     return {path: "\n".join(lines) + "\n" for path, lines in files.items()}
 

@@ -27,7 +27,7 @@ wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
-           compiled by cgo, and by npm; 7 minutes
+           compiled by cgo, npm, dub and zig; 8 minutes
 packages   build packages from the source archive, and programs on what they contain; two builds give the same bytes; 8 minutes
            ONLY="debian or rpm": only these'
 words=$(printf '%s\n' "$RUNS" | sed -n 's/^\([a-z][a-z]*\) .*/\1/p' | tr '\n' ' ')
@@ -92,7 +92,10 @@ run_service() {
     /usr/bin/python3 bench/service.py ${ARGS:-}
 }
 
-run_languages() { MI_LANGUAGES=all scripts/test.sh -k "test_rust or test_python or test_go or test_node or test_declarations"; }
+run_languages() {
+  scripts/setup.sh zig
+  MI_LANGUAGES=all scripts/test.sh -k bindings
+}
 
 run_packages() {
   scripts/setup.sh tools

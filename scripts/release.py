@@ -34,6 +34,8 @@ VERSIONED = (
     ("bindings/**/Cargo.toml", r'^version = "(.*)"|^libmimalloc-sys = .*\bversion = "=?([^"]*)"'),
     ("bindings/**/pyproject.toml", r'^version = "(.*)"'),
     ("bindings/**/package.json", r'^  "version": "(.*)"'),
+    ("bindings/d/dub.json", r'^    "version": "(.*)"'),
+    ("bindings/zig/build.zig.zon", r'^    \.version = "(.*)"'),
 )
 
 # What is filled in when the archive is there: @URL@, the folder it can be had from, @SHA256@ and @SHA512@.

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources | tools | wasmtime
+#        scripts/setup.sh cross | sources | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,9 +10,9 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Four things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# Five things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
 # s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `tools` are
-# conan and what reads an SBOM, `wasmtime` runs WebAssembly.
+# conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -127,6 +127,8 @@ need_languages() {
   need_test
   need_rust hard
   need soft npm npm
+  need soft gdc gdc
+  need soft dub dub
 }
 
 # What builds packages. Each format has a test of its own.
@@ -148,6 +150,7 @@ need_packages() {
 # Compilers of other languages than C, C++ and Rust, for what is in bindings/.
 need_bindings() {
   need soft golang-go go
+  need soft ldc ldc2
 }
 
 # clang's libFuzzer and sanitizers are packages beside the compiler, named after its version.
@@ -233,14 +236,6 @@ need_compilers_wasm() { # need_compilers_wasm hard|soft
 
 need_wasm() { need_compilers_wasm hard; }
 
-# In an environment of its own, which nothing else uses.
-fetch_wasmtime() {
-  folder=build/wasmtime
-  [ -x $folder/bin/python ] && $folder/bin/python -c "import wasmtime" >/dev/null 2>&1 && return
-  mkdir -p build && /usr/bin/python3 -m venv $folder >build/wasmtime.log 2>&1 &&
-    $folder/bin/python -m pip install -q --disable-pip-version-check wasmtime >>build/wasmtime.log 2>&1
-}
-
 need_test() {
   need_demo
   need_rows --quick
@@ -275,7 +270,6 @@ need_test() {
   need soft xz-utils xz
   need soft tar tar
   need_compilers_wasm soft
-  need_file soft python3-venv /usr/lib/python3*/ensurepip/__init__.py # for wasmtime
   need soft musl-tools musl-gcc
   need soft gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   need soft qemu-user qemu-aarch64 qemu-aarch64-static
@@ -378,11 +372,14 @@ build_cross() { # build_cross PROCESSOR
   [ -e "$root/usr/include/cmocka.h" ]
 }
 
-fetch_tools() {
-  folder=build/packages/python
-  [ -x "$folder/bin/conan" ] && [ -x "$folder/bin/pyspdxtools" ] && return
-  mkdir -p build/packages && python3 -m venv "$folder" >build/packages/log 2>&1 &&
-    "$folder/bin/pip" install -q conan==2.34.0 spdx-tools==0.8.5 >>build/packages/log 2>&1
+# Programs that are packages of Python, in an environment of their own, which nothing else uses.
+fetch_python() { # fetch_python FOLDER MODULES PACKAGE...: in build/
+  folder=build/$1 modules=$2
+  shift 2
+  [ -x "$folder/bin/python" ] && "$folder/bin/python" -c "import $modules" >/dev/null 2>&1 && return
+  mkdir -p "$folder" && /usr/bin/python3 -m venv "$folder" >"$folder.log" 2>&1 &&
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check "$@" >>"$folder.log" 2>&1 && return
+  echo "setup: $* cannot be had ($folder.log); what needs that will be skipped" >&2
 }
 
 check=""
@@ -398,12 +395,14 @@ for group in "$@"; do
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
   elif [ "$group" = tools ]; then
-    fetch_tools || echo "setup: conan and spdx-tools cannot be had (build/packages/log); their tests will be skipped" >&2
+    fetch_python packages/python "conan, spdx_tools" conan==2.34.0 spdx-tools==0.8.5
   elif [ "$group" = sources ]; then
     # shellcheck disable=SC2046,SC2086  # names of rows and packages
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})
   elif [ "$group" = wasmtime ]; then
-    fetch_wasmtime || echo "setup: wasmtime cannot be had; what needs it will be skipped" >&2
+    fetch_python wasmtime wasmtime wasmtime
+  elif [ "$group" = zig ]; then
+    fetch_python zig ziglang ziglang==0.17.1
   elif is_in "$groups" "$group"; then
     "need_$group"
   else
