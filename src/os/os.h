@@ -210,6 +210,10 @@ typedef struct mi_os_thread_s {
 MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void));
 MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread);
 
+// Threads of the library are created by a function of which this is the counterpart: the address of
+// a pthread_join(3), 0 that of the program. Called before the first of them starts.
+MI_INTERNAL void mi_os_thread_join_by(uintptr_t join);
+
 // Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 

@@ -143,10 +143,20 @@ MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
   return err;
 }
 
+// Any thread, relaxed: written before there is a thread to join, and always to the same value.
+static mi_atomic(uintptr_t) mi_os_join_address;
+
+MI_INTERNAL void mi_os_thread_join_by(uintptr_t join) {
+  mi_atomic_store_relaxed(&mi_os_join_address, join);
+}
+
 MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread) {
+  const uintptr_t address = mi_atomic_load_relaxed(&mi_os_join_address);
+  int (*const join)(pthread_t, void**) =
+      address != 0 ? (int (*)(pthread_t, void**))address : &pthread_join;
   int state = 0;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); // OS_POSIX-3
-  pthread_join((pthread_t)thread.handle, NULL);
+  join((pthread_t)thread.handle, NULL);
   pthread_setcancelstate(state, NULL);
 }
 

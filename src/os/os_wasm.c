@@ -404,6 +404,8 @@ MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
 
 MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread) { (void)thread; }
 
+MI_INTERNAL void mi_os_thread_join_by(uintptr_t join) { (void)join; }
+
 // -- The end of a thread --
 
 #if MI_IS_WASM_THREADS

@@ -9,7 +9,12 @@
 //     be the reason, the thread is ended, and the function tried again: these functions have no
 //     effect when they fail.
 // OVERRIDE_THREAD-2  the purge thread is created through the function here, too, which then finds
-//     its state BUSY and has no effect.
+//     its state BUSY and has no effect. It is joined by the function that comes after this library,
+//     as it was created by one that does: a sanitizer in the program itself ends the process if it
+//     is to join a thread that it has not created.
+// OVERRIDE_THREAD-3  all functions are found at once, when the first of them is called. To find one
+//     takes the lock of the loader: a thread that the constructor of a library waits for would wait
+//     for that constructor.
 //
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
 // for itself (timer_create, aio), and those made by clone(2).
@@ -24,13 +29,41 @@
 #include "next.h"
 #include "override.h"
 
-// libc has that function, because the program could not have been linked otherwise; the loader may
-// have no memory.
-#define MI_THREAD_NEXT(name) __typeof__(&(name)) const next = mi_override_next(#name)
+typedef enum mi_thread_fun_e {
+  MI_THREAD_PTHREAD_CREATE,
+  MI_THREAD_THRD_CREATE,
+  MI_THREAD_UNSHARE,
+  MI_THREAD_SETNS,
+  MI_THREAD_PTHREAD_JOIN,
+  MI_THREAD_FUN_COUNT
+} mi_thread_fun_t;
+
+// The functions that come after ours, 0 not found. Any thread, relaxed: all find the same, and what
+// is there is older than the thread.
+static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
+
+static mi_attr_cold void mi_thread_find_next(void) {
+  static const char* const names[MI_THREAD_FUN_COUNT] = {"pthread_create", "thrd_create", "unshare",
+                                                         "setns", "pthread_join"};
+  for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
+    mi_atomic_store_relaxed(&mi_thread_next_of[i], (uintptr_t)mi_override_next(names[i]));
+  }
+  mi_os_thread_join_by(mi_atomic_load_relaxed(&mi_thread_next_of[MI_THREAD_PTHREAD_JOIN]));
+}
+
+// Return the address of a function, 0 if there is none. Not found again: libc has all of them,
+// because the program could not have been linked otherwise; the loader may have no memory.
+static uintptr_t mi_thread_next(mi_thread_fun_t fun) {
+  if (mi_unlikely(mi_atomic_load_relaxed(&mi_thread_next_of[fun]) == 0)) mi_thread_find_next();
+  return mi_atomic_load_relaxed(&mi_thread_next_of[fun]);
+}
+
+#define MI_THREAD_NEXT(name, fun)                                                                  \
+  __typeof__(&(name)) const next = (__typeof__(&(name)))mi_thread_next(fun)
 
 MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                  void* (*run)(void*), void* arg) {
-  MI_THREAD_NEXT(pthread_create);
+  MI_THREAD_NEXT(pthread_create, MI_THREAD_PTHREAD_CREATE);
   if (next == NULL) return EAGAIN;
   size_t tries = 0;
   int err;
@@ -41,7 +74,7 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
 }
 
 MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
-  MI_THREAD_NEXT(thrd_create);
+  MI_THREAD_NEXT(thrd_create, MI_THREAD_THRD_CREATE);
   if (next == NULL) return thrd_error;
   size_t tries = 0;
   int err;
@@ -52,7 +85,7 @@ MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
 }
 
 MI_ELF_EXPORT int unshare(int flags) {
-  MI_THREAD_NEXT(unshare);
+  MI_THREAD_NEXT(unshare, MI_THREAD_UNSHARE);
   if (next == NULL) return errno = ENOSYS, -1;
   size_t tries = 0;
   int rc;
@@ -62,7 +95,7 @@ MI_ELF_EXPORT int unshare(int flags) {
 }
 
 MI_ELF_EXPORT int setns(int file, int kind) {
-  MI_THREAD_NEXT(setns);
+  MI_THREAD_NEXT(setns, MI_THREAD_SETNS);
   if (next == NULL) return errno = ENOSYS, -1;
   size_t tries = 0;
   int rc;

@@ -42,5 +42,11 @@ def test_undisturbed(mode, program, library):
     assert ended.status == 0, ended.output
 
 
+def test_constructor_with_threads(program, library, tmp_path):
+    run("cc", "-O1", "-shared", "-fPIC", SOURCE.with_name("thread_in_constructor.c"), "-pthread", "-o", tmp_path / "threads.so")
+    ended = attempt(program, "constructor", tmp_path / "threads.so", LD_PRELOAD=library, timeout=60)
+    assert ended.status == 0, ended.output
+
+
 def test_unloaded(program, library):
     run(program, "dlclose", library, MIMALLOC_PURGE_THREAD=1)

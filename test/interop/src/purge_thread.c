@@ -378,6 +378,12 @@ static int forked_thread_ends(void) {
   return 0;
 }
 
+// A program hangs in dlopen, because a thread waits for the loader, which waits for the thread.
+static int in_constructor(const char* library) {
+  CHECK(dlopen(library, RTLD_NOW) != NULL);
+  return 0;
+}
+
 // Many threads that come and go while memory waits; the process ends meanwhile.
 static void* work(void* arg) {
   for (int i = 0; i < 20; i++) burst(200, 10000, 0);
@@ -410,6 +416,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "sandbox") == 0) return in_sandbox();
   if (strcmp(mode, "dlclose") == 0 && argc > 2) return in_dlclose(argv[2]);
   if (strcmp(mode, "exit") == 0) return in_exit();
+  if (strcmp(mode, "constructor") == 0 && argc > 2) return in_constructor(argv[2]);
   if (strcmp(mode, "main-ends") == 0) return main_ends();
   if (strcmp(mode, "main-ends-first") == 0) return main_ends_first();
   if (strcmp(mode, "idle-thread-ends-last") == 0) return idle_thread_ends_last();
