@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""What a release consists of: its version, which several files repeat, and its source archive.
+"""What a release consists of: its version, which several files repeat, its source archive, and its binary interface.
 
 Usage: release.py versions          say which file has another version than include/mimalloc.h
        release.py archive FOLDER    write libmimalloc-VERSION.tar.gz of the tree as it is
        release.py recipes ARCHIVE URL FOLDER
                                     write what names the archive by its hash and the folder it can be had from
+       release.py abi               write packaging/libmimalloc.abi, the interface of the library in build/release
+       release.py all URL FOLDER    make a release: all of that in a new folder, with an SBOM and SHA256SUMS
+
+`all` refuses a tree with changes that are not committed, a version that files disagree on or that CHANGELOG.md does not
+know, and a library with which programs of the last release would not run (by libabigail: packaging/libmimalloc.abi).
 
 The archive depends on nothing but the files: packed again elsewhere and later, it has the same bytes.
 """
@@ -13,9 +18,11 @@ import gzip
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 from tidy import listed
 
@@ -110,6 +117,62 @@ def recipes(packed, url, folder):
             f.write(text)
 
 
+ABI = os.path.join(ROOT, "packaging", "libmimalloc.abi")
+
+
+def write_abi(library, headers, path):
+    """What programs see of a shared library with debug information: names, and the types in the public headers."""
+    subprocess.run(["abidw", "--headers-dir", headers, "--drop-private-types", "--no-corpus-path", "--no-comp-dir-path",
+                    "--no-show-locs", "--type-id-style", "hash", "--out-file", path, library], check=True)
+
+
+def abi_changes(path, before=ABI):
+    """What breaks programs that were built for `before`, in words; nothing if they run. More names do not."""
+    done = subprocess.run(["abidiff", "--no-added-syms", before, path], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def refusals(root=ROOT):
+    """Why this tree cannot be released."""
+    found = disagreements(root)
+    git = subprocess.run(["git", "-C", root, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
+    if git:
+        found.append(f"the tree has changes that are not committed: {' '.join(git.split()[1::2][:5])}")
+    if not re.search(rf"^## {re.escape(version(root))}\b", read("CHANGELOG.md", root), re.MULTILINE):
+        found.append(f"CHANGELOG.md has no section {version(root)}")
+    return found
+
+
+def release(url, folder, root=ROOT):
+    """Everything that is published. Ends with a message if something is wrong."""
+    import sbom  # which imports this file
+    found = refusals(root)
+    if found:
+        sys.exit("release: " + "\nrelease: ".join(found))
+    os.makedirs(folder)  # so that nothing else is in it
+    packed = archive(folder, root)
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.unpack_archive(packed, scratch)
+        tree = os.path.join(scratch, f"libmimalloc-{version(root)}")
+        build = os.path.join(scratch, "build")
+        for command in (["cmake", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release"], ["cmake", "--build", build, "--parallel"]):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        interface = os.path.join(folder, "libmimalloc.abi")
+        write_abi(os.path.join(build, "libmimalloc.so"), os.path.join(tree, "include"), interface)
+    changes = abi_changes(interface, os.path.join(root, "packaging", "libmimalloc.abi"))
+    if changes:
+        sys.exit(f"release: programs of the last release would not run\n{changes}")
+    sbom.write(os.path.join(folder, f"libmimalloc-{version(root)}.spdx.json"), root)
+    recipes(packed, url, os.path.join(folder, "recipes"))
+    sums = []
+    for path in sorted(glob.glob(os.path.join(folder, "**"), recursive=True)):
+        if os.path.isfile(path):
+            with open(path, "rb") as f:
+                sums.append(f"{hashlib.sha256(f.read()).hexdigest()}  {os.path.relpath(path, folder)}\n")
+    with open(os.path.join(folder, "SHA256SUMS"), "w", encoding="utf-8") as f:
+        f.writelines(sums)
+
+
 def main(arguments):
     if arguments == ["versions"]:
         found = disagreements()
@@ -120,6 +183,12 @@ def main(arguments):
         return 0
     if len(arguments) == 4 and arguments[0] == "recipes":
         recipes(*arguments[1:])
+        return 0
+    if arguments == ["abi"]:
+        write_abi(os.path.join(ROOT, "build", "release", "libmimalloc.so"), os.path.join(ROOT, "include"), ABI)
+        return 0
+    if len(arguments) == 3 and arguments[0] == "all":
+        release(*arguments[1:])
         return 0
     sys.exit(__doc__)
 

@@ -74,15 +74,16 @@ def document(root=release.ROOT):
     }
 
 
+def write(path, root=release.ROOT):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(document(root), f, indent=1)
+        f.write("\n")
+
+
 def main(arguments):
     if len(arguments) > 1 or arguments[:1] == ["-h"]:
         sys.exit(__doc__)
-    text = json.dumps(document(), indent=1) + "\n"
-    if not arguments:
-        sys.stdout.write(text)
-        return
-    with open(arguments[0], "w", encoding="utf-8") as f:
-        f.write(text)
+    write(arguments[0] if arguments else "/dev/stdout")
 
 
 if __name__ == "__main__":

@@ -139,6 +139,7 @@ need_packages() {
   need soft dpkg-dev dpkg-buildpackage
   need soft debhelper dh
   need soft lintian lintian
+  need soft abigail-tools abidw
   need soft rpm rpmbuild
   need soft meson meson
   need soft ruby ruby

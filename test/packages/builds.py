@@ -158,3 +158,58 @@ def test_sbom_is_valid(tmp_path):
     """By the tools of those who made the format."""
     run("python3", conftest.ROOT / "scripts" / "sbom.py", tmp_path / "libmimalloc.spdx.json")
     run(tool("pyspdxtools"), "-i", tmp_path / "libmimalloc.spdx.json")
+
+
+# -- The binary interface, and a release --
+
+def build_changed(tree, build, header, before, after):
+    """The library of a tree in which something was replaced, and its interface."""
+    path = tree / "include" / header
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DMI_BUILD_STATIC=OFF", "-DMI_BUILD_OBJECT=OFF")
+    run("cmake", "--build", build)
+    release.write_abi(build / "libmimalloc.so", tree / "include", build / "now.abi")
+    path.write_text(text)
+    return release.abi_changes(build / "now.abi")
+
+
+def test_programs_of_the_last_release_run(tree, tmp_path):
+    """If this fails, a program crashes that was not built again. When it is meant: soname, CHANGELOG, `release.py abi`."""
+    find("abidw")
+    assert build_changed(tree, tmp_path, "mimalloc.h", "", "") == ""
+
+
+@pytest.mark.parametrize("header, before, after, told", [
+    ("mimalloc.h", "typedef struct mi_heap_area_s {", "typedef struct mi_heap_area_s {\n  int more;", "int more"),
+    ("mimalloc-stats.h", "mi_decl_export bool mi_stats_get(mi_stats_t* stats)", "bool mi_stats_get(mi_stats_t* stats)",
+     "mi_stats_get")])
+def test_change_of_the_interface_is_noticed(header, before, after, told, tree, tmp_path):
+    find("abidw")
+    assert told in build_changed(tree, tmp_path, header, before, after)
+
+
+def test_release_is_made(tmp_path):
+    """From a copy of the repository, as it is committed."""
+    find("abidw")
+    copy = tmp_path / "copy"
+    run("git", "clone", "-q", conftest.ROOT, copy)
+
+    def attempt_release():
+        return attempt("python3", copy / "scripts" / "release.py", "all", "https://example.org/releases", tmp_path / "out", timeout=600)
+
+    refused = attempt_release()
+    assert refused.status == 1 and f"CHANGELOG.md has no section {VERSION}" in refused.output
+    changes = copy / "CHANGELOG.md"
+    changes.write_text(changes.read_text().replace("## Unreleased", f"## {VERSION}"))
+    refused = attempt_release()
+    assert refused.status == 1 and "not committed: CHANGELOG.md" in refused.output
+    run("git", "-C", copy, "-c", "user.name=N", "-c", "user.email=n@example.org", "commit", "-qam", "Release")
+    done = attempt_release()
+    assert done.status == 0, done.output
+    run("sha256sum", "-c", "SHA256SUMS", cwd=tmp_path / "out")
+    listed = {line.split()[1] for line in (tmp_path / "out" / "SHA256SUMS").read_text().splitlines()}
+    assert {f"libmimalloc-{VERSION}.tar.gz", f"libmimalloc-{VERSION}.spdx.json", "libmimalloc.abi"} <= listed
+    assert any(name.startswith("recipes/") for name in listed)
+    assert attempt_release().status != 0  # the folder is there
