@@ -139,7 +139,7 @@ static bool mi_option_parse_number(const char* text, size_t length, mi_option_ki
   uint64_t number = 0;
   for (; i < length && text[i] >= '0' && text[i] <= '9'; i++) {
     const uint64_t digit = (uint64_t)(text[i] - '0');
-    const uint64_t max = (uint64_t)INT64_MAX;
+    const uint64_t max = (uint64_t)(kind == MI_OPTION_KIND_SIZE ? INT64_MAX : LONG_MAX);
     number = number > (max - digit) / 10 ? max : number * 10 + digit;
   }
   if (i == first_digit) return false;

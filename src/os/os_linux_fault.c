@@ -14,12 +14,19 @@ static void mi_os_call_raise(int number) {
 }
 
 // What a context says of the access. Returns the stack pointer, 0 if that is not known.
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
 #define MI_OS_TRAP_PAGE_FAULT 14
+#if defined(__x86_64__)
+#define MI_OS_REG_TOP REG_RSP
+#define MI_OS_REG_AT REG_RIP
+#else
+#define MI_OS_REG_TOP REG_ESP
+#define MI_OS_REG_AT REG_EIP
+#endif
 
 static uintptr_t mi_os_context(const ucontext_t* context, mi_os_fault_t* fault) {
-  const uintptr_t top = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
-  fault->at = (const void*)context->uc_mcontext.gregs[REG_RIP];
+  const uintptr_t top = (uintptr_t)context->uc_mcontext.gregs[MI_OS_REG_TOP];
+  fault->at = (const void*)context->uc_mcontext.gregs[MI_OS_REG_AT];
   // An address that is not canonical is another kind of fault, which does not tell it.
   if (context->uc_mcontext.gregs[REG_TRAPNO] != MI_OS_TRAP_PAGE_FAULT) return top;
   // Bit 1 of the error code of a page fault.

@@ -281,6 +281,15 @@ static int no_memory(void) {
   return survive();
 }
 
+// What a link was overwritten with, as it is printed; and what a size is that no system has.
+#if __SIZEOF_POINTER__ == 4
+#define LINK "0x5a5a5a5a"
+#define NO_MEMORY "mimalloc: error: allocation request is too large (2147483648 bytes) in malloc"
+#else
+#define NO_MEMORY "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)"
+#define LINK "0x5a5a5a5a5a5a5a5a"
+#endif
+
 static const struct misuse_s {
   const char* name;
   int (*run)(void);
@@ -343,14 +352,14 @@ static const struct misuse_s {
      {" of 64 bytes; page at 0x", "; heap 1 at 0x"}},
     {"write_after_free",
      &write_after_free,
-     "mimalloc: error: corrupted free list entry of size 64 at %s: value 0x5a5a5a5a5a5a5a5a in ",
+     "mimalloc: error: corrupted free list entry of size 64 at %s: value " LINK " in ",
      NULL,
      {" of 64 bytes; page at 0x", "; main heap\n"}},
     {"write_after_free_often",
      &write_after_free_often,
      "mimalloc: error: corrupted free list entry of size 64 at ",
      "mimalloc: error: corrupted free list: 9 more of this kind",
-     {": value 0x5a5a5a5a5a5a5a5a in malloc: block ", "; main heap\n"}},
+     {": value " LINK " in malloc: block ", "; main heap\n"}},
     {"handler_does_anything",
      &handler_does_anything,
      "mimalloc: error: corrupted free list entry of size 64 at ",
@@ -366,11 +375,7 @@ static const struct misuse_s {
      "mimalloc: error: invalid alignment: 24",
      "mimalloc: error: invalid alignment: 2 more of this kind",
      {NULL}},
-    {"no_memory",
-     &no_memory,
-     "mimalloc: error: unable to allocate memory (1152921504606846976 bytes)",
-     NULL,
-     {NULL}},
+    {"no_memory", &no_memory, NO_MEMORY, NULL, {NULL}},
 };
 #define MISUSE_COUNT (sizeof(misuses) / sizeof(misuses[0]))
 

@@ -262,7 +262,8 @@ static void registered_error_function_gets_codes(void** state) {
   assert_int_equal(last_error, EOVERFLOW);
   assert_int_equal(errno, EINVAL);
   assert_null(mi_malloc(test_opaque(TEST_BEYOND)));
-  assert_int_equal(last_error, ENOMEM);
+  // Of 32 bits of addresses, a block may have half, and no more is a size.
+  assert_int_equal(last_error, sizeof(void*) == 4 ? EOVERFLOW : ENOMEM);
   assert_int_equal(error_calls, 4);
   mi_register_error(NULL, NULL);
   mi_free(test_opaque_pointer(&local));

@@ -12,11 +12,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if !defined(SYS_mmap) // 32-bit ARM
+#if defined(SYS_mmap2) // 32 bits: the offset, which is 0, is in OS pages
+#undef SYS_mmap
 #define SYS_mmap SYS_mmap2
-#endif
-
+#define WINDOW (64 * TEST_MIB)
+#else
 #define WINDOW TEST_GIB // or a multiple of it
+#endif
 #define BLOCK ((size_t)100000)
 #define BLOCKS 600 // more than the library itself has descriptors for
 

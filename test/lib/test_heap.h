@@ -41,7 +41,8 @@ static inline void test_bound_growth(size_t before, size_t max) {
 static inline bool test_has_address_space(size_t size) {
   struct rlimit limit;
   assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
-  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / 2 > size) return true;
+  const bool is_limited = limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 <= size;
+  if (size <= PTRDIFF_MAX && !is_limited) return true;
   printf("# the address space is limited: no block of %zu MiB\n", size / TEST_MIB);
   return false;
 }
