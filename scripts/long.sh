@@ -21,7 +21,7 @@ coverage   which lines of src/ the tests run, as HTML in build/coverage; 10 minu
 fuzz       look for inputs that break something; 1 minute for each of 12 programs
            SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
 platforms  unit, API and stress tests on other processors, under emulators, with other sizes of OS pages, and with musl; 30 minutes
-           WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, musl)
+           WHICH="s390x musl": only these (aarch64, riscv64, s390x, ppc64le, i686, arm, musl)
 wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi-libc, dlmalloc and emmalloc; 5 minutes
            ARGS="--rounds 1"
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
@@ -75,7 +75,7 @@ run_fuzz() {
 }
 
 run_platforms() {
-  which=${WHICH:-aarch64 riscv64 s390x ppc64le musl}
+  which=${WHICH:-aarch64 riscv64 s390x ppc64le i686 musl}
   WHICH=$which scripts/setup.sh cross
   for processor in $which; do
     rm -f build/$processor/tests.json

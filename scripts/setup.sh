@@ -96,6 +96,14 @@ need_faults() {
   need hard patch patch
 }
 
+# 32 bits: the programs run without an emulator.
+need_i686() {
+  [ "$(uname -m)" = x86_64 ] || return 0
+  need soft gcc-i686-linux-gnu i686-linux-gnu-gcc
+  need_file soft libc6-dev-i386-cross /usr/i686-linux-gnu/include/stdlib.h
+  need_file soft libc6-i386 /lib/ld-linux.so.2
+}
+
 # Compilers and the libc of other processors, and the emulator.
 need_platforms() {
   need_test
@@ -104,6 +112,7 @@ need_platforms() {
     need soft "gcc-$name" "$name-gcc"
     [ -e "/usr/$name/include/stdlib.h" ] || soft="$soft libc6-dev-$(debian_name "$processor")-cross"
   done
+  need_i686
 }
 
 need_flavours() { need_test; }
@@ -272,6 +281,7 @@ need_test() {
   need soft tar tar
   need_compilers_wasm soft
   need soft musl-tools musl-gcc
+  need_i686
   need soft gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   need soft qemu-user qemu-aarch64 qemu-aarch64-static
   [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || soft="$soft libc6-dev-arm64-cross"

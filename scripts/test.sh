@@ -34,14 +34,20 @@ if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v 
   [ -e build/cross/aarch64/usr/include/cmocka.h ] && build aarch64
 fi
 
-# Another C library: where there is a compiler for it, and cmocka.
-rm -f build/musl/tests.json
-if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ] && command -v musl-gcc >/dev/null; then
-  WHICH=musl scripts/setup.sh cross
-  if [ -e build/cross/musl/usr/include/cmocka.h ]; then
-    build musl -DMI_TEST_STRESS=ON
-    export MI_PLATFORMS=musl
-  fi
+# Another C library, and 32 bits: where there is a compiler for it, and cmocka, and what runs the programs.
+rm -f build/musl/tests.json build/i686/tests.json
+if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
+  for platform in musl i686; do
+    case $platform in
+      musl) command -v musl-gcc >/dev/null || continue ;;
+      i686) command -v i686-linux-gnu-gcc >/dev/null && [ -e /lib/ld-linux.so.2 ] && [ "$(uname -m)" = x86_64 ] || continue ;;
+    esac
+    WHICH=$platform scripts/setup.sh cross
+    [ -e build/cross/$platform/usr/include/cmocka.h ] || continue
+    build $platform -DMI_TEST_STRESS=ON
+    MI_PLATFORMS="${MI_PLATFORMS:-} $platform"
+  done
+  export MI_PLATFORMS
 fi
 
 # WebAssembly: its tests build what they need, and one of the two programs that run it is no package.

@@ -28,7 +28,7 @@ slow = pytest.mark.slow
 
 def zig(*arguments, cwd):
     command = [shutil.which("zig")] if shutil.which("zig") else [PYTHON, "-m", "ziglang"]
-    if attempt(*command, "version").status != 0:
+    if not shutil.which(command[0]) or attempt(*command, "version").status != 0:
         pytest.skip("zig is not installed: scripts/setup.sh zig")
     caches = {f"ZIG_{kind}_CACHE_DIR": conftest.ROOT / "build" / "zig-cache" / kind.lower() for kind in ("LOCAL", "GLOBAL")}
     done = attempt(*command, *arguments, cwd=cwd, timeout=900, **caches)

@@ -32,6 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -205,7 +206,7 @@ long syscall(long number, ...) SWEEP_NOEXCEPT {
   for (size_t i = 0; i < 6; i++) a[i] = va_arg(rest, long);
   va_end(rest);
   SWEEP_REAL(syscall);
-  if (number == 202 /* futex */) return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  if (number == SYS_futex) return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
   SWEEP_IF_REFUSED(SWEEP_OTHER) {
     errno = ENOSYS;
     return -1;

@@ -234,14 +234,24 @@ UNIT_TEST_PAGE_SIZES(arena_grows_around_others) {
   check_equal(mi_os_unmap(wall, os_fake.page_size), 0);
 }
 
-// If this fails, a process whose addresses are not its own to choose has an arena for each step.
-UNIT_TEST_PAGE_SIZES(arena_is_whole_without_hints) {
+// If this fails, a process whose addresses are not its own to choose has an arena for each step, or
+// has memory locked that it does not use.
+UNIT_TEST_PAGE_SIZES(arena_has_room_without_hints) {
   os_fake.has_hints = false;
   mi_process_setup();
-  mi_run_t run = claim(1, MI_SLICE_SIZE);
-  check_equal(mi_arena_size(run.arena), (size_t)mi_option_value(arena_reserve) * MI_KIB);
-  check_equal(run.arena->slice_max, mi_arena_slices(run.arena));
-  release(&run);
+  const size_t step = mi_bits_max(MI_ARENA_STEP_MIN, os_fake.page_size) / MI_SLICE_SIZE;
+  mi_run_t run[8];
+  for (size_t i = 0; i < 8; i++) {
+    run[i] = claim(step, MI_SLICE_SIZE);
+    check(unit_is_zero(run[i].start, step * MI_SLICE_SIZE));
+    memset(run[i].start, 1, step * MI_SLICE_SIZE);
+    check_equal((size_t)mi_state.main.count.reserved, (i + 1) * step * MI_SLICE_SIZE);
+  }
+  // It has its addresses from the start, and its memory step by step.
+  check_equal(mi_state.main.arena_count, 1);
+  check_equal(run[7].arena->slice_max * MI_SLICE_SIZE,
+              (size_t)mi_option_value(arena_reserve) * MI_KIB);
+  for (size_t i = 0; i < 8; i++) release(&run[i]);
   unit_check_empty();
 }
 
@@ -522,7 +532,7 @@ int main(void) {
       cmocka_unit_test(arena_grows_without_end),
       cmocka_unit_test(arena_maps_what_is_needed),
       cmocka_unit_test(arena_grows_around_others),
-      cmocka_unit_test(arena_is_whole_without_hints),
+      cmocka_unit_test(arena_has_room_without_hints),
       cmocka_unit_test(arena_halves_when_refused),
       cmocka_unit_test(arena_respects_the_address_limit),
       cmocka_unit_test(arena_recovers_from_refusal),

@@ -34,7 +34,8 @@
 // what an arena may grow to doubles every eight arenas, and steps shrink when the system refuses.
 // The first arena is small, with descriptors in the library itself (PAGEMAP-4), if it got the place
 // that it was to have: a process with little address space has no room for a table. Where addresses
-// cannot be chosen (mi_os_hints), there is no growth in place, and an arena is mapped as a whole.
+// cannot be chosen (mi_os_hints), an arena has all of its addresses from the start (`has_room`): they
+// are inaccessible, and become usable as it grows.
 // Not here: what is done with claimed slices (slices.c), when memory goes back (retain.c), blocks
 // that are too large for an arena (large.c).
 #include "arena.h"
@@ -355,7 +356,7 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_count = plan->size / MI_SLICE_SIZE;
   // (In a secure build arenas start anywhere in a window. Amid the mappings of others, the system
   // may place the next arena in the same window again and again, where it gets no descriptors.)
-  const bool is_near = !MI_IS_SECURE && plan->size_max > plan->size &&
+  const bool is_near = !MI_IS_SECURE && !plan->has_room && plan->size_max > plan->size &&
                        mi_arena_is_apart(plan->start) &&
                        mi_pagemap_may_be_near(plan->start, plan->size);
   const size_t size_max = is_near ? mi_bits_min(plan->size_max, MI_NEAR_SIZE) : plan->size_max;
@@ -383,6 +384,7 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->is_pinned = plan->is_pinned;
   arena->is_exclusive = plan->is_exclusive;
   arena->is_foreign = plan->is_foreign;
+  arena->has_room = plan->has_room;
   arena->numa_node = plan->numa_node;
   if (plan->commit_fun != NULL) {
     const uintptr_t fun = (uintptr_t)plan->commit_fun;
@@ -513,13 +515,30 @@ static size_t mi_arena_large_unit(void) {
   return mi_bits_max(mi_bits_min(MI_CHUNK_SIZE, mi_state.os.huge_page_size), mi_arena_unit());
 }
 
+// Make the first part of a mapping usable, and plan the arena to be that. False, and nothing is
+// mapped, if the system refuses.
+static mi_attr_cold bool mi_arena_begin_room(mi_arena_plan_t* plan) {
+  const size_t size = mi_bits_min(plan->size, plan->first_size);
+  if (mi_os_remap(plan->start, size) != 0) {
+    mi_os_unmap(plan->start, plan->size);
+    plan->start = NULL;
+    return false;
+  }
+  plan->size_max = plan->size;
+  plan->size = size;
+  plan->has_room = true;
+  return true;
+}
+
 // Map a planned arena and publish it. Under the arena lock.
 static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                            mi_arena_kind_t kind) {
   mi_lock_expect(&mi_state.arena_lock);
   const size_t alignment = mi_arena_large_unit();
   uint8_t* const hint = mi_arena_hint_locked();
-  const mi_os_access_t access = kind == MI_ARENA_RESERVED ? MI_OS_NO_ACCESS : MI_OS_READ_WRITE;
+  const bool is_usable = kind == MI_ARENA_COMMITTED || kind == MI_ARENA_LARGE;
+  const mi_os_access_t access = is_usable ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
+  const size_t mapped = plan->size;
   plan->is_committed = kind != MI_ARENA_RESERVED;
   plan->is_pinned = kind == MI_ARENA_LARGE;
   mi_count_add(&subproc->count.mmap_calls, 1);
@@ -527,13 +546,14 @@ static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_
                                ? mi_os_map_large(hint, plan->size, mi_state.os.huge_page_size)
                                : mi_os_map(hint, plan->size, alignment, access));
   if (plan->start == NULL) return NULL;
-  if (kind == MI_ARENA_COMMITTED) mi_arena_advise(plan->start, plan->size);
+  if (kind == MI_ARENA_ROOM && !mi_arena_begin_room(plan)) return NULL;
+  if (kind == MI_ARENA_COMMITTED || kind == MI_ARENA_ROOM) mi_arena_advise(plan->start, plan->size);
   if (plan->numa_node >= 0) {
     mi_os_prefer_node(plan->start, plan->size, (size_t)plan->numa_node);
   }
   mi_arena_t* const arena = mi_arena_make(plan);
   if (arena == NULL) {
-    mi_os_unmap(plan->start, plan->size);
+    mi_os_unmap(plan->start, mapped);
   } else {
     mi_arena_note_end(arena);
     mi_arena_publish(subproc, arena);
@@ -555,11 +575,27 @@ static size_t mi_arena_step(const mi_subproc_t* subproc) {
   return mi_bits_max(MI_ARENA_STEP_MIN, (size_t)reserved / MI_ARENA_STEP_PART);
 }
 
+// Return how many addresses an arena takes where nothing can be mapped behind it later: all it may
+// have, or, where there are few, as many as are in use. (They count for a limit of what may be
+// locked, too.)
+static mi_attr_cold size_t mi_arena_room(const mi_subproc_t* subproc, size_t size_max) {
+  if (!MI_IS_32_BIT) return size_max;
+  const int64_t reserved = mi_atomic_load_relaxed(&subproc->count.reserved);
+  return mi_bits_min(mi_bits_max(MI_ARENA_STEP_MIN, (size_t)reserved), size_max);
+}
+
 // Return what to ask for after the system refused `size`: at least a useful step, unless that
 // failed too.
 static size_t mi_arena_less(size_t size, size_t minimum, size_t unit) {
   const size_t half = mi_bits_align_down(size / 2, unit);
   return half < MI_ARENA_STEP_MIN || half < minimum ? minimum : half;
+}
+
+static bool mi_arena_map_more(mi_arena_t* arena, uint8_t* start, size_t size) {
+  if (arena->has_room) return mi_os_remap(start, size) == 0;
+  const mi_os_access_t access = arena->is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
+  mi_count_add(&arena->subproc->count.mmap_calls, 1);
+  return mi_os_map_at(start, size, access);
 }
 
 // Map `size` more bytes at the end of an arena, and mark them as free. Under the arena lock.
@@ -568,11 +604,13 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
   const size_t first = mi_arena_slices(arena);
   const size_t count = size / MI_SLICE_SIZE;
   uint8_t* const start = arena->start + first * MI_SLICE_SIZE;
-  const mi_os_access_t access = arena->is_committed ? MI_OS_READ_WRITE : MI_OS_NO_ACCESS;
-  mi_count_add(&arena->subproc->count.mmap_calls, 1);
-  if (!mi_os_map_at(start, size, access)) return false;
+  if (!mi_arena_map_more(arena, start, size)) return false;
   if (!mi_pagemap_cover(start, size)) {
-    mi_os_unmap(start, size);
+    if (arena->has_room) {
+      mi_os_decommit(start, size);
+    } else {
+      mi_os_unmap(start, size);
+    }
     return false;
   }
   if (arena->is_committed) mi_arena_advise(start, size);
@@ -628,8 +666,11 @@ static bool mi_arena_grow_by(mi_subproc_t* subproc, size_t size_max, size_t want
   const size_t unit = kind == MI_ARENA_LARGE ? mi_state.os.huge_page_size : mi_arena_unit();
   const size_t minimum = mi_bits_align_up(mi_bits_max(needed, unit), unit);
   size_t size = mi_bits_max(mi_bits_align_down(wanted, unit), minimum);
-  mi_arena_plan_t plan = {
-      .size = size, .size_max = mi_bits_align_down(size_max, mi_arena_unit()), .numa_node = node};
+  mi_arena_plan_t plan = {.size = size,
+                          .size_max = mi_bits_align_down(size_max, mi_arena_unit()),
+                          .first_size =
+                              mi_bits_align_up(mi_bits_max(mi_arena_step(subproc), minimum), unit),
+                          .numa_node = node};
   while (mi_arena_reserve_locked(subproc, &plan, kind) == NULL) {
     if (size == minimum || plan.start != NULL) return false;
     plan.size = size = mi_arena_less(size, minimum, unit);
@@ -662,9 +703,12 @@ static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node)
   if (mi_arena_grow_last(subproc->arena_last, needed, node)) return true;
   const long eager = mi_option_value(arena_eager_commit);
   const bool is_committed = eager == 1 || (eager != 0 && mi_state.os.has_overcommit);
-  const size_t wanted = mi_os_hints() ? mi_bits_min(mi_arena_step(subproc), size_max) : size_max;
+  const bool has_hints = mi_os_hints();
+  const size_t wanted =
+      has_hints ? mi_bits_min(mi_arena_step(subproc), size_max) : mi_arena_room(subproc, size_max);
+  const mi_arena_kind_t committed = has_hints ? MI_ARENA_COMMITTED : MI_ARENA_ROOM;
   return mi_arena_grow_by(subproc, size_max, wanted, needed, node,
-                          is_committed ? MI_ARENA_COMMITTED : MI_ARENA_RESERVED);
+                          is_committed ? committed : MI_ARENA_RESERVED);
 }
 
 // Grow the arenas, unless they grew since the caller looked at them, when they had grown `*seen`

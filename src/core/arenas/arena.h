@@ -91,6 +91,8 @@ typedef struct mi_arena_plan_s {
   uint8_t* start; // slice aligned
   size_t size; // whole slices
   size_t size_max; // bytes that it may grow to in place; if at most `size`, it does not grow
+  size_t first_size; // of MI_ARENA_ROOM: what it has at first
+  bool has_room; // as in mi_arena_t; set by `mi_arena_reserve`
   bool is_committed, is_pinned, is_exclusive, is_foreign; // as in mi_arena_t
   bool is_dirty; // the memory may be non-zero
   int numa_node;
@@ -107,6 +109,7 @@ typedef enum mi_arena_kind_e {
   MI_ARENA_RESERVED, // addresses only; committed slice by slice
   MI_ARENA_COMMITTED,
   MI_ARENA_LARGE, // in explicit huge OS pages: the size is a multiple of them
+  MI_ARENA_ROOM, // committed, but only its first part: the rest are addresses to grow into
 } mi_arena_kind_t;
 
 // Map a planned arena, and set `plan->start`. NULL if the system refuses.

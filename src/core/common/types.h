@@ -401,6 +401,7 @@ struct mi_arena_s {
   bool is_pinned; // never purged
   bool is_exclusive; // only for heaps that ask for it
   bool is_foreign; // memory of the user: never mapped by us
+  bool has_room; // all that it may grow to are addresses of ours
   int numa_node; // where the memory is, -1 unknown or anywhere: numa.h
   mi_subproc_t* subproc; // its owner; changes under the arena lock, when no thread uses the arena
   // Called instead of mprotect, with `commit_arg`; NULL none. Both are coded in a secure build.

@@ -46,7 +46,8 @@ static void mi_unload_arenas(mi_arena_t* arena) {
   for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
     mi_tool_remove_root(arena->start, mi_arena_size(arena));
     mi_tool_open(arena->start, mi_arena_size(arena));
-    if (!arena->is_foreign) mi_os_unmap(arena->start, mi_arena_size(arena));
+    const size_t mapped = arena->has_room ? arena->slice_max * MI_SLICE_SIZE : mi_arena_size(arena);
+    if (!arena->is_foreign) mi_os_unmap(arena->start, mapped);
   }
 }
 
