@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build/release
 NEEDS := build
 
-.PHONY: all demo test check long platforms deps bench compat docs tidy fmt install amalgamation clean help
+.PHONY: all demo test check long platforms deps bench compat docs site tidy fmt install amalgamation clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -44,6 +44,11 @@ docs:
 	@scripts/setup.sh --check docs
 	@python3 scripts/docs.py
 
+site:
+	@scripts/setup.sh --check site
+	@scripts/setup.sh sphinx
+	@python3 scripts/website.py
+
 tidy:
 	@python3 scripts/tidy.py .
 
@@ -71,7 +76,8 @@ help:
 	@echo "make bench         compare with other allocators; ARGS=--quick takes five minutes, ARGS=-h explains"
 	@echo "make compat        programs of others with the library in front; ONLY=\"git redis\" runs these, ARGS=--peers others too"
 	@echo "make deps          install what these four and check need; FOR=\"bench docs soak\" what other commands and long runs need"
-	@echo "make docs          the reference and the guide as HTML, in build/docs"
+	@echo "make site          web pages of all that is written: guide, reference, benchmarks and the rest, in build/site"
+	@echo "make docs          the reference alone, in build/docs"
 	@echo "make tidy, fmt     the style rules a machine can check; format all sources (clang-format)"
 	@echo "make amalgamation  the library as one C file and its headers, in build/amalgamation"
 	@echo "make clean         remove build/"

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources | tools | wasmtime | zig
+#        scripts/setup.sh cross | sources | sphinx | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,13 +10,13 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Five things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `tools` are
-# conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
+# Six things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
+# package of its theme is not whole), `tools` are conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages"
+groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages"
 processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
@@ -46,6 +46,12 @@ need_file() { # need_file hard|soft PACKAGE PATTERN...: the package is missing i
   eval "$kind=\"\$$kind $package\""
 }
 
+# need_module hard|soft PACKAGE MODULE: of the system's own interpreter, whatever comes first on PATH
+need_module() {
+  /usr/bin/python3 -c "import importlib.util as u; exit(u.find_spec('$3') is None)" >/dev/null 2>&1 ||
+    eval "$1=\"\$$1 $2\""
+}
+
 need_build() {
   need hard cmake cmake
   need hard ninja-build ninja
@@ -61,6 +67,19 @@ need_docs() {
   need hard git git
 }
 
+need_site() {
+  need_docs
+  python_has ensurepip || hard="$hard python3-venv"
+  need_browser
+}
+
+# What tests look at the site with.
+need_browser() {
+  need soft chromium chromium
+  need soft chromium-driver chromedriver
+  need_module soft python3-selenium selenium
+}
+
 need_demo() {
   need_build
   need soft g++ g++
@@ -68,12 +87,10 @@ need_demo() {
   need soft redis-tools redis-server redis-check-rdb
 }
 
-# What the benchmark's report is made with, and its tests. Both run under the system's own interpreter,
-# whatever comes first on PATH.
+# What the benchmark's report is made with, and its tests.
 need_report() { # need_report hard|soft
   for module in matplotlib numpy rich jinja2; do
-    /usr/bin/python3 -c "import importlib.util as u; exit(u.find_spec('$module') is None)" >/dev/null 2>&1 ||
-      eval "$1=\"\$$1 python3-$module\""
+    need_module "$1" "python3-$module" "$module"
   done
 }
 
@@ -268,6 +285,7 @@ need_test() {
   need soft strace strace
   need soft gdb gdb
   need soft doxygen doxygen
+  need_browser
   need soft patch patch
   need soft redis-tools redis-server redis-check-rdb
   need soft perl perl
@@ -405,6 +423,8 @@ for group in "$@"; do
       fetch_cross "$processor" ||
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
+  elif [ "$group" = sphinx ]; then
+    fetch_python sphinx "furo, myst_parser" furo==2025.12.19 myst-parser==4.0.1
   elif [ "$group" = tools ]; then
     fetch_python packages/python "conan, spdx_tools" conan==2.34.0 spdx-tools==0.8.5
   elif [ "$group" = sources ]; then

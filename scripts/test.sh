@@ -50,6 +50,9 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
   export MI_PLATFORMS
 fi
 
+# What makes the site is no package.
+[ -z "$quick" ] && command -v doxygen >/dev/null && scripts/setup.sh sphinx
+
 # WebAssembly: its tests build what they need, and one of the two programs that run it is no package.
 [ -z "$quick" ] && command -v wasm-ld >/dev/null && scripts/setup.sh wasmtime
 

@@ -125,7 +125,7 @@ def test_setup_refuses_an_unknown_group(tmp_path):
 # -- The commands
 
 @pytest.mark.parametrize("command", [
-    "all", "check", "install", "docs", "bench", "compat", *(f"long WHAT={word}" for word in LONG)])
+    "all", "check", "install", "docs", "site", "bench", "compat", *(f"long WHAT={word}" for word in LONG)])
 def test_command_installs_nothing(command, tmp_path):
     # If this fails, a command changes the machine without being asked.
     machine = Machine(tmp_path)
