@@ -34,8 +34,8 @@
 // what an arena may grow to doubles every eight arenas, and steps shrink when the system refuses.
 // The first arena is small, with descriptors in the library itself (PAGEMAP-4), if it got the place
 // that it was to have: a process with little address space has no room for a table. Where addresses
-// cannot be chosen (mi_os_hints), an arena has all of its addresses from the start (`has_room`): they
-// are inaccessible, and become usable as it grows.
+// cannot be chosen (mi_os_hints), an arena has all of its addresses from the start (`has_room`):
+// they are inaccessible, and become usable as it grows.
 // Not here: what is done with claimed slices (slices.c), when memory goes back (retain.c), blocks
 // that are too large for an arena (large.c).
 #include "arena.h"
