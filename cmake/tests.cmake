@@ -77,7 +77,8 @@ endfunction()
 # The programs themselves are compiled in half of the time with -O1; what they test is compiled as shipped.
 function(mi_test_flags target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON CXX_STANDARD 17)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -g $<$<CONFIG:Release>:-O1> $<$<BOOL:${MI_WERROR}>:-Werror>)
+  # -funwind-tables: a stack can be read through functions of C, as on most processors, on 32-bit ARM, too.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -g -funwind-tables $<$<CONFIG:Release>:-O1> $<$<BOOL:${MI_WERROR}>:-Werror>)
   target_include_directories(${target} PRIVATE ${MI_CMOCKA_INCLUDE})
 endfunction()
 

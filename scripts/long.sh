@@ -75,7 +75,7 @@ run_fuzz() {
 }
 
 run_platforms() {
-  which=${WHICH:-aarch64 riscv64 s390x ppc64le i686 musl}
+  which=${WHICH:-aarch64 riscv64 s390x ppc64le i686 arm musl}
   WHICH=$which scripts/setup.sh cross
   for processor in $which; do
     rm -f build/$processor/tests.json

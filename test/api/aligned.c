@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #define ALIGNMENT_MAX TEST_GIB
+#elif __SIZEOF_POINTER__ == 4
+#define ALIGNMENT_MAX (16 * TEST_MIB) // an emulator has a part of the addresses
 #else
 #define ALIGNMENT_MAX (64 * TEST_MIB) // an emulator lists all pages that are mapped for a moment
 #endif

@@ -95,7 +95,7 @@ static void describe_heaps_and_threads(void** state) {
   void* const p = mi_heap_malloc(heap, 100);
   snprintf(expected, sizeof(expected), " at %p\n", (void*)heap);
   says(p, expected);
-#if defined(__aarch64__) || defined(__riscv)
+#if defined(__aarch64__) || defined(__arm__) || defined(__riscv)
   size_t self = (size_t)__builtin_thread_pointer(); // which is not what pthread_self returns
 #elif defined(__powerpc64__)
   size_t self;
