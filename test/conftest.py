@@ -3,6 +3,7 @@ tests may run side by side: with pytest-xdist several processes run them, and on
 import collections
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,12 @@ def run(*command, **options):
     ended = attempt(*command, **options)
     assert ended.status == 0, f"{' '.join(map(str, command))} ended with {ended.status}\n{ended.output}{ended.errors}"[-8000:]
     return ended.output
+
+
+def code_flags():
+    """What cmake/flags.cmake compiles the library with on Linux, whatever the compiler: for those who do without CMake."""
+    parts = re.findall(r"MI_CODE_FLAGS (-f.*)\)", (ROOT / "cmake" / "flags.cmake").read_text())[:2]
+    return set(" ".join(parts).replace("${MI_TLS_MODEL}", "initial-exec").split()) - {"-g"}
 
 
 def find(*names):

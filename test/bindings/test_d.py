@@ -23,10 +23,7 @@ slow = pytest.mark.slow
 
 
 def test_flags_are_those_of_cmake():
-    flags = (conftest.ROOT / "cmake" / "flags.cmake").read_text()
-    shared = set(re.search(r"MI_CODE_FLAGS (.*?)\)", flags)[1].split()) - {"-g"}
-    others = set(re.search(r"APPEND MI_CODE_FLAGS (-ftls.*?)\)", flags)[1].replace("${MI_TLS_MODEL}", "initial-exec").split())
-    assert shared | others <= set((FOLDER / "compile.sh").read_text().split())
+    assert conftest.code_flags() <= set((FOLDER / "compile.sh").read_text().split())
 
 
 @slow

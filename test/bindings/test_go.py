@@ -81,10 +81,8 @@ def test_version_is_that_of_the_header():
 
 def test_flags_are_those_of_cmake():
     """cgo refuses those that are missing (https://go.dev/s/invalidflag)."""
-    flags = (conftest.ROOT / "cmake" / "flags.cmake").read_text()
-    code = set(re.search(r"MI_CODE_FLAGS\s+(.*?)\)", flags, re.S)[1].replace("${MI_TLS_MODEL}", "initial-exec").split()) - {"-g"}
     text = (FOLDER / "compiled.go").read_text()
-    assert set(re.findall(r" (-f[\w=-]+)", "".join(re.findall(r"^#cgo CFLAGS:(.*)$", text, re.M)))) == code
+    assert set(re.findall(r" (-f[\w=-]+)", "".join(re.findall(r"^#cgo CFLAGS:(.*)$", text, re.M)))) == conftest.code_flags()
 
 
 @slow

@@ -755,6 +755,12 @@ MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
 
 MI_INTERNAL void mi_os_thread_join(mi_os_thread_t thread) { (void)thread; }
 
+MI_INTERNAL int mi_os_real_path(const char* path, char* resolved) {
+  (void)path;
+  (void)resolved;
+  return ENOSYS; // there are no files
+}
+
 // -- questions of tests --
 
 void os_fake_advance_ms(uint64_t ms) {
