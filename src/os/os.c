@@ -10,6 +10,7 @@
 
 #if MI_IS_WASM
 #include "os_wasm.c"
+#include "os_lacks.c"
 #include "os_libc.c"
 #else
 
@@ -17,6 +18,7 @@
 
 #if MI_IS_OS_PLAIN
 #include "os_plain.c"
+#include "os_lacks.c"
 #include "self_table.c"
 #elif defined(__linux__)
 #include "os_linux.c"

@@ -12,9 +12,10 @@
 //
 // A port implements these functions, the two of os/lock.h, os/tls.h, and os/thread_self.h where the
 // compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
-// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c; os_libc.c
-// and os_key.c need only a C library, and keys of threads. Which of the functions below may say no
-// shows os_wasm.c, a port to a system that has hardly anything. How much a function must do:
+// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c. Less is
+// enough for os_libc.c, a C library; for os_key.c, keys of threads; for os_lacks.c, nothing. Which
+// of the functions below may say no shows os_wasm.c, a port to a system that has hardly anything.
+// How much a function must do:
 //
 //   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;
 //                  write_error, abort; wait, wake; mi_tls_thread_id

@@ -86,52 +86,9 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
-MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
-  (void)hint;
-  (void)size;
-  (void)os_page_size;
-  return NULL;
-}
-
 MI_INTERNAL int mi_os_purge(void* start, size_t size) { return mi_os_remap(start, size); }
 
 MI_INTERNAL int mi_os_reset(void* start, size_t size) { return mi_os_remap(start, size); }
-
-static int mi_os_lacks(void* start, size_t size) {
-  (void)start;
-  (void)size;
-  return ENOSYS;
-}
-
-MI_INTERNAL int mi_os_populate(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL bool mi_os_has_huge_pages(void) { return false; }
-
-MI_INTERNAL int mi_os_collapse(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_split(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
-  (void)pages;
-  return mi_os_lacks(start, size);
-}
-
-MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
-  (void)from;
-  return mi_os_lacks(to, size);
-}
-
-MI_INTERNAL bool mi_os_guard(void* start, size_t size) {
-  mi_os_lacks(start, size);
-  return false;
-}
-
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size) {
-  mi_os_lacks(start, size);
-  return false;
-}
 
 MI_INTERNAL bool mi_os_is_alone(void) { return false; }
 
@@ -159,34 +116,10 @@ MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
 
 MI_INTERNAL bool mi_os_is_single_threaded(void) { return false; }
 
-MI_INTERNAL void mi_os_expect_threads(void) {}
-
-MI_INTERNAL void mi_os_unload_watch(void) {}
-
-MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
-
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
   const int saved_errno = errno;
   mi_os_usage_posix(usage);
   errno = saved_errno;
-}
-
-MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
-
-MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
-
-MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
-  (void)node;
-  return mi_os_lacks(start, size);
-}
-
-MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
-
-MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
-                                void* arg) {
-  (void)visit;
-  (void)arg;
-  return false;
 }
 
 // -- lock.h --

@@ -244,56 +244,7 @@ MI_INTERNAL bool mi_os_is_readable(const void* p) {
   return (uintptr_t)p / MI_OS_PAGE < __builtin_wasm_memory_size(0);
 }
 
-// -- What there is not --
-
-static int mi_os_lacks(const void* start, size_t size) {
-  (void)start, (void)size;
-  return ENOSYS;
-}
-
-MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
-  (void)hint, (void)size, (void)os_page_size;
-  return NULL;
-}
-
-MI_INTERNAL int mi_os_populate(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL bool mi_os_has_huge_pages(void) { return false; }
-
-MI_INTERNAL int mi_os_collapse(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_split(void* start, size_t size) { return mi_os_lacks(start, size); }
-
-MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
-  (void)pages;
-  return mi_os_lacks(start, size);
-}
-
-MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
-  (void)from;
-  return mi_os_lacks(to, size);
-}
-
-MI_INTERNAL bool mi_os_guard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
-
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
-
-MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
-
-MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
-
-MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
-  (void)node;
-  return mi_os_lacks(start, size);
-}
-
-MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
-                                void* arg) {
-  (void)visit, (void)arg;
-  return false;
-}
+// -- What there is not, beside os_lacks.c --
 
 MI_INTERNAL bool mi_os_fault_watch(void (*on_fault)(const mi_os_fault_t* fault)) {
   (void)on_fault;
@@ -313,10 +264,6 @@ MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol) {
   (void)at;
   *symbol = (mi_os_symbol_t){0};
 }
-
-MI_INTERNAL void mi_os_unload_watch(void) {}
-
-MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
 
 MI_INTERNAL int mi_os_real_path(const char* path, char* resolved) {
 #if defined(__EMSCRIPTEN__)
@@ -371,10 +318,6 @@ MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
 MI_INTERNAL bool mi_os_is_alone(void) { return !MI_IS_WASM_THREADS; }
 
 MI_INTERNAL bool mi_os_is_single_threaded(void) { return !MI_IS_WASM_THREADS; }
-
-MI_INTERNAL void mi_os_expect_threads(void) {}
-
-MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
 
 MI_INTERNAL size_t mi_os_process_number(void) { return 1; }
 

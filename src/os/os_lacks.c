@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
+// huge pages, moved memory, guards, NUMA nodes, a list of what is mapped, unloading.
+//
+// Each function says that it cannot do it; os.h says what that costs. A system that has one of
+// these has a file of its own.
+#include <errno.h>
+
+#include "os.h"
+#include "tls.h"
+
+static int mi_os_lacks(const void* start, size_t size) {
+  (void)start;
+  (void)size;
+  return ENOSYS;
+}
+
+MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
+  (void)os_page_size;
+  mi_os_lacks(hint, size);
+  return NULL;
+}
+
+MI_INTERNAL int mi_os_populate(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL bool mi_os_has_huge_pages(void) { return false; }
+
+MI_INTERNAL int mi_os_collapse(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_split(void* start, size_t size) { return mi_os_lacks(start, size); }
+
+MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {
+  (void)pages;
+  return mi_os_lacks(start, size);
+}
+
+MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
+  (void)from;
+  return mi_os_lacks(to, size);
+}
+
+MI_INTERNAL bool mi_os_guard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
+
+MI_INTERNAL bool mi_os_unguard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
+
+MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
+
+MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
+
+MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
+  (void)node;
+  return mi_os_lacks(start, size);
+}
+
+MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
+                                void* arg) {
+  (void)visit;
+  (void)arg;
+  return false;
+}
+
+MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
+
+MI_INTERNAL void mi_os_expect_threads(void) {}
+
+MI_INTERNAL void mi_os_unload_watch(void) {}
+
+MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
