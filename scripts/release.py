@@ -54,9 +54,14 @@ def read(path, root=ROOT):
         return f.read()
 
 
-def version(root=ROOT):
+def version_number(root=ROOT):
     """That of the header: major * 10000 + minor * 100 + patch."""
-    number = int(re.search(r"^#define MI_MALLOC_VERSION (\d+)", read("include/mimalloc.h", root), re.MULTILINE)[1])
+    return int(re.search(r"^#define MI_MALLOC_VERSION (\d+)", read("include/mimalloc.h", root), re.MULTILINE)[1])
+
+
+def version(root=ROOT):
+    """The same in words, as 3.4.3."""
+    number = version_number(root)
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 

@@ -129,7 +129,6 @@ need_platforms() {
     need soft "gcc-$name" "$name-gcc"
     [ -e "/usr/$name/include/stdlib.h" ] || soft="$soft libc6-dev-$(debian_name "$processor")-cross"
   done
-  need_i686
 }
 
 need_flavours() { need_test; }

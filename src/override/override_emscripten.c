@@ -17,7 +17,6 @@
 // OVERRIDE_EMSCRIPTEN-2  a thread that has freed its own is leaving: they go to the pool when it
 //     frees its last block, which needs them. Until then no other thread may get them.
 //
-//
 // In later versions the memory of a thread is one block, which another thread allocates and frees:
 // then nothing here differs from malloc and free.
 #if defined(MI_MALLOC_OVERRIDE) && defined(__EMSCRIPTEN__)

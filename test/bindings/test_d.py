@@ -7,11 +7,15 @@ import json
 import os
 import re
 import shlex
+import sys
 
 import pytest
 
 import conftest
 from conftest import attempt, find, run
+
+sys.path.insert(0, str(conftest.ROOT / "scripts"))
+import release  # noqa: E402
 
 FOLDER = conftest.ROOT / "bindings" / "d"
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", (FOLDER / "README.md").read_text(), re.M | re.S)
@@ -54,7 +58,7 @@ if IS_LONG:
         find("dub")
         return run(*shlex.split(COMMAND), "--skip-registry=all", cwd=folder, DUB_HOME=folder / "home", timeout=600, **variables)
 
-    VERSION = int(re.search(r"MI_MALLOC_VERSION (\d+)", (conftest.ROOT / "include" / "mimalloc.h").read_text())[1])
+    VERSION = release.version_number()
 
     @pytest.mark.parametrize("compiler", COMPILERS)
     def test_readme_makes_a_program(compiler, readme):

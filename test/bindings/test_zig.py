@@ -15,12 +15,13 @@ from conftest import attempt
 
 sys.path.insert(0, str(conftest.ROOT / "scripts"))
 import declarations  # noqa: E402
+import release  # noqa: E402
 
 FOLDER = conftest.ROOT / "bindings" / "zig"
 PYTHON = conftest.ROOT / "build" / "zig" / "bin" / "python"
 MANIFEST, BUILD, EXAMPLE, COMMAND = (text for _, text in re.findall(r"^```(\w*)\n(.*?)^```$", (FOLDER / "README.md").read_text(), re.M | re.S))
 TESTS = re.findall(r'^test "', (FOLDER / "src" / "tests.zig").read_text(), re.M)
-VERSION = re.search(r"MI_MALLOC_VERSION (\d+)", (conftest.ROOT / "include" / "mimalloc.h").read_text())[1]
+VERSION = release.version_number()
 FUNCTIONS = {item.name: item for item in declarations.everything() if isinstance(item, declarations.Function)}
 IS_LONG = os.environ.get("MI_LANGUAGES") == "all"
 slow = pytest.mark.slow
