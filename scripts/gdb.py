@@ -15,6 +15,7 @@ OWNER_PARKED, OWNER_FLAGS = 1, 1 | 8
 REMOTE_OWNED, REMOTE_POOLED = 1, 2
 PLACES = ("in none of its lists", "which allocates from it", "in its queue", "which frees into it")
 PLACE_CURRENT = 1
+PARTS = 16
 MARK_USED, MARK_PLAIN, MARK_SHIFT, MARK_WINDOW_SHIFT = 0x80, 0x7E, 4, 27
 NOTE_INVERSE, NOTE_KEY, NOTE_FREED, NOTE_SIZE = 0xF1DE83E19937733D, 0x5DEECE66D6A09E66, 1 << 63, 16
 CANARY_SIZE, CANARY_FAR, CANARY_NONE_SIZE = 8, 0x78, 16
@@ -116,9 +117,10 @@ class Page:
         self.size, self.reserved = number(page["block_size"]), number(page["reserved"])
         self.size_class = number(page["size_class"])
         self.capacity = max(number(page["refilled"]["used"]), 1) - 1
-        self.used = number(page["count"]["used"])
+        self.used = number(page["count"]["used"]) + number(page["bias"])
         if self.place == PLACE_CURRENT and self.used > 0:
             self.used -= 1
+        self.holes = number(page["holes"])
         self.first, self.heap = number(page["first"]), number(page["heap"])
         self.is_single = self.size_class == pagemap.classes
         self.shift = number(page["shift"]) if self.is_single else 0
@@ -128,6 +130,15 @@ class Page:
 
     def has(self, address):
         return 0 <= address - self.start < self.bytes()
+
+    def leave_out_holes(self):
+        """Blocks that touch a hole (src/core/pages/hole.c) count as used, but are free."""
+        if self.is_single or self.holes == 0:
+            return
+        os_page = number(variable("mi_state")["os"]["page_size"])
+        part = -(-(self.bytes() // PARTS) // os_page) * os_page
+        blocks = ((i * self.size // part, ((i + 1) * self.size - 1) // part + 1) for i in range(self.reserved))
+        self.used -= min(sum(1 for first, end in blocks if self.holes >> first & (1 << end - first) - 1), self.used)
 
     def is_sound(self):
         if self.start == 0 or self.start >= self.map.limit or self.start % self.map.slice_size != 0:
@@ -296,6 +307,7 @@ def describe_in(pagemap, at, address):
     if not page.is_sound() or not page.has(address):
         return f"the page is damaged: descriptor {at:#x}, start {page.start:#x}, {page.slices} slices, " \
                f"blocks of size {page.size}"
+    page.leave_out_holes()
     index = 0 if page.is_single else (address - page.start) // page.size
     block = Block(page, index)
     alone = Block(page, -1)

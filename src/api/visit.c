@@ -38,8 +38,7 @@ static bool mi_visit_is_held(mi_page_t* page) {
          (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0;
 }
 
-static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_visit_free_t* free) {
-  const size_t i = (size_t)((const uint8_t*)block - page->start) / page->block_size;
+static void mi_visit_mark(size_t i, mi_visit_free_t* free) {
   const uint64_t bit = (uint64_t)1 << i % 64;
   if ((free->bits[i / 64] & bit) != 0) return; // a damaged list has the block twice
   free->bits[i / 64] |= bit;
@@ -49,7 +48,7 @@ static void mi_visit_mark(const mi_page_t* page, const mi_block_t* block, mi_vis
 static void mi_visit_mark_list(const mi_page_t* page, const mi_block_t* block,
                                mi_visit_free_t* free) {
   for (mi_list_t at = mi_list_of(page, block); mi_list_has(&at); mi_list_step(&at)) {
-    mi_visit_mark(page, at.block, free);
+    mi_visit_mark(mi_page_index_of(page, at.block), free);
   }
 }
 
@@ -61,7 +60,7 @@ static void mi_visit_mark_portion(const mi_page_t* page, const mi_theap_t* theap
   const mi_block_t* block = mi_portion_of(theap, page->size_class);
   for (; block != NULL && free->count < page->reserved; block = mi_block_next(block)) {
     if ((const uint8_t*)block < page->start || (const uint8_t*)block >= end) continue;
-    mi_visit_mark(page, block, free);
+    mi_visit_mark(mi_page_index_of(page, block), free);
   }
 }
 
@@ -89,6 +88,9 @@ static void mi_visit_find_free(mi_page_t* page, mi_visit_free_t* free) {
   mi_visit_mark_list(page, page->local_free, free);
   mi_visit_mark_list(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS), free);
   mi_visit_mark_list(page, page->sample_rest, free);
+  for (size_t i = 0; page->holes != 0 && i < page->reserved; i++) {
+    if (mi_part_is_missing(page, i)) mi_visit_mark(i, free);
+  }
   if (page->place == MI_PLACE_CURRENT) {
     mi_visit_mark_list(page, page->theap->free[page->size_class], free);
   }
@@ -191,7 +193,7 @@ bool mi_unsafe_heap_page_is_under_utilized(mi_heap_t* heap, void* p,
   // Moving pays only out of pages that malloc does not use now, and all of whose blocks were
   // carved.
   if (page->place == MI_PLACE_CURRENT || mi_page_capacity(page) < page->reserved) return false;
-  const size_t used = page->count.used;
+  const size_t used = mi_part_used(page);
   return used < page->reserved &&
          (perc_threshold >= 100 || used * 100 <= perc_threshold * page->reserved);
 }

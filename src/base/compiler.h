@@ -26,6 +26,8 @@
 #define MI_IS_WASM_THREADS 0
 #endif
 
+// Begin to load the cache line of an address, which may be any.
+#define mi_prefetch(p) __builtin_prefetch(p)
 #define mi_likely(x) __builtin_expect(!!(x), 1)
 #define mi_unlikely(x) __builtin_expect(!!(x), 0)
 

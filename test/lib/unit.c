@@ -356,6 +356,11 @@ mi_page_t* unit_page_of(const void* p) {
   return page;
 }
 
+mi_block_t* unit_carve(mi_page_t* page) {
+  uint32_t count;
+  return mi_page_carve(page, &count);
+}
+
 mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks) {
   return unit_make_page_in(unit_theap(), size_class, used, blocks);
 }
@@ -364,7 +369,7 @@ mi_page_t* unit_make_page_in(mi_theap_t* theap, size_t size_class, size_t used, 
   mi_page_t* const page = mi_refill_make_page(theap, size_class);
   check(page != NULL);
   size_t i = 0;
-  for (mi_block_t* list; (list = mi_page_carve(page)) != NULL;) {
+  for (mi_block_t* list; (list = unit_carve(page)) != NULL;) {
     while (list != NULL) {
       mi_block_t* const next = list->next;
       if (i < used) {

@@ -95,6 +95,9 @@ mi_theap_t* unit_theap(void);
 // The page of a block; it must have one.
 mi_page_t* unit_page_of(const void* p);
 
+// Carve the next blocks of a page; NULL if all are carved.
+mi_block_t* unit_carve(mi_page_t* page);
+
 // A page of the class with every block carved, owned by this thread and in no place. `used` of its
 // blocks are in use: `blocks[0]` to `blocks[used - 1]`; the others are in `local_free`.
 mi_page_t* unit_make_page(size_t size_class, size_t used, void** blocks);

@@ -48,7 +48,7 @@ static size_t class_of_page(void) {
 static mi_page_t* make_page(void) {
   mi_page_t* const page = mi_refill_make_page(unit_theap(), class_of_page());
   check(page != NULL);
-  while (mi_page_carve(page) != NULL) {
+  while (unit_carve(page) != NULL) {
   }
   mi_collapse_note(&mi_state.main, page);
   return page;
@@ -239,7 +239,7 @@ UNIT_TEST_PAGE_SIZES(collapse_leaves_what_may_not_be_resident) {
   mi_page_t* const page = mi_refill_make_page(unit_theap(), c);
   check(page != NULL && page->block_size > os_fake.page_size);
   check_equal(mi_arena_slice_of(arena, page->start), (HEAP_MIN_CHUNKS + 1) * MI_CHUNK_SLICES);
-  while (mi_page_carve(page) != NULL) {
+  while (unit_carve(page) != NULL) {
   }
   mi_collapse_note(&mi_state.main, page);
   const size_t rest = MI_CHUNK_SLICES - page->slice_count;

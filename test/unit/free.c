@@ -67,7 +67,7 @@ UNIT_TEST_PAGE_SIZES(free_twice_does_not_empty_a_page) {
   mi_page_t* const page = unit_page_of(blocks[0]);
   unit_fill(blocks[0], SIZE, 1);
   for (size_t i = 2; i < count; i++) mi_free(blocks[i]);
-  check_equal(page->count.used, 2);
+  check_equal(mi_part_used(page), 2);
   mi_free(blocks[1]);
   mi_free(blocks[1]);
   check(mi_pagemap_find(blocks[0]) == page && unit_is_filled(blocks[0], SIZE, 1));

@@ -219,7 +219,7 @@ UNIT_TEST_PAGE_SIZES(huge_may_fail) {
   check(run.is_zero);
   memset(run.start, 1, MI_SLICE_SIZE);
   mi_page_t* const page = mi_refill_make_page(unit_theap(), mi_class_of(64));
-  check(page != NULL && mi_page_carve(page) != NULL);
+  check(page != NULL && unit_carve(page) != NULL);
   page->count.used = 0;
   mi_page_release(UNIT_HEAP, page);
   release_all();
@@ -247,13 +247,13 @@ UNIT_TEST(huge_does_not_touch_what_is_there) {
   mi_theap_t* const theap = unit_theap();
   mi_free(mi_malloc(64)); // the first page of a class starts on clean memory
   mi_page_t* page = mi_refill_make_page(theap, mi_class_of(64));
-  while (mi_page_carve(page) != NULL) {
+  while (unit_carve(page) != NULL) {
   }
   page->count.used = 0;
   mi_page_release(UNIT_HEAP, page);
   const size_t before = os_fake.count[OS_FAKE_POPULATE];
   page = mi_refill_make_page(theap, mi_class_of(64));
-  while (mi_page_carve(page) != NULL) {
+  while (unit_carve(page) != NULL) {
   }
   check_equal(os_fake.count[OS_FAKE_POPULATE], before);
   page->count.used = 0;

@@ -33,7 +33,7 @@ UNIT_TEST_PAGE_SIZES(page_carves_every_block_once) {
     check_equal(page->reserved, unit_page_blocks(c));
     uint8_t* expected = page->start;
     mi_block_t* list;
-    while ((list = mi_page_carve(page)) != NULL) {
+    while ((list = mi_page_carve(page, &(uint32_t){0})) != NULL) {
       check(page->count.is_fresh_list);
       for (; list != NULL; list = list->next) {
         check((uint8_t*)list == expected); // ascending, without gaps
@@ -58,7 +58,7 @@ UNIT_TEST(page_carves_in_bounded_steps) {
     mi_page_t* const page = mi_refill_make_page(unit_theap(), c);
     const size_t first = mi_bits_max(mi_bits_min(4096, MI_CARVE_MAX_BYTES), page->block_size);
     size_t before = 0;
-    while (mi_page_carve(page) != NULL) {
+    while (unit_carve(page) != NULL) {
       const size_t bytes = mi_page_capacity(page) * page->block_size;
       const size_t step = bytes - before;
       check(step <= mi_bits_max(MI_CARVE_MAX_BYTES, page->block_size));
@@ -85,7 +85,7 @@ UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
   mi_page_release(UNIT_HEAP, page);
   page = mi_refill_make_page(unit_theap(), c);
   check(!page->is_zero);
-  check(mi_page_carve(page) != NULL);
+  check(unit_carve(page) != NULL);
   check(!page->count.is_fresh_list);
   drop(page);
   mi_collect_all(MI_FORCE);
@@ -108,12 +108,12 @@ UNIT_TEST_PAGE_SIZES(page_first_of_a_class_starts_lean) {
   check(page->is_zero && !page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
   // Not worth a system call, if that was little.
-  check(mi_page_carve(page) != NULL);
+  check(unit_carve(page) != NULL);
   drop(page);
   page = mi_refill_make_page(theap, c);
   check(!page->is_zero && !page->is_resident);
   check_equal(os_fake.count[OS_FAKE_PURGE], purges + 1);
-  while (mi_page_carve(page) != NULL) {
+  while (unit_carve(page) != NULL) {
   }
   drop(page);
   // A class that fills its first page may fill the next.

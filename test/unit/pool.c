@@ -130,7 +130,7 @@ UNIT_TEST_PAGE_SIZES(pool_releases_what_became_empty_in_it) {
   for (size_t i = 0; i < PAGES; i++) abandon(1, &kept[i]);
   check_equal(pool_length(SIZE), PAGES);
   const int64_t slices = unit_page_of(kept[0])->slice_count;
-  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE)), PAGES * slices);
+  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE), MI_GENTLE), PAGES * slices);
   unit_option(page_reclaim_on_free, -1); // no guests
   const int64_t pages = mi_state.main.count.pages - PAGES;
   int64_t drains = 0;

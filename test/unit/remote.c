@@ -80,7 +80,7 @@ UNIT_TEST_PAGE_SIZES(remote_own_free_wakes_a_parked_page) {
     check_equal(page->place, MI_PLACE_QUEUE);
     check(unit_theap()->queue[CLASS].last == page);
     check_equal(unit_theap()->page_count, pages + 1);
-    check(page->local_free == blocks[3] && page->count.used == count - 1);
+    check(page->local_free == blocks[3] && mi_part_used(page) == count - 1);
     blocks[3] = blocks[count];
     free_all(count);
     unit_check_empty();

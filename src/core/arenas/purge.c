@@ -7,7 +7,7 @@
 //     who asks for all unused memory (mi_collect, malloc_trim, a malloc that fails) wait.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
-// discarding free blocks inside pages that are in use.
+// which parts of a page in use hold only free blocks (pages/hole.c).
 #include "purge.h"
 
 #include "bitmap.h"

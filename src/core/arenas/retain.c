@@ -45,6 +45,11 @@
 //     again, again and again, has no page faults (blocks of 32 KiB to 1 MiB: 5 us for each, 236
 //     without), and one that does so three times and sleeps keeps no more than RETAIN-1 says.
 //
+// RETAIN-7  free memory inside of sparse pages (sparse.c) may stay as long as it and what waits are
+//     together less than half of MI_RETAIN_MIN and half of what is in use. Beyond the bound of
+//     RETAIN-4 it goes early, as other memory does. It goes later than free slices, which serve all
+//     classes, and what is filled again soon counts for RETAIN-6.
+//
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
 // fresh memory is claimed (RETAIN-5); mi_collect(true) and malloc_trim (mi_purge_everything);
@@ -137,17 +142,28 @@ static int64_t mi_retain_time_for(int64_t slices) {
   return ms;
 }
 
-// RETAIN-4: purge what may go early, according to the last time that was read.
-static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
-  if (mi_likely(!mi_retain_is_much(subproc))) return;
-  const int64_t excess = mi_retain_soft_excess(subproc);
+// RETAIN-4: spend time for as much of `excess` bytes as may go early, up to `most`, according to
+// the last time that was read. Returns the slices that this is.
+static int64_t mi_retain_spend(mi_subproc_t* subproc, int64_t excess, int64_t most) {
   const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const int64_t spent = mi_atomic_load_relaxed(&subproc->purge_spent_ms);
   const int64_t earned = mi_retain_earned(seen - spent);
   const int64_t wanted = (int64_t)mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE);
-  if (earned < MI_RETAIN_STEP || earned < wanted / 2) return; // it earns more the longer it waits
-  const int64_t slices = wanted < earned ? wanted : earned;
+  if (earned < MI_RETAIN_STEP || earned < wanted / 2) return 0; // it earns more the longer it waits
+  const int64_t limit = (int64_t)mi_bits_divide_up((size_t)most, MI_SLICE_SIZE);
+  int64_t slices = wanted < earned ? wanted : earned;
+  if (slices > limit) slices = limit;
   mi_atomic_store_relaxed(&subproc->purge_spent_ms, seen - mi_retain_time_for(earned - slices));
+  return slices;
+}
+
+// RETAIN-4: purge what may go early.
+static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
+  if (mi_likely(!mi_retain_is_much(subproc))) return;
+  const int64_t excess = mi_retain_soft_excess(subproc);
+  const int64_t slices = mi_retain_spend(subproc, excess, excess);
+  if (slices == 0) return;
+  const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const int64_t purged = mi_purge_from_top(subproc, slices * (int64_t)MI_SLICE_SIZE);
   mi_retain_unlearn(subproc, purged);
   mi_retain_miss(subproc, purged, seen);
@@ -162,6 +178,25 @@ static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
     mi_atomic_store_relaxed(&subproc->purge_spent_ms, spent == 0 ? now : now - delay);
   }
   mi_atomic_store_relaxed(&subproc->purge_seen_ms, now);
+}
+
+MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count) {
+  const long delay = mi_wait_delay_ms();
+  if (delay <= 0) return delay == 0;
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting) +
+                          mi_atomic_load_relaxed(&subproc->sparse_waiting);
+  const int64_t committed = mi_atomic_load_relaxed(&subproc->count.committed);
+  const int64_t in_use = committed > waiting ? committed - waiting : 0;
+  const int64_t more = mi_atomic_load_relaxed(&subproc->retain_more);
+  if (waiting > MI_RETAIN_MIN / 2 + more + in_use / MI_RETAIN_PART) return true;
+  const int64_t excess = waiting - MI_RETAIN_SOFT_MIN - in_use / MI_RETAIN_SOFT_PART;
+  if (excess < MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE) return false;
+  mi_retain_look(subproc, delay);
+  return mi_retain_spend(subproc, excess, (int64_t)(slice_count * MI_SLICE_SIZE)) > 0;
+}
+
+MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes) {
+  mi_retain_miss(subproc, (int64_t)bytes, (int64_t)mi_os_now_ms());
 }
 
 MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count) {

@@ -40,6 +40,11 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
 #define MI_RETAIN_NEVER UINT64_MAX
 MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc);
 
+// True if memory inside of a sparse page of so many slices may go back now: RETAIN-7. Reads the
+// clock if much memory waits. / Note that as many bytes went.
+MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count);
+MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes);
+
 // Before so many slices wait: other slices that wait go back, within the bounds.
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t slice_count);
 

@@ -6,6 +6,7 @@
 //   pagemap.h          from an address to the descriptor of its slice
 //   sizeclass.h        from a size to its class
 //   meta.h             memory for our own structures
+//   part.h             the parts of a page, and which of them are holes
 //   secret.h mark.h    random numbers, and the exact state of each block, of a secure build
 //   note.h slack.h     the codes of what lies at the ends of slots in tracked, and in secure builds
 //   hooks.h            the only calls upwards: options, messages, callbacks
@@ -27,6 +28,7 @@
 #include "mark.h"
 #include "note.h"
 #include "slack.h"
+#include "part.h"
 #include "describe.h"
 #include "hooks.h"
 #include "records.h"

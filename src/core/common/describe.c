@@ -25,6 +25,7 @@
 #include "meta.h"
 #include "note.h"
 #include "pagemap.h"
+#include "part.h"
 #include "sizeclass.h"
 #include "slack.h"
 
@@ -52,7 +53,7 @@ static mi_attr_racy void mi_describe_copy(const mi_page_t* page, mi_about_t* abo
   about->block_size = mi_atomic_peek(&page->block_size);
   about->reserved = mi_atomic_peek(&page->reserved);
   about->capacity = mi_bits_max(mi_atomic_peek(&page->refilled.used), 1) - 1;
-  about->used = mi_atomic_peek(&page->count.used);
+  about->used = mi_atomic_peek(&page->count.used) + mi_atomic_peek(&page->bias);
   about->owner = mi_atomic_load_relaxed(&from->owner);
   about->remote = mi_atomic_load_relaxed(&from->thread_free);
   about->place = (mi_page_place_t)mi_atomic_peek(&page->place);
@@ -76,6 +77,15 @@ static mi_attr_racy bool mi_describe_is_sound(const mi_about_t* about) {
   return about->block_size == mi_class_size(size_class) &&
          mi_class_has_slices(size_class, about->slice_count) &&
          about->capacity <= about->reserved && about->reserved * about->block_size <= bytes;
+}
+
+// Blocks that touch a hole count as used, but are not.
+static mi_attr_racy void mi_describe_leave_out_holes(mi_about_t* about) {
+  const size_t holes = mi_atomic_peek(&about->page->holes);
+  if (about->is_single || holes == 0) return;
+  const size_t missing =
+      mi_part_count_missing(holes, about->slice_count, about->block_size, about->reserved);
+  about->used -= mi_bits_min(missing, about->used);
 }
 
 // Describe the heap, which is followed only as DESCRIBE-2 permits: if it is the main heap of the
@@ -218,6 +228,7 @@ MI_INTERNAL mi_attr_racy void mi_describe_page(const mi_page_t* page, const void
   mi_describe_copy(page, about);
   if (!mi_describe_is_sound(about) || !mi_describe_has_address(about)) return;
   about->kind = MI_ABOUT_PAGE;
+  mi_describe_leave_out_holes(about);
   mi_describe_blocks(about);
   mi_describe_heap(about);
 }

@@ -85,6 +85,8 @@ struct mi_subproc_s {
   // then that found the same. Relaxed, written and read by any thread: a lost step is another look.
   mi_atomic(int64_t) retain_same;
   mi_atomic(uint32_t) retain_turn;
+  // sparse_waiting - free bytes of sparse pages, about. Any thread, relaxed: a budget (sparse.c).
+  mi_atomic(int64_t) sparse_waiting;
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock

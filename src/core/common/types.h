@@ -73,7 +73,8 @@ typedef enum mi_page_place_e {
 
 // One 8-byte word, copied at once by a refill.
 typedef struct mi_page_count_s {
-  uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT
+  uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT; less
+      // `bias` while MI_PLACE_QUEUE
   uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero except the links
 } mi_page_count_t;
 
@@ -108,6 +109,7 @@ struct mi_page_s {
   uint32_t book_index; // its entry in the book, if the page is in one: book.h (const)
   bool has_fence; // where it is, or was: fence.h. Written by who has the run
   bool is_likely_full; // the class is busy: the page will be used up (const)
+  uint16_t bias; // what `count.used` is too low by: LIFE-1
   size_t block_size; // bytes (const, except for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
   // -- cache line 1: what other threads and the slow path touch --
@@ -152,10 +154,14 @@ struct mi_page_s {
     mi_guarded_t* guarded; // of a single block: its record if it has guards, or NULL (const)
   };
   uint32_t slice_count; // slices of the page (const, as `block_size`)
+  uint16_t holes; // parts whose memory went back: hole.c
   uint8_t backing; // (const) mi_page_backing_t
-  bool is_idle; // the page is empty and kept in its queue, within the theap's budget
-  bool is_resident; // memory past `capacity` may be resident, as far as we know (const)
-  bool is_lean; // of a free slice: nothing past its first OS page is resident (hint, too)
+  // One byte; who may write one of these may write all.
+  bool is_idle : 1; // the page is empty and kept in its queue, within the theap's budget
+  bool is_resident : 1; // memory past `capacity` may be resident, as far as we know (const)
+  bool is_lean : 1; // of a free slice: nothing past its first OS page is resident (hint, too)
+  bool is_sparse : 1; // counted in `sparse_waiting` of its sub-process: sparse.c
+  bool is_sparse_old : 1; // it was so at the last look
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
@@ -175,6 +181,7 @@ typedef struct mi_page_queue_s {
 #define MI_HEAP_GONE ((mi_heap_t*)16)
 
 #define MI_GUEST_COUNT 4
+#define MI_SPARSE_RING 6 // so that a theap stays within an OS page
 #define MI_SAMPLE_EPOCH_NONE UINT32_MAX // the options about samples were not read yet
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
@@ -191,6 +198,8 @@ struct mi_theap_s {
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
+  mi_page_t* sparse[MI_SPARSE_RING]; // pages that became sparse, or did so once: sparse.c
+  uint32_t sparse_turn;
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
   uint32_t quick_given; // the initial value of `quick_left`

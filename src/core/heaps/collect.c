@@ -16,7 +16,7 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_guard_flush();
   mi_thread_flush_orphans();
   mi_heap_drain_ended(subproc);
-  mi_pool_drain_all(&subproc->heap_main);
+  mi_pool_drain_all(&subproc->heap_main, MI_FORCE);
   mi_lock_enter(&mi_state.arena_lock);
   mi_meta_purge();
   mi_lock_leave(&mi_state.arena_lock);
@@ -44,7 +44,7 @@ MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
     return 0;
   }
   mi_flush_theap(theap);
-  mi_pool_drain_all(mi_theap_heap(theap));
+  mi_pool_drain_all(mi_theap_heap(theap), MI_FORCE);
   return mi_collect_subproc(mi_theap_subproc(theap));
 }
 

@@ -127,7 +127,7 @@ MI_INTERNAL mi_heap_t* mi_heap_make(mi_subproc_t* subproc, mi_arena_t* arena) {
     mi_lock_leave(&mi_state.thread_lock);
     return NULL;
   }
-  mi_pool_drain_all(heap); // HEAP-3
+  mi_pool_drain_all(heap, MI_GENTLE); // HEAP-3
   mi_heap_move_tally(heap, &subproc->heap_main);
   mi_book_clear(&heap->book);
   heap->arena = arena;
@@ -233,7 +233,7 @@ MI_INTERNAL bool mi_heap_end_by_delete(mi_heap_t* heap) {
   // pairs with the addition in `mi_inside_enter`.
   mi_atomic_add_acq_rel(&heap->inside, 0);
   mi_report_enter(MI_REPORT_IN_HEAP_DELETE);
-  mi_pool_drain_all(heap);
+  mi_pool_drain_all(heap, MI_GENTLE);
   mi_thread_release_ended(heap->slot);
   mi_heap_retire(heap);
   mi_report_leave();
@@ -260,7 +260,8 @@ MI_INTERNAL bool mi_heap_end_by_destroy(mi_heap_t* heap) {
 
 MI_INTERNAL void mi_heap_drain_ended_locked(mi_subproc_t* subproc) {
   mi_lock_expect(&mi_state.thread_lock);
-  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) mi_pool_drain_all(heap);
+  for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next)
+    mi_pool_drain_all(heap, MI_GENTLE);
 }
 
 MI_INTERNAL void mi_heap_drain_ended(mi_subproc_t* subproc) {

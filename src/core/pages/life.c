@@ -18,9 +18,12 @@
 // refill copies `refilled`, which includes it. This file changes those lists of a theap that a page
 // can be in; the files of threads/ decide which page goes where.
 //
-// LIFE-1  used == capacity - |local_free| (+ 1 while current); blocks in the theap's list and in
-//     `thread_free` count as used. Broken only inside the functions of the owner. The +1 keeps a
-//     malloc and free pair from emptying the page again and again.
+// LIFE-1  used == capacity - |local_free| (+ 1 while current, - bias in a queue); blocks in the
+//     theap's list and in `thread_free` count as used, and so do those that touch a hole (hole.c).
+//     Broken only inside the functions of the owner. The +1 keeps a malloc and free pair from
+//     emptying the page again and again. The bias is the number of blocks that touch a hole, and of
+//     those that are left in use when the page becomes sparse: so the free that makes the page
+//     empty, or sparse, finds 0, and no other free has anything to do.
 // LIFE-2  a page is in exactly the place that `place` says; a parked or pooled page is in
 //     MI_PLACE_NONE.
 // LIFE-3  the owner word is written by the owner, or by the thread that describes the page: no
@@ -40,6 +43,8 @@ MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count,
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->is_lean = false;
+  page->holes = page->bias = 0;
+  page->is_sparse = page->is_sparse_old = false;
   page->next = page->prev = NULL;
   for (size_t i = interior.first; i < interior.end; i++) {
     mi_page_t* const later = mi_pagemap_slice(start + i * MI_SLICE_SIZE);
@@ -113,6 +118,55 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
   }
 }
 
+// -- the bias of a page in a queue: LIFE-1 --
+
+static mi_attr_inline void mi_life_disarm(mi_page_t* page) {
+  page->count.used += page->bias;
+  page->bias = 0;
+}
+
+// Return the number of blocks in use at which a page with `used` of them is looked at again: where
+// it becomes sparse, then whenever half of them are gone, until most of its parts are holes.
+static uint32_t mi_life_watermark(const mi_page_t* page, uint32_t used) {
+  if (!mi_part_may_have_holes(page) || mi_bits_count(page->holes) >= MI_PART_MOST) return 0;
+  const uint32_t part = mi_bits_max(page->reserved / MI_PART_SPARSE_PART, 1);
+  const uint32_t most = (uint32_t)mi_bits_min(part, MI_PART_SPARSE_MAX);
+  return used > most ? most : used / 2;
+}
+
+MI_INTERNAL void mi_life_rearm(mi_page_t* page) {
+  if (!MI_HAS_HOLES) return;
+  mi_life_disarm(page);
+  const uint32_t missing = mi_part_missing(page);
+  page->bias = (uint16_t)(missing + mi_life_watermark(page, page->count.used - missing));
+  page->count.used -= page->bias;
+}
+
+// Return about how much of a sparse page is free: always the same of one page.
+static int64_t mi_life_sparse_bytes(const mi_page_t* page) {
+  return (int64_t)(page->reserved - page->reserved / MI_PART_SPARSE_PART) *
+         (int64_t)page->block_size;
+}
+
+MI_INTERNAL void mi_life_note_sparse(mi_subproc_t* subproc, mi_page_t* page) {
+  if (page->is_sparse) return;
+  page->is_sparse = true;
+  page->is_sparse_old = false;
+  mi_count_add(&subproc->sparse_waiting, mi_life_sparse_bytes(page));
+}
+
+MI_INTERNAL void mi_life_forget_sparse(mi_subproc_t* subproc, mi_page_t* page) {
+  if (!page->is_sparse) return;
+  page->is_sparse = page->is_sparse_old = false;
+  mi_count_add(&subproc->sparse_waiting, -mi_life_sparse_bytes(page));
+}
+
+// End what holds only while the page is in a queue.
+static mi_attr_inline void mi_life_leave_queue(mi_subproc_t* subproc, mi_page_t* page) {
+  if (mi_unlikely(page->is_sparse)) mi_life_forget_sparse(subproc, page);
+  mi_life_disarm(page);
+}
+
 // -- where the owner keeps the page --
 
 MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
@@ -141,6 +195,7 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
   mi_page_queue_t* const queue = &theap->queue[page->size_class];
   theap->page_count++;
   page->place = MI_PLACE_QUEUE;
+  mi_life_rearm(page);
   page->next = NULL;
   page->prev = queue->last;
   if (queue->last != NULL) {
@@ -158,6 +213,7 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
     page->is_idle = false;
     theap->idle_bytes -= page->reserved * page->block_size;
   }
+  mi_life_leave_queue(mi_atomic_load_relaxed(&theap->heap)->subproc, page);
   theap->page_count--;
   page->place = MI_PLACE_NONE;
   if (page->prev != NULL) {
@@ -195,6 +251,7 @@ MI_INTERNAL bool mi_life_remove_guest(mi_theap_t* theap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_life_displace(mi_page_t* page) {
+  mi_life_leave_queue(mi_atomic_load_relaxed(&page->heap)->subproc, page);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->next = page->prev = NULL;
@@ -213,6 +270,13 @@ MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
 // -- LIFE-1 --
 
 MI_INTERNAL void mi_life_recount(mi_page_t* page, uint32_t free_count) {
-  const uint32_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-  page->count.used = page->refilled.used - 1 - free_count + bias;
+  const uint32_t current = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  page->bias = 0;
+  page->count.used = page->refilled.used - 1 - free_count + current;
+  if (page->place == MI_PLACE_QUEUE) mi_life_rearm(page);
+}
+
+MI_INTERNAL void mi_life_uncount(mi_page_t* page, uint32_t count) {
+  page->count.used -= count;
+  if (page->place == MI_PLACE_QUEUE) mi_life_rearm(page);
 }

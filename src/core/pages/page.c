@@ -49,12 +49,13 @@ static void mi_page_count(mi_heap_t* heap, int64_t pages) {
 // Reset the descriptors of the page to those of no page. This happens before the page leaves its
 // book, or while it is not in one: the child of a fork takes the pages of vanished threads, and
 // those must be in their book (FORK-2).
-static void mi_page_clear(mi_page_t* page) {
-  mi_assert_page(page, page->place == MI_PLACE_NONE && page->count.used == 0);
+static void mi_page_clear(mi_heap_t* heap, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_NONE && mi_part_is_empty(page));
   mi_assert_page(page, (mi_atomic_load_relaxed(&page->thread_free) & ~MI_REMOTE_OWNED) == 0);
   const size_t slice_count = page->slice_count;
   page->is_lean = slice_count == 1 && !page->is_resident &&
                   mi_page_capacity(page) * page->block_size <= mi_state.os.page_size;
+  mi_part_forget(heap->subproc, page);
   mi_life_close(page);
   mi_life_undescribe(page, mi_page_interior(slice_count, page->reserved));
 }
@@ -89,7 +90,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_atomic_store_release(&page->heap, heap);
   mi_life_open(page);
   if (!mi_run_enlist(heap, page)) {
-    mi_page_clear(page);
+    mi_page_clear(heap, page);
     mi_run_release(heap, run.arena, run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
@@ -112,7 +113,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   }
   mi_mark_end(page);
   mi_track_drop(page);
-  mi_page_clear(page);
+  mi_page_clear(heap, page);
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
   mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)page->backing, page->start);
@@ -123,6 +124,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
   mi_life_displace(page);
   mi_mark_end(page);
+  mi_part_forget(heap->subproc, page);
   page->count = (mi_page_count_t){0};
   mi_life_open(page);
   mi_page_release(heap, page);
@@ -188,19 +190,10 @@ static size_t mi_page_step(const mi_page_t* page, size_t carved_bytes) {
                      MI_CARVE_MAX_BYTES);
 }
 
-MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
-  const size_t left = page->reserved - mi_page_capacity(page);
-  if (left == 0) return NULL;
+MI_INTERNAL mi_block_t* mi_page_carve_at(mi_page_t* page, size_t index, size_t count) {
   const size_t block_size = page->block_size;
-  const size_t carved_bytes = mi_page_capacity(page) * block_size;
-  const size_t step = mi_page_step(page, carved_bytes);
-  const size_t count = mi_bits_min(mi_bits_max(step / block_size, 1), left);
-  uint8_t* const first = page->start + carved_bytes;
+  uint8_t* const first = page->start + index * block_size;
   uint8_t* p = first;
-  // The links below write to every OS page.
-  if (!page->is_resident && block_size <= mi_state.os.page_size) {
-    mi_huge_touch(first, count * block_size);
-  }
   for (size_t i = 1; i < count; i++) {
     if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, (mi_block_t*)(p + block_size));
     mi_track_carve(page, p);
@@ -210,10 +203,26 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page) {
   if (!MI_IS_SHUFFLED) mi_block_set_next((mi_block_t*)p, NULL);
   mi_track_carve(page, p);
   mi_mark_carve(p, page->size_class);
+  return mi_page_link(first, block_size, count);
+}
+
+MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page, uint32_t* carved) {
+  const size_t left = page->reserved - mi_page_capacity(page);
+  if (left == 0) return NULL;
+  const size_t index = mi_page_capacity(page);
+  const size_t block_size = page->block_size;
+  const size_t step = mi_page_step(page, index * block_size);
+  const size_t count = mi_bits_min(mi_bits_max(step / block_size, 1), left);
+  // The links write to every OS page.
+  if (!page->is_resident && block_size <= mi_state.os.page_size) {
+    mi_huge_touch(page->start + index * block_size, count * block_size);
+  }
+  mi_block_t* const list = mi_page_carve_at(page, index, count);
   page->refilled.used += (uint32_t)count;
   page->count.used += (uint32_t)count;
   page->count.is_fresh_list = page->is_zero;
-  return mi_page_link(first, block_size, count);
+  *carved = (uint32_t)count;
+  return list;
 }
 
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {
@@ -246,9 +255,9 @@ MI_INTERNAL bool mi_page_check(mi_page_t* page) {
   if (is_cut) mi_page_cut_head(page, &page->local_free);
   mi_block_t* last;
   const uint32_t local = mi_page_measure(page, &page->local_free, &last);
-  const uint32_t used = page->count.used;
+  const uint32_t used = page->count.used + page->bias;
   mi_life_recount(page, local);
-  if (page->count.used == used) return true;
+  if (page->count.used + page->bias == used) return true;
   // More frees were counted than there are blocks. It is not known which block was freed twice.
   if (!is_cut) mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->local_free, NULL);
   return false;
@@ -261,8 +270,8 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   if (count == 0) return;
   mi_block_set_next(last, page->local_free);
   page->local_free = list;
-  mi_assert_page(page, page->count.used >= count);
-  page->count.used -= count;
+  mi_assert_page(page, page->count.used + page->bias >= count);
+  mi_life_uncount(page, count);
 }
 
 // True if LIFE-2 holds, as far as the page and its theap show; of a queue only the ends are
@@ -287,12 +296,20 @@ static bool mi_page_is_described(const mi_page_t* page) {
   return mi_page_is_sound(page);
 }
 
+// True if LIFE-1 holds for a page with so many blocks in `local_free`.
+static bool mi_page_is_counted(const mi_page_t* page, size_t free_count) {
+  const size_t current = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  const size_t missing = mi_part_missing(page);
+  return page->count.used + page->bias + free_count == mi_page_capacity(page) + current &&
+         page->count.used + page->bias >= missing + current &&
+         page->bias >= missing * (page->place == MI_PLACE_QUEUE) &&
+         (page->place == MI_PLACE_QUEUE || page->bias == 0);
+}
+
 MI_INTERNAL bool mi_page_is_valid(mi_page_t* page) {
   mi_list_t at = mi_list_of(page, page->local_free);
   while (mi_list_has(&at)) mi_list_step(&at);
-  const size_t bias = page->place == MI_PLACE_CURRENT ? 1 : 0;
-  // LIFE-1
-  return at.block == NULL && page->count.used + at.count == mi_page_capacity(page) + bias &&
+  return at.block == NULL && mi_page_is_counted(page, at.count) &&
          mi_page_capacity(page) <= page->reserved && mi_page_is_in_place(page) &&
          (page->sample_rest == NULL || page->place == MI_PLACE_CURRENT) && // SAMPLE-1
          mi_page_is_described(page);

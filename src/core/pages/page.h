@@ -8,9 +8,9 @@
 // Return the number of blocks carved so far.
 static inline uint32_t mi_page_capacity(const mi_page_t* page) { return page->refilled.used - 1; }
 
-// True if the page has a free block, in a list or not yet carved.
+// True if the page has a free block, in a list or not carved.
 static inline bool mi_page_has_free(mi_page_t* page) {
-  return page->local_free != NULL || mi_page_capacity(page) < page->reserved ||
+  return page->local_free != NULL || mi_page_capacity(page) < page->reserved || page->holes != 0 ||
          mi_atomic_load_relaxed(&page->thread_free) > MI_REMOTE_BITS;
 }
 
@@ -115,9 +115,12 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page);
 // Give the slices back even if blocks are in use. No other thread touches the page.
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page);
 
-// Carve the next blocks and return them as a list, NULL if all are carved. These blocks count as
-// used.
-MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page);
+// Carve the next blocks and return them as a list, and their number in `*count`; NULL if all are
+// carved. These blocks count as used.
+MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page, uint32_t* count);
+
+// Carve blocks again that were carved before, and are in no list because they touched a hole.
+MI_INTERNAL mi_block_t* mi_page_carve_at(mi_page_t* page, size_t index, size_t count);
 
 // Return the number of blocks of a list of the page, and in `*last` its last block; 0 and NULL for
 // an empty list. If the program has damaged the list, a link that leads to no block, or twice to

@@ -3,6 +3,7 @@
 //
 //   block.h track.h    links of free blocks; what memory checkers are told
 //   page.h list.h      make, carve and release a page; a walk along a list of its blocks
+//   hole.h             the parts of a page that went back although it is in use
 //   remote.h life.h    the word of a page: its owner, blocks that others freed; the life of a page
 //   inside.h pool.h    the heap of a page that may be ending; pages that no thread owns
 //   large.h            blocks with a page of their own
@@ -19,6 +20,7 @@
 #include "life.h"
 #include "page.h"
 #include "list.h"
+#include "hole.h"
 #include "track.h"
 #include "inside.h"
 #include "pool.h"

@@ -33,6 +33,7 @@
 // in, first out: the page given up last is the one most likely in a cache.
 #include "pool.h"
 
+#include "hole.h"
 #include "inside.h"
 #include "remote.h"
 
@@ -64,14 +65,15 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
 
 // True if enough of the page is free to make it worth finding: an eighth.
 static bool mi_pool_is_worth_it(const mi_page_t* page) {
-  const size_t used = page->count.used;
+  const size_t used = mi_part_used(page);
   return page->reserved - used >= (page->reserved + 7) / 8;
 }
 
 static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count);
 
-// As mi_pool_give_up. True if the page was released.
-static bool mi_pool_let_go(mi_page_t* page) {
+// As mi_pool_give_up; with MI_FORCE the page gets all the holes that it can have. True if the page
+// was released.
+static bool mi_pool_let_go(mi_page_t* page, mi_effort_t effort) {
   mi_assert_page(page, page->place == MI_PLACE_NONE);
   mi_report_enter(MI_REPORT_IN_FREE);
   mi_heap_t* const heap = mi_inside_enter(page);
@@ -80,14 +82,15 @@ static bool mi_pool_let_go(mi_page_t* page) {
   while (true) {
     mi_page_collect(page);
     const uintptr_t pooled = mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED;
-    if (page->count.used == 0 && pooled == 0) {
+    if (pooled == 0 && mi_part_is_empty(page)) {
       mi_page_release(heap, page);
       is_released = true;
       break;
     }
+    if (effort == MI_FORCE) mi_hole_make(heap->subproc, page);
     // A pooled page stays in the stack (POOL-2), where any pop finds it.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
-    const size_t empty_count = page->count.used == 0 ? page->slice_count : 0;
+    const size_t empty_count = mi_part_is_empty(page) ? page->slice_count : 0;
     if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
       if (empty_count > 0) mi_pool_note_empty(heap, c, empty_count); // POOL-4
@@ -99,7 +102,7 @@ static bool mi_pool_let_go(mi_page_t* page) {
   return is_released;
 }
 
-MI_INTERNAL void mi_pool_give_up(mi_page_t* page) { mi_pool_let_go(page); }
+MI_INTERNAL void mi_pool_give_up(mi_page_t* page) { mi_pool_let_go(page, MI_GENTLE); }
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = &heap->pool[c];
@@ -121,7 +124,7 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
   while ((page = mi_pool_pop_any(heap, c)) != NULL) {
     if (!mi_remote_claim_popped(page)) continue; // POOL-3: its owner keeps it
-    if (page->count.used == 0) {
+    if (mi_part_is_empty(page)) {
       mi_atomic_sub_relaxed(&heap->empty_count, (int32_t)page->slice_count); // POOL-4
     }
     if (mi_page_has_free(page)) return page;
@@ -144,7 +147,7 @@ static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
   return mi_pool_index(head);
 }
 
-MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
+MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c, mi_effort_t effort) {
   const uint64_t bit = (uint64_t)1 << c % 64;
   if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
     mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
@@ -156,7 +159,7 @@ MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c) {
     index = mi_atomic_load_relaxed(&page->pool_next);
     if (!mi_remote_claim_popped(page)) continue; // POOL-3
     const int32_t slice_count = (int32_t)page->slice_count;
-    if (!mi_pool_let_go(page)) kept += slice_count;
+    if (!mi_pool_let_go(page, effort)) kept += slice_count;
   }
   return kept;
 }
@@ -167,7 +170,7 @@ static void mi_pool_drain_noted(mi_heap_t* heap) {
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
     uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
     for (; has_empty != 0; has_empty &= has_empty - 1) {
-      kept += mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty));
+      kept += mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty), MI_GENTLE);
     }
   }
   mi_atomic_store_relaxed(&heap->kept_count, kept);
@@ -186,8 +189,8 @@ static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count) {
   mi_pool_drain_noted(heap);
 }
 
-MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(heap, c);
+MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_drain(heap, c, effort);
 }
 
 MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {

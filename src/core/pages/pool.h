@@ -18,12 +18,12 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page);
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c);
 
 // Take every page out once, release those that became empty in the pool (POOL-2 kept them), and put
-// the others back, into the pool of the heap that they belong to now. Returns how many slices these
-// have.
-MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c);
+// the others back, into the pool of the heap that they belong to now. With MI_FORCE these get all
+// the holes that they can have (hole.h). Returns how many slices they have.
+MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c, mi_effort_t effort);
 
 // Drain all pools of a heap.
-MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap);
+MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort);
 
 // Empty the pools without touching their pages, which are gone. No other thread uses the heap.
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap);

@@ -8,12 +8,17 @@
 
 #include "portion.h"
 #include "sample.h"
+#include "sparse.h"
 
 // An empty page in a queue is kept if it has at most this many slices.
 #define MI_RETAIN_SLICES_MAX 4
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
+  if (mi_unlikely(!mi_part_is_empty(page))) {
+    mi_sparse_note(theap, page);
+    return;
+  }
   if (mi_unlikely(!mi_page_is_head_sound(page, page->local_free))) {
     // The head is damaged, as when a block is freed twice in a row: another block is still in use.
     // Keep the page for good.
@@ -28,6 +33,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_life_remove_guest(theap, page);
     mi_pool_give_up(page);
   } else if (page->place == MI_PLACE_QUEUE) {
+    mi_life_forget_sparse(mi_theap_subproc(theap), page);
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
     const mi_page_queue_t* const queue = &theap->queue[page->size_class];
@@ -58,14 +64,17 @@ MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
 
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   mi_assert_full(mi_theap_is_valid(theap));
+  size_t budget = MI_SPARSE_BUDGET;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
       mi_page_t* const next = page->next;
       mi_page_collect(page);
-      if (page->count.used == 0) {
+      if (mi_part_is_empty(page)) {
         mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
+      } else if (mi_unlikely(page->is_sparse)) {
+        mi_sparse_age(theap, page, &budget);
       }
       page = next;
     }
@@ -83,7 +92,7 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
 static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
   mi_block_t* last;
   const uint32_t in_list = mi_page_measure(page, &theap->free[page->size_class], &last);
-  return page->count.used == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
+  return mi_part_used(page) == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
 }
 
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {

@@ -5,8 +5,8 @@
 
 #include "theap.h"
 
-// Called when a page in a queue or among the guests has no block in use any more: release or keep
-// it.
+// Called when the count of a page in a queue or among the guests is 0: no block of it is in use any
+// more, and it is released or kept; or it has become sparse.
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 
 // Collect blocks that other threads freed, and release pages without blocks in use, except those

@@ -5,7 +5,8 @@
 //   2. is the block that is asked for a sample?            sample.c, called by slow.c
 //   3. the current page: what this thread freed since, then what others freed
 //   4. the oldest page in the queue of the class; its blocks as a portion, if they are few
-//   5. blocks of the current page that were never used     page.c (carve)
+//   5. blocks of the current page that were never used,
+//      or whose memory went back                            page.c (carve), hole.c (fill)
 //   6. a guest page of the class; then the pool            theap.c, pool.c
 //   7. a fresh page                                        page.c
 //
@@ -84,10 +85,18 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   theap->room[page->size_class] = 0; // PORTION-4
 }
 
-// Carve blocks of a page that this thread owns. NULL if all are carved.
-static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page) {
-  mi_block_t* const list = mi_page_carve(page);
-  if (mi_unlikely(mi_page_capacity(page) == page->reserved && list != NULL)) {
+// Carve blocks of a page that this thread owns, first those that never were, then those that touch
+// a hole. They count as used. NULL if there are none.
+static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page, uint32_t* count) {
+  mi_block_t* list = mi_page_carve(page, count);
+  if (mi_unlikely(list == NULL)) {
+    size_t index;
+    *count = mi_hole_fill(mi_theap_subproc(theap), page, &index);
+    if (*count == 0) return NULL;
+    list = mi_page_carve_at(page, index, *count);
+    page->count.is_fresh_list = false;
+  }
+  if (mi_unlikely(mi_page_capacity(page) == page->reserved && page->holes == 0)) {
     mi_collapse_note(mi_theap_subproc(theap), page);
   }
   return list;
@@ -96,9 +105,9 @@ static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page) {
 static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_theap_current(theap, c);
   if (page == NULL) return false;
-  const uint32_t before = mi_page_capacity(page);
-  mi_block_t* const list = mi_refill_carve_page(theap, page);
-  return list != NULL && mi_refill_set(theap, c, list, mi_page_capacity(page) - before);
+  uint32_t count;
+  mi_block_t* const list = mi_refill_carve_page(theap, page, &count);
+  return list != NULL && mi_refill_set(theap, c, list, count);
 }
 
 // Return the number of free blocks of a page that are few. If the blocks of the thread are spread
@@ -118,6 +127,7 @@ static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
   if (mi_theap_cuts_all(theap) || mi_page_capacity(page) < page->reserved) return false;
+  if (page->holes != 0) return false;
   if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
@@ -256,9 +266,9 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
     mi_life_recount(page, page->local_free != NULL ? 1 : 0);
   }
   if (page->local_free == NULL) {
-    const uint32_t used = page->count.used;
-    page->local_free = mi_refill_carve_page(theap, page);
-    page->count.used = used;
+    uint32_t carved;
+    page->local_free = mi_refill_carve_page(theap, page, &carved);
+    page->count.used -= carved;
   }
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;

@@ -90,7 +90,7 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 }
 
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert_page(page, page->count.used == 0 && !page->is_idle);
+  mi_assert_page(page, mi_part_is_empty(page) && !page->is_idle);
   // All threads together keep a part of the heap: each one keeps its share.
   mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
@@ -119,7 +119,8 @@ static bool mi_theap_is_queued_valid(mi_theap_t* theap, mi_page_t* page, size_t 
   const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
   const uintptr_t slow = mi_page_has_interior(page) && theap->thread_id != 0 ? MI_OWNER_SLOW : 0;
   return page->place == MI_PLACE_QUEUE && page->size_class == c && page->theap == theap &&
-         mi_page_has_free(page) && (!page->is_idle || page->count.used == 0) &&
+         mi_page_has_free(page) && (!page->is_idle || mi_part_is_empty(page)) &&
+         !(page->is_idle && page->is_sparse) &&
          (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0 &&
          mi_atomic_load_relaxed(&page->owner) == (id | slow);
 }

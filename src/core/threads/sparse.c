@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// sparse.c - policy: pages with few blocks in use give the memory between them back (hole.c).
+//
+//   full -> queued -> a free finds 0 -> sparse, in the ring -> 6 others are -> its memory goes
+//                     (LIFE-1)          |     (within the bounds: at a later look)
+//                                       '-> empty, or allocated from: no longer sparse
+//
+// SPARSE-1  a page is sparse when at most 16 of its blocks are in use, and at most a quarter: then
+//     a third of its parts and more are free if blocks are freed at random (of 16 parts each block
+//     in use keeps one or two), and nearly all if they are freed in the order of addresses. It is
+//     looked at again whenever half of the blocks in use are gone, until most parts are holes.
+// SPARSE-2  the free memory of a sparse page goes back when MI_SPARSE_RING other pages have become
+//     sparse, as far as it is beyond the bounds of retain.c (RETAIN-7). Not before: a program that
+//     frees a structure in about the order in which it made it empties one page after the other,
+//     and each is sparse for a moment.
+// SPARSE-3  to find the free parts of a page each free block is read, which is a cache miss: pages
+//     of more than MI_SPARSE_WALK_MAX blocks would take longer for this than they took to fill.
+//     Those, and what is within the bounds, go at the second look through the queues, at least half
+//     a second after the page became sparse, while the thread allocates.
+// SPARSE-4  an entry of the ring is a hint: the page counts only if this thread owns it and it is
+//     marked as sparse, whatever became of it since (TYPES-2).
+// SPARSE-5  a fast path does nothing for this: the free that makes a page sparse finds 0 where the
+//     one finds it that makes a page empty.
+//
+// Deliberately absent: pages that no thread owns, until all unused memory is asked for (pool.c);
+// the purge thread, which must not touch pages of other threads; pages that are current.
+#include "sparse.h"
+
+#define MI_SPARSE_WALK_MAX 64
+
+static mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  mi_life_forget_sparse(subproc, page);
+  const size_t bytes = mi_hole_make(subproc, page);
+  if (bytes > 0) mi_retain_note_gone(subproc, bytes);
+  mi_life_rearm(page);
+}
+
+// Put the page into the ring. Returns the one that it displaces, if that is sparse, or NULL, also
+// if the page is in the ring already.
+static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
+  for (size_t k = 0; k < MI_SPARSE_RING; k++) {
+    if (theap->sparse[k] == page) return NULL;
+  }
+  const size_t i = theap->sparse_turn++ % MI_SPARSE_RING;
+  mi_page_t* const oldest = theap->sparse[i];
+  theap->sparse[i] = page;
+  if (oldest == NULL) return NULL;
+  const uintptr_t owner = mi_atomic_load_relaxed(&oldest->owner) & ~MI_OWNER_SLOW;
+  // Of a page that this thread owns the other fields may be read.
+  return owner == theap->thread_id && oldest->is_sparse && oldest->theap == theap ? oldest : NULL;
+}
+
+MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  mi_life_rearm(page);
+  if (!mi_part_may_have_holes(page)) return;
+  mi_life_note_sparse(subproc, page);
+  if (page->reserved > MI_SPARSE_WALK_MAX) return;
+  mi_page_t* const oldest = mi_sparse_turn(theap, page);
+  if (oldest == NULL || !mi_retain_lets_go(subproc, oldest->slice_count)) return;
+  mi_report_enter(MI_REPORT_IN_FREE);
+  mi_sparse_trim(theap, oldest);
+  mi_report_leave();
+}
+
+MI_INTERNAL void mi_sparse_age(mi_theap_t* theap, mi_page_t* page, size_t* budget) {
+  if (*budget == 0) return;
+  if (!page->is_sparse_old) {
+    mi_life_age_sparse(page);
+    return;
+  }
+  (*budget)--;
+  mi_sparse_trim(theap, page);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// sparse.h - pages in queues of which few blocks are in use: when their free memory goes back.
+#ifndef MI_CORE_SPARSE_H
+#define MI_CORE_SPARSE_H
+
+#include "theap.h"
+
+// Pages that get holes in one look through the queues of a theap: a page takes some microseconds.
+#define MI_SPARSE_BUDGET ((size_t)256)
+
+// Called when the count of a page in a queue is 0, and blocks are in use: it has become sparse, or
+// half of the blocks are gone that it had when it was.
+MI_INTERNAL void mi_sparse_note(mi_theap_t* theap, mi_page_t* page);
+
+// Called at a look through the queues for a sparse page: the second one in a row gives its memory
+// back. Each time this takes one of the `budget`; with none left nothing happens.
+MI_INTERNAL void mi_sparse_age(mi_theap_t* theap, mi_page_t* page, size_t* budget);
+
+#endif
