@@ -20,6 +20,10 @@ if(MI_BUILD_SHARED)
   install(TARGETS mimalloc EXPORT mimalloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
           INCLUDES DESTINATION ${mi_include_dir})
 endif()
+# Without the links that a program is linked by: there are no headers, either.
+if(MI_BUILD_COMPAT)
+  install(TARGETS ${MI_COMPAT_TARGETS} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${MI_COMPAT_FOLDER} NAMELINK_SKIP)
+endif()
 if(MI_BUILD_STATIC)
   install(TARGETS mimalloc-static EXPORT mimalloc ARCHIVE DESTINATION ${mi_private_dir}
           INCLUDES DESTINATION ${mi_include_dir})

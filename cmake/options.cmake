@@ -7,11 +7,19 @@ if(EMSCRIPTEN OR CMAKE_SYSTEM_PROCESSOR MATCHES "^wasm")
   set(MI_SHARED_DEFAULT OFF)
 endif()
 
+# The libraries with the names of other allocators need the shared one, and that malloc is replaced. A project that adds
+# this one has no use for them.
+set(MI_COMPAT_DEFAULT OFF)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  set(MI_COMPAT_DEFAULT ON)
+endif()
+
 # For users and packagers.
 option(MI_OVERRIDE "Define malloc, free, operator new and their relatives" ON)
 option(MI_BUILD_SHARED "Build the shared library" ${MI_SHARED_DEFAULT})
 option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
+option(MI_BUILD_COMPAT "Build libraries with the names of jemalloc" ${MI_COMPAT_DEFAULT})
 option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
 option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
@@ -116,6 +124,10 @@ elseif(MI_TRACK_VALGRIND)
 endif()
 if(mi_secure GREATER 0 AND NOT MI_TRACK_DEFINITIONS STREQUAL "")
   message(FATAL_ERROR "MI_SECURE and a tool (MI_TRACK_ASAN, MI_TRACK_VALGRIND) are both ON: one of them knows the blocks")
+endif()
+
+if(NOT MI_BUILD_SHARED OR NOT MI_OVERRIDE)
+  set(MI_BUILD_COMPAT OFF)
 endif()
 
 # Memory tags (src/core/pages/tags.h). What else writes behind blocks, or knows their state, is left out.

@@ -20,7 +20,7 @@ LAYERS = {
     "core": {"base", "os", "core"},
     "observe": {"base", "os", "core", "observe"},
     "api": {"base", "os", "core", "observe", "api"},
-    "compat": {"base", "api", "compat"},
+    "compat": {"base", "compat"}, # and the public headers
     "override": {"base", "api", "override"},
 }
 # The folders of the core, lowest first. Each has a header of its own name, which those above include; above the core

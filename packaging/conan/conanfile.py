@@ -41,6 +41,7 @@ class LibmimallocRecipe(ConanFile):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables.update({
             "MI_INSTALL_TOPLEVEL": True,
+            "MI_BUILD_COMPAT": False,
             "MI_OVERRIDE": bool(self.options.override),
             "MI_SECURE": "ON" if self.options.secure else "OFF",
             "MI_BUILD_SHARED": bool(self.options.shared),

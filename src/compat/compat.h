@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// compat.h - what all files of this folder hold to: the interfaces of other allocators, on top of
+// ours.
+//
+// COMPAT-1  the allocator is known by its public headers only. All that is here is linked into
+//     libraries that contain it (cmake/compat.cmake), and nothing of it is in libmimalloc.so.
+// COMPAT-2  each function may be the first call of a process, and of several threads at once.
+// COMPAT-3  there is no lock, so a fork can leave none behind that is held.
+// COMPAT-4  what has no counterpart here is an error that the other allocator documents, or a value
+//     that says so. No figure is invented.
+//
+// Deliberately absent: the headers of the other allocators. What programs call is declared as their
+// documentation does, because a build of ours has none of them.
+#ifndef MI_COMPAT_COMPAT_H
+#define MI_COMPAT_COMPAT_H
+
+#include "../base/atomic.h"
+#include "mimalloc.h"
+
+#define MI_COMPAT_EXPORT __attribute__((visibility("default")))
+#define MI_COMPAT_QUANTUM ((size_t)2 * sizeof(void*)) // the alignment of all blocks
+
+// The size that a block would have; 0 if there can be none. The alignment is a power of two.
+MI_INTERNAL size_t mi_compat_size(size_t size, size_t alignment);
+
+#endif
