@@ -28,3 +28,11 @@ function(mi_compat_library name version)
 endfunction()
 
 mi_compat_library(jemalloc 2 jemalloc.c jemalloc_ctl.c jemalloc_conf.c jemalloc_prof.c jemalloc_stats.c)
+
+include(CheckSymbolExists)
+check_symbol_exists(mallinfo malloc.h MI_HAS_MALLINFO)
+set(mi_gperftools gperftools.c gperftools_tc.c gperftools_class.c)
+if(MI_HAS_MALLINFO)
+  list(APPEND mi_gperftools gperftools_info.c)
+endif()
+mi_compat_library(tcmalloc_minimal 4 ${mi_gperftools})

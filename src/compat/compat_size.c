@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compat_size.c - how large a block of some size and alignment would be: nallocx. It
-// allocates nothing, so it has to know the rules:
+// compat_size.c - how large a block of some size and alignment would be: nallocx, which both
+// jemalloc and gperftools have. It allocates nothing, so it has to know the rules:
 //
 //   alignment up to 64 KiB   the class of the size, rounded up to the alignment
 //   where there is none      a page of its own: the size, rounded up to OS pages

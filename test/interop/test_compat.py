@@ -1,4 +1,4 @@
-"""Programs written for jemalloc run with our library of that name. If one of these fails, such a
+"""Programs written for jemalloc and for gperftools run with our libraries of these names. If one of these fails, such a
 program does not start, or gets another answer than it would from the allocator it was written for.
 
 The programs in src/compat_* are compiled with the headers of the other allocator and linked with its library; each of their
@@ -22,6 +22,7 @@ SOURCES = pathlib.Path(__file__).resolve().parent / "src"
 FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-fno-builtin", "-pthread"]
 # Our library, the header that programs include, and what to link with.
 JEMALLOC = ("libjemalloc.so.2", "jemalloc/jemalloc.h", "-ljemalloc")
+GPERFTOOLS = ("libtcmalloc_minimal.so.4", "gperftools/malloc_extension_c.h", "-ltcmalloc_minimal")
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,16 @@ def compiled(source, peer, path):
 @pytest.fixture(scope="module")
 def jemalloc(tmp_path_factory):
     return compiled("compat_jemalloc.c", JEMALLOC, tmp_path_factory.mktemp("jemalloc") / "program")
+
+
+@pytest.fixture(scope="module")
+def gperftools(tmp_path_factory):
+    return compiled("compat_gperftools.c", GPERFTOOLS, tmp_path_factory.mktemp("gperftools") / "program")
+
+
+@pytest.fixture(scope="module")
+def in_cxx(tmp_path_factory):
+    return compiled("compat_gperftools.cpp", GPERFTOOLS, tmp_path_factory.mktemp("in_cxx") / "program")
 
 
 @pytest.fixture(params=["theirs", "ours"])
@@ -233,6 +244,24 @@ def test_redis(folder, tmp_path):
         redis.process.wait()
 
 
+# -- gperftools
+
+@pytest.mark.parametrize("scenario", ["properties", "extension", "names"])
+def test_gperftools(scenario, who, gperftools, folder):
+    assert execute(gperftools, who, folder, scenario) == SILENT
+
+
+def test_gperftools_in_cxx(who, in_cxx, folder):
+    assert execute(in_cxx, who, folder) == SILENT
+
+
+def test_gperftools_ours(gperftools, folder):
+    assert execute(gperftools, "ours", folder, "ours") == SILENT
+    assert execute(gperftools, "ours", folder, "ours_rate", "500", TCMALLOC_RELEASE_RATE=2) == SILENT
+    assert execute(gperftools, "ours", folder, "ours_rate", "-1", TCMALLOC_RELEASE_RATE=0) == SILENT
+    assert execute(gperftools, "ours", folder, "ours_rate", "99", TCMALLOC_RELEASE_RATE=2, MIMALLOC_PURGE_DELAY=99) == SILENT
+
+
 # -- The libraries
 
 def exported(path):
@@ -243,14 +272,21 @@ def exported(path):
 # Names of the other library that ours has not, and why.
 ABSENT = {
     "libjemalloc.so.2": r"je_test_hooks_\w+",  # its own tests
+    # Hooks, and what they need to see; its own functions, and the class but for what all programs call.
+    "libtcmalloc_minimal.so.4": r"MallocHook_\w+|mmap(64)?|munmap|mremap|sbrk|RunningOnValgrind|TCMalloc\w+|tcmalloc_sys_alloc"
+                                r"|_ZN(?!15MallocExtension8instanceEv)\w+|_Z[^nd]\w+",
 }
+# What ours has of them besides.
+MORE = {"libjemalloc.so.2": set(),
+        "libtcmalloc_minimal.so.4": {"MallocExtension_GetMemoryReleaseRate", "MallocExtension_SetMemoryReleaseRate"}}
+
 
 @pytest.mark.parametrize("name", ABSENT)
 def test_exported_names(name, folder, library):
     """All that programs can call of the other library, all of ours, and nothing else."""
     theirs, ours, plain = exported(find_library(name)), exported(folder / name), exported(library)
     assert not {known for known in theirs - ours if not re.fullmatch(ABSENT[name], known)}
-    assert plain <= ours and not ours - plain - theirs
+    assert plain <= ours and ours - plain - theirs == MORE[name]
     assert f"[{name}]" in run("readelf", "-d", folder / name)
 
 

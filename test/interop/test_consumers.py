@@ -218,11 +218,11 @@ def test_layout(installed, lib):
                  "include/mimalloc-3.4/mimalloc-prefix.h", "include/mimalloc-3.4/mimalloc-stats.h",
                  "include/mimalloc-3.4/mimalloc-profile.h",
                  "include/mimalloc-3.4/mimalloc-memory-resource.h",
-                 "lib*/**/mimalloc-compat/libjemalloc.so.2",
+                 "lib*/**/mimalloc-compat/libjemalloc.so.2", "lib*/**/mimalloc-compat/libtcmalloc_minimal.so.4",
                  "lib*/**/cmake/mimalloc-3.4/mimalloc-config.cmake"):
         assert list(installed.glob(name)), f"{name} is not installed"
     # Nobody finds these in the place of the system's, and nobody links with them by accident.
-    assert not [path for path in lib.glob("*") if "jemalloc" in path.name]
+    assert not [path for path in lib.glob("*") if "jemalloc" in path.name or "tcmalloc" in path.name]
     assert not list(installed.glob("lib*/**/libjemalloc.so"))
     assert "[libmimalloc.so.3]" in run("readelf", "-d", lib / "libmimalloc.so.3.4")
 

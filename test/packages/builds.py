@@ -54,7 +54,7 @@ def check_unpacked(unpacked, tmp_path):
     assert "libmimalloc.so.3 => " + str(lib) in run("ldd", tmp_path / "shared")
     run("cc", "-static", lib / "mimalloc.o", CONSUMER, "-o", tmp_path / "static", f"-I{unpacked}/usr/include", "-pthread")
     run(tmp_path / "static")
-    assert (lib / "mimalloc-compat" / "libjemalloc.so.2").exists()
+    assert (lib / "mimalloc-compat" / "libjemalloc.so.2").exists() and (lib / "mimalloc-compat" / "libtcmalloc_minimal.so.4").exists()
     run("cc", CONSUMER, lib / "libmimalloc.a", "-o", tmp_path / "archive", f"-I{unpacked}/usr/include", "-pthread")
     run(tmp_path / "archive")
 
@@ -76,7 +76,7 @@ def test_debian_package(source, tmp_path):
     # A package of a program that is linked with the library depends on this version.
     shlibs = run("dpkg-deb", "-I", next(tmp_path.glob("libmimalloc3_*.deb")), "shlibs")
     assert shlibs.split()[:5] == ["libmimalloc", "3", "libmimalloc3", "(>=", f"{VERSION})"], shlibs
-    assert "jemalloc" not in shlibs
+    assert "jemalloc" not in shlibs and "tcmalloc" not in shlibs
     run(find("lintian"), "--fail-on", "error,warning", "--allow-root", next(tmp_path.glob("*.changes")))
 
 
@@ -96,7 +96,7 @@ def test_rpm_packages(source, tmp_path):
     check_unpacked(unpacked, tmp_path)
     library = next(path for path in packages if "-devel-" not in path.name)
     provided = run("rpm", "-qp", "--provides", library)
-    assert "libmimalloc.so.3()(64bit)" in provided and "jemalloc" not in provided
+    assert "libmimalloc.so.3()(64bit)" in provided and "jemalloc" not in provided and "tcmalloc" not in provided
     assert f"libmimalloc({os.uname().machine.replace('_', '-')}) = {VERSION}" in run(
         "rpm", "-qp", "--requires", next(path for path in packages if "-devel-" in path.name))
 
@@ -151,7 +151,8 @@ def test_two_builds_are_the_same(source, tmp_path):
         run("cmake", "-S", tmp_path / folder, "-B", tmp_path / build, "-G", "Ninja")
         run("cmake", "--build", tmp_path / build)
         built.append(tmp_path / build)
-    for name in ("libmimalloc.so", "libmimalloc.a", "mimalloc.o", "mimalloc-compat/libjemalloc.so.2"):
+    for name in ("libmimalloc.so", "libmimalloc.a", "mimalloc.o", "mimalloc-compat/libjemalloc.so.2",
+                 "mimalloc-compat/libtcmalloc_minimal.so.4"):
         first, second = ((folder / name).read_bytes() for folder in built)
         assert str(tmp_path).encode() not in first, name
         assert first == second, name
