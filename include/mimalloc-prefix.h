@@ -115,6 +115,7 @@
 #define mi_manage_os_memory_ex MI_PREFIXED(manage_os_memory_ex)
 #define mi_mbsdup MI_PREFIXED(mbsdup)
 #define mi_memalign MI_PREFIXED(memalign)
+#define mi_metrics MI_PREFIXED(metrics)
 #define mi_new MI_PREFIXED(new)
 #define mi_new_aligned MI_PREFIXED(new_aligned)
 #define mi_new_aligned_nothrow MI_PREFIXED(new_aligned_nothrow)

@@ -1788,6 +1788,33 @@ mi_decl_export void mi_subproc_heap_stats_print_out(mi_subproc_id_t subproc, mi_
 mi_decl_export void mi_heap_stats_print_out(mi_heap_t* heap, mi_output_fun* out,
                                             void* arg) mi_attr_noexcept;
 
+/// @name Metrics
+/// Of this library alone: the figures of the process, with all its sub-processes, for a monitoring
+/// system that scrapes them. demo/metrics.c serves them by HTTP; the guide lists the names.
+///
+/// @code
+/// static char text[32 * 1024];
+/// if (mi_metrics(mi_metrics_prometheus, text, sizeof(text)) < sizeof(text)) answer(text);
+/// @endcode
+/// @{
+
+/// How metrics are written.
+typedef enum mi_metrics_format_e {
+  mi_metrics_prometheus = 0, ///< the text format of Prometheus, version 0.0.4
+  mi_metrics_openmetrics = 1 ///< OpenMetrics, version 1.0
+} mi_metrics_format_t;
+
+/// Write all metrics. Allocates nothing.
+/// @param format how
+/// @param[out] buffer gets the text, zero-terminated, or an empty one if it is too long; may be
+///        NULL
+/// @param size bytes of the buffer; 32 KiB are enough
+/// @return the length of the whole text, as snprintf says it: it fits if that is below `size`. The
+///   next call may need a little more, because figures change. 0 if the format is unknown
+mi_decl_export size_t mi_metrics(mi_metrics_format_t format, char* buffer,
+                                 size_t size) mi_attr_noexcept;
+/// @}
+
 /// @name Older names of functions that print
 /// @{
 

@@ -275,6 +275,7 @@ need_test() {
   python_has pytest || hard="$hard python3-pytest"
   python_has ensurepip || soft="$soft python3-venv"
   python_has xdist || soft="$soft python3-pytest-xdist"
+  need_module soft python3-prometheus-client prometheus_client
   need hard binutils objdump
   need soft pkgconf pkg-config pkgconf
   need soft valgrind valgrind

@@ -107,6 +107,7 @@
 #include "api/stats.c"
 #include "api/stats_text.c"
 #include "api/stats_json.c"
+#include "api/stats_metrics.c"
 #include "api/process.c"
 #include "api/api_malloc.c"
 #include "api/api_posix.c"

@@ -168,6 +168,32 @@ MI_INTERNAL void mi_stats_collect_heap(mi_heap_t* heap, mi_stats_t* stats) {
   mi_stats_fill_heaps(stats, heap->subproc, heap);
 }
 
+// Add all fields of a structure to those of another: behind its head it is a row of numbers.
+static void mi_stats_add(mi_stats_t* sum, const mi_stats_t* stats) {
+  for (size_t at = offsetof(mi_stats_t, pages); at < sizeof(mi_stats_t); at += sizeof(int64_t)) {
+    int64_t a;
+    int64_t b;
+    memcpy(&a, (const char*)sum + at, sizeof(a));
+    memcpy(&b, (const char*)stats + at, sizeof(b));
+    a += b;
+    memcpy((char*)sum + at, &a, sizeof(a));
+  }
+}
+mi_static_assert((sizeof(mi_stats_t) - offsetof(mi_stats_t, pages)) % sizeof(int64_t) == 0,
+                 "nothing but numbers");
+
+MI_INTERNAL void mi_stats_collect_all(mi_stats_t* stats) {
+  mi_process_setup();
+  mi_stats_init(stats);
+  size_t sequence = SIZE_MAX;
+  mi_subproc_t* subproc;
+  while ((subproc = mi_subproc_before(&sequence)) != NULL) {
+    mi_stats_t one;
+    mi_stats_collect(subproc, &one);
+    mi_stats_add(stats, &one);
+  }
+}
+
 MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats) {
   return stats != NULL && stats->size == sizeof(*stats) && stats->version == MI_STAT_VERSION;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// stats.h - declarations of the three files of statistics: stats.c collects, stats_text.c and
-// stats_json.c print the result.
+// stats.h - declarations of the files of statistics: stats.c collects; stats_text.c, stats_json.c
+// and stats_metrics.c print the result.
 #ifndef MI_API_STATS_H
 #define MI_API_STATS_H
 
@@ -10,6 +10,10 @@
 // Collect the figures of a sub-process with all its heaps / of a heap.
 MI_INTERNAL void mi_stats_collect(mi_subproc_t* subproc, mi_stats_t* stats);
 MI_INTERNAL void mi_stats_collect_heap(mi_heap_t* heap, mi_stats_t* stats);
+
+// The sum over all sub-processes; peaks are at most that. Totals of one that ends meanwhile may be
+// counted twice, once for the main one.
+MI_INTERNAL void mi_stats_collect_all(mi_stats_t* stats);
 
 // True if the structure was prepared for the layout that we know.
 MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats);

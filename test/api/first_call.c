@@ -162,6 +162,7 @@ CALL(stats_reset, mi_stats_reset())
 CALL(stats_merge, mi_stats_merge())
 CALL(stats_get, mi_stats_t_decl(stats); sink += mi_stats_get(&stats))
 CALL(stats_get_json, mi_free(mi_stats_get_json(0, NULL)))
+CALL(metrics, char text[100]; sink += mi_metrics(mi_metrics_openmetrics, text, 100))
 CALL(stats_as_json, mi_stats_t_decl(stats); mi_free(mi_stats_as_json(&stats, 0, NULL)))
 CALL(stats_get_bin_size, sink += mi_stats_get_bin_size(5))
 CALL(option_get, sink += (size_t)mi_option_get(mi_option_verbose))
@@ -402,6 +403,7 @@ static const struct {
     ENTRY(stats_merge),
     ENTRY(stats_get),
     ENTRY(stats_get_json),
+    ENTRY(metrics),
     ENTRY(stats_as_json),
     ENTRY(stats_get_bin_size),
     ENTRY(option_get),

@@ -30,7 +30,7 @@ ASKING = {
     **dict.fromkeys(("mi_process_info", "mi_process_info_print", "mi_process_info_print_out", "mi_stats_print",
                      "mi_stats_print_out", "mi_thread_stats_print", "mi_thread_stats_print_out",
                      "mi_subproc_stats_print_out", "mi_subproc_heap_stats_print_out", "mi_stats_get_json",
-                     "mi_stats_as_json", "mi_subproc_stats_get_json", "mi_heap_stats_get_json"),
+                     "mi_stats_as_json", "mi_subproc_stats_get_json", "mi_heap_stats_get_json", "mi_metrics"),
                     "resident memory, processor time, NUMA nodes"),
     "mi_profile_start": "the number of the thread, for each sample",
     **dict.fromkeys(("mi_profile_write", "mi_profile_write_to"), "files, what is mapped"),

@@ -507,6 +507,8 @@ static void statistics(void) {
   use_json(mi_stats_as_json(&stats, 0, NULL));
   use_json(mi_subproc_stats_get_json(id, 0, NULL));
   use_json(mi_heap_stats_get_json(heap, 0, NULL));
+  char text[100];
+  use(mi_metrics(mi_metrics_prometheus, text, sizeof(text)));
   mi_stats_print_out(&hear, NULL);
   mi_thread_stats_print_out(&hear, NULL);
   mi_thread_stats_print(&hear);

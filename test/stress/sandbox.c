@@ -27,6 +27,7 @@
 #define mi_stats_as_json(stats, size, text) NULL
 #define mi_subproc_stats_get_json(id, size, text) NULL
 #define mi_heap_stats_get_json(heap, size, text) NULL
+#define mi_metrics(format, text, size) (text[0] = 0, (size_t)text[0])
 #define mi_process_info_print_out(out, arg) ((void)0)
 #define mi_process_info_print() ((void)0)
 #define mi_process_info(elapsed, user, system, rss, rss_peak, commit, commit_peak, faults)         \

@@ -1457,6 +1457,23 @@ void mi_subproc_heap_stats_print_out(mi_subproc_id_t subproc, mi_output_fun out_
 /// - `arg`: passed to it
 void mi_heap_stats_print_out(mi_heap_t* heap, mi_output_fun out_, void* arg);
 
+/// How metrics are written.
+alias mi_metrics_format_t = int;
+/// the text format of Prometheus, version 0.0.4
+enum mi_metrics_format_t mi_metrics_prometheus = 0;
+/// OpenMetrics, version 1.0
+enum mi_metrics_format_t mi_metrics_openmetrics = 1;
+
+/// Write all metrics. Allocates nothing.
+///
+/// - `format`: how
+/// - `buffer`: gets the text, zero-terminated, or an empty one if it is too long; may be
+///   NULL
+/// - `size`: bytes of the buffer; 32 KiB are enough
+/// - Returns the length of the whole text, as snprintf says it: it fits if that is below `size`. The
+///   next call may need a little more, because figures change. 0 if the format is unknown
+size_t mi_metrics(mi_metrics_format_t format, char* buffer, size_t size);
+
 /// As `mi_stats_print_out()` to the registered output.
 ///
 /// - `out`: ignored

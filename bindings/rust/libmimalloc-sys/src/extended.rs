@@ -1681,6 +1681,26 @@ extern "C" {
     /// - `out`: NULL: the registered output
     /// - `arg`: passed to it
     pub fn mi_heap_stats_print_out(heap: *mut mi_heap_t, out: mi_output_fun, arg: *mut c_void);
+}
+
+/// How metrics are written.
+pub type mi_metrics_format_t = c_int;
+
+/// the text format of Prometheus, version 0.0.4
+pub const mi_metrics_prometheus: mi_metrics_format_t = 0;
+/// OpenMetrics, version 1.0
+pub const mi_metrics_openmetrics: mi_metrics_format_t = 1;
+
+extern "C" {
+    /// Write all metrics. Allocates nothing.
+    ///
+    /// - `format`: how
+    /// - `buffer`: gets the text, zero-terminated, or an empty one if it is too long; may be
+    ///   NULL
+    /// - `size`: bytes of the buffer; 32 KiB are enough
+    /// - Returns the length of the whole text, as snprintf says it: it fits if that is below `size`. The
+    ///   next call may need a little more, because figures change. 0 if the format is unknown
+    pub fn mi_metrics(format: mi_metrics_format_t, buffer: *mut c_char, size: usize) -> usize;
 
     /// As `mi_stats_print_out()` to the registered output.
     ///
