@@ -116,6 +116,7 @@
 #include "api/api_subproc.c"
 #include "api/visit.c"
 #include "api/api_profile.c"
+#include "api/control.c"
 #include "api/api_string.c"
 #include "api/api_new.c"
 

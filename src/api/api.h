@@ -46,6 +46,19 @@ MI_INTERNAL void mi_output_summary(void);
 MI_INTERNAL void mi_profile_begin(void);
 MI_INTERNAL void mi_profile_end(void);
 
+// Write a profile to FILE[,KIND], which is cut. Returns 0 or an errno value.
+MI_INTERNAL int mi_profile_write_as(char* file);
+// What an errno value of that means.
+MI_INTERNAL const char* mi_profile_reason(int err);
+
+// Let the purge thread look for commands, if the environment asks for it.
+MI_INTERNAL void mi_control_begin(void);
+
+// The option of a name, in any case; false if there is none / the value that a text means in the
+// environment; false if it means none.
+MI_INTERNAL bool mi_option_find(const char* name, mi_option_t* option);
+MI_INTERNAL bool mi_option_read(mi_option_t option, const char* text, long* value);
+
 // True if the user wants to see information messages.
 MI_INTERNAL bool mi_output_is_verbose(void);
 

@@ -191,6 +191,11 @@ static mi_site_kind_t mi_profile_cut_kind(char* path) {
   return MI_SITE_LIVE;
 }
 
+MI_INTERNAL int mi_profile_write_as(char* file) {
+  const mi_site_kind_t kind = mi_profile_cut_kind(file);
+  return mi_profile_write(file, (mi_profile_kind_t)kind);
+}
+
 MI_INTERNAL void mi_profile_begin(void) {
   if (mi_state.os.is_setuid) return; // API_PROFILE-1
   mi_profile_wish_t* const wish = &mi_profile_wish;
@@ -239,7 +244,7 @@ static const struct mi_profile_reason_s {
     {ENOMEM, "out of memory"},
 };
 
-static const char* mi_profile_reason(int err) {
+MI_INTERNAL const char* mi_profile_reason(int err) {
   for (size_t i = 0; i < sizeof(mi_profile_reasons) / sizeof(mi_profile_reasons[0]); i++) {
     if (mi_profile_reasons[i].err == err) return mi_profile_reasons[i].text;
   }

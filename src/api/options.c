@@ -324,6 +324,21 @@ void mi_option_enable(mi_option_t option) { mi_option_set_enabled(option, true);
 
 void mi_option_disable(mi_option_t option) { mi_option_set_enabled(option, false); }
 
+MI_INTERNAL bool mi_option_find(const char* name, mi_option_t* option) {
+  const size_t length = mi_text_length(name);
+  for (size_t i = 0; i < MI_OPTION_COUNT; i++) {
+    if (!mi_option_equals(name, length, mi_option_table[i].name)) continue;
+    const int last = (int)_mi_option_last;
+    *option = (mi_option_t)((int)i < last ? (int)i : (int)i - last + MI_OPTION_OWN);
+    return true;
+  }
+  return false;
+}
+
+MI_INTERNAL bool mi_option_read(mi_option_t option, const char* text, long* value) {
+  return mi_option_parse(text, mi_option_table[mi_option_place(option)].kind, value);
+}
+
 void mi_options_print_out(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_process_setup();
   const mi_sink_t sink = mi_output_sink(out, arg);

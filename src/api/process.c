@@ -46,7 +46,9 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_start_output();
   mi_output_watch();
   mi_profile_begin();
-  if (mi_option_value(purge_thread) == 1) mi_process_follow_thread();
+  mi_control_begin();
+  const bool is_controlled = mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
+  if (mi_option_value(purge_thread) == 1 || is_controlled) mi_process_follow_thread();
   if (mi_output_is_verbose()) mi_options_print();
 }
 

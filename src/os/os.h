@@ -37,6 +37,7 @@
 //                  environment                      options from there
 //                  is_readable                      what a report says of memory
 //                  real_path                        mi_realpath
+//                  file_exists, folder_open         commands for a running process
 //                  fault_watch, stack, symbol, mappings, file_create  reports of faults; profiles
 //   need not       make_constant, secret, unload_watch, usage: what they say is used as it is
 #ifndef MI_OS_OS_H
@@ -249,6 +250,25 @@ MI_INTERNAL size_t mi_os_process_number(void);
 MI_INTERNAL int mi_os_file_create(const char* path, int* file);
 MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size);
 MI_INTERNAL int mi_os_file_close(int file);
+
+// -- For commands: a folder that only the user of the process can write into --
+
+// True if there is a file of that name. Opens nothing.
+MI_INTERNAL bool mi_os_file_exists(const char* path);
+
+// Open a folder. Fails with EPERM if it does not belong to the effective user, or if others can
+// write into it, with ELOOP or ENOTDIR if it is a link or no folder. Closed by mi_os_file_close.
+MI_INTERNAL int mi_os_folder_open(const char* path, int* folder);
+
+// Store the text of a file in the folder, zero-terminated. Fails as the function above; with EINVAL
+// if it is no file, and with EFBIG if it does not fit; the text is empty then. Never waits.
+MI_INTERNAL int mi_os_folder_read(int folder, const char* name, char* text, size_t capacity);
+
+// Create a file in the folder, which must not exist and only the user can read / give a file
+// another name, in the place of one that has it / remove a file. Return 0 or an errno value.
+MI_INTERNAL int mi_os_folder_create(int folder, const char* name, int* file);
+MI_INTERNAL int mi_os_folder_rename(int folder, const char* from, const char* to);
+MI_INTERNAL int mi_os_folder_remove(int folder, const char* name);
 
 typedef struct mi_os_mapping_s {
   uintptr_t start, end;

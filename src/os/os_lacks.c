@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
-// huge pages, moved memory, guards, NUMA nodes, a list of what is mapped, unloading.
+// huge pages, moved memory, guards, NUMA nodes, a list of what is mapped, folders for commands,
+// unloading.
 //
 // Each function says that it cannot do it; os.h says what that costs. A system that has one of
 // these has a file of its own.
@@ -59,6 +60,31 @@ MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, vo
   (void)visit;
   (void)arg;
   return false;
+}
+
+MI_INTERNAL bool mi_os_file_exists(const char* path) { return path == NULL; }
+
+MI_INTERNAL int mi_os_folder_open(const char* path, int* folder) {
+  *folder = -1;
+  return path[0] == 0 ? ENOENT : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_read(int folder, const char* name, char* text, size_t capacity) {
+  text[0] = 0;
+  return folder < 0 || name[0] == 0 || capacity == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_create(int folder, const char* name, int* file) {
+  *file = -1;
+  return folder < 0 || name[0] == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_rename(int folder, const char* from, const char* to) {
+  return folder < 0 || from[0] == 0 || to[0] == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_remove(int folder, const char* name) {
+  return folder < 0 || name[0] == 0 ? EBADF : ENOSYS;
 }
 
 MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }

@@ -53,6 +53,8 @@ MI_INTERNAL void mi_hook_last_thread(void) {
   pthread_mutex_unlock(&lock);
 }
 
+MI_INTERNAL void mi_hook_control(void) { check_no_lock(); }
+
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat) {
   (void)effort;
   check_no_lock();

@@ -726,6 +726,31 @@ MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
 
 MI_INTERNAL int mi_os_file_close(int file) { return file < 0 ? EBADF : 0; }
 
+MI_INTERNAL bool mi_os_file_exists(const char* path) { return path == NULL; }
+
+MI_INTERNAL int mi_os_folder_open(const char* path, int* folder) {
+  *folder = -1;
+  return path[0] == 0 ? ENOENT : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_read(int folder, const char* name, char* text, size_t capacity) {
+  text[0] = 0;
+  return folder < 0 || name[0] == 0 || capacity == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_create(int folder, const char* name, int* file) {
+  *file = -1;
+  return folder < 0 || name[0] == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_rename(int folder, const char* from, const char* to) {
+  return folder < 0 || from[0] == 0 || to[0] == 0 ? EBADF : ENOSYS;
+}
+
+MI_INTERNAL int mi_os_folder_remove(int folder, const char* name) {
+  return folder < 0 || name[0] == 0 ? EBADF : ENOSYS;
+}
+
 MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, void* arg),
                                 void* arg) {
   return visit == NULL && arg == NULL;

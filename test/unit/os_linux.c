@@ -194,6 +194,52 @@ static void os_knows_what_is_mapped(void** state) {
   assert_int_equal(count, 1);
 }
 
+// If this fails, another user can command a process, or a command is read that is only half there.
+static void os_reads_what_only_its_user_can_write(void** state) {
+  (void)state;
+  char path[] = "/tmp/mimalloc-os-XXXXXX";
+  char inside[64];
+  char text[8] = "before";
+  int folder;
+  int file;
+  if (mkdtemp(path) == NULL) skip();
+  snprintf(inside, sizeof(inside), "%s/b", path);
+  errno = 7;
+  assert_int_equal(mi_os_folder_open("/nowhere/at/all", &folder), ENOENT);
+  assert_int_equal(mi_os_folder_open("/proc/self/exe", &folder), ELOOP);
+  chmod(path, 0720);
+  assert_int_equal(mi_os_folder_open(path, &folder), EPERM);
+  chmod(path, 0755);
+  assert_int_equal(mi_os_folder_open(path, &folder), 0);
+  assert_int_equal(fcntl(folder, F_GETFD), FD_CLOEXEC);
+  assert_int_equal(mi_os_folder_read(folder, "b", text, sizeof(text)), ENOENT);
+  assert_string_equal(text, "");
+  assert_int_equal(mi_os_folder_create(folder, "a", &file), 0);
+  assert_int_equal(mi_os_file_write(file, "1234567", 7), 0);
+  assert_false(mi_os_file_exists(inside));
+  assert_int_equal(mi_os_folder_create(folder, "a", &(int){0}), EEXIST);
+  assert_int_equal(mi_os_folder_rename(folder, "a", "b"), 0);
+  assert_true(mi_os_file_exists(inside));
+  assert_int_equal(mi_os_folder_read(folder, "b", text, sizeof(text)), 0);
+  assert_string_equal(text, "1234567");
+  assert_int_equal(mi_os_file_write(file, "8", 1), 0);
+  assert_int_equal(mi_os_folder_read(folder, "b", text, sizeof(text)), EFBIG);
+  assert_string_equal(text, "");
+  fchmod(file, 0622);
+  assert_int_equal(mi_os_folder_read(folder, "b", text, sizeof(text)), EPERM);
+  assert_int_equal(mi_os_folder_read(folder, ".", text, sizeof(text)), EINVAL);
+  assert_int_equal(mi_os_folder_remove(folder, "b"), 0);
+  assert_int_equal(mi_os_folder_remove(folder, "b"), ENOENT);
+  assert_int_equal(mi_os_folder_rename(folder, "b", "a"), ENOENT);
+  assert_int_equal(symlinkat("/etc/passwd", folder, "link"), 0);
+  assert_int_equal(mi_os_folder_read(folder, "link", text, sizeof(text)), ELOOP);
+  assert_int_equal(mi_os_folder_remove(folder, "link"), 0);
+  assert_int_equal(mi_os_file_close(file), 0);
+  assert_int_equal(mi_os_file_close(folder), 0);
+  rmdir(path);
+  assert_int_equal(errno, 7);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
@@ -206,6 +252,7 @@ int main(void) {
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
       cmocka_unit_test(os_knows_what_is_mapped),
       cmocka_unit_test(os_writes_files),
+      cmocka_unit_test(os_reads_what_only_its_user_can_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

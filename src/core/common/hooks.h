@@ -66,6 +66,10 @@ MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity);
 // itself must end, so that the process can.
 MI_INTERNAL void mi_hook_last_thread(void);
 
+// Look for a command of the user, and do it. Called by the purge thread while `mi_state.control_ms`
+// is not 0.
+MI_INTERNAL void mi_hook_control(void);
+
 // Run the user's deferred-free callback, if there is one.
 MI_INTERNAL void mi_hook_deferred_free(mi_effort_t effort, uint64_t heartbeat);
 

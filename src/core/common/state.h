@@ -196,6 +196,9 @@ typedef struct mi_state_s {
   // profile_interval - mean bytes between samples of a heap profile, 0 off. Any thread, relaxed, as
   // the options.
   mi_atomic(size_t) profile_interval;
+  // control_ms - how often the purge thread looks for commands of the user, in ms, 0 never. Written
+  // by the constructor, read by any thread, relaxed: the purge thread starts later.
+  mi_atomic(uint32_t) control_ms;
   // purger - what the purge thread does, see mi_purger_state_t and purger.c.
   //   write  any     CAS acquire    from one state to the next  mi_purger_turn  (sees the thread's)
   //   write  any     CAS relaxed    ASLEEP -> AWAKE             mi_wait_wake_purger

@@ -51,8 +51,9 @@ static void mi_fork_prepare(void) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
   // PURGER-2: a program that asks the system after the fork how many threads it has is told of its
-  // own.
-  if (mi_thread_count_all() <= 1) mi_purger_dismiss();
+  // own. (PURGER-7: it stays for a user who wants to command the program.)
+  const bool is_controlled = mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
+  if (mi_thread_count_all() <= 1 && !is_controlled) mi_purger_dismiss();
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 

@@ -37,6 +37,9 @@
 //     libc runs the functions of atexit on a thread of the program. Threads that never allocated
 //     are not noticed. If such a thread goes on alone, the purge thread is gone until the program
 //     creates a thread again.
+// PURGER-7  with MIMALLOC_CONTROL the thread looks for commands of the user, too (mi_hook_control).
+//     Then it is started with the library, makes the system calls that this takes, sleeps no longer
+//     than until its next look, and stays at a fork; for the rest it is what it is without.
 //
 // Deliberately absent: memory that threads hold in their theaps; only they may take it out.
 #include "purger.h"
@@ -100,6 +103,19 @@ static void mi_purger_await(mi_purger_state_t state) {
   while (mi_purger_is(state)) mi_os_wait_ms(&mi_state.purger, state, MI_PURGER_STEP_MS);
 }
 
+// Sleep until something is due: at most for so long, or if that is 0 until memory is marked.
+static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms,
+                            uint64_t most_ms) {
+  const bool is_idle = look->next_ms == MI_RETAIN_NEVER || mi_purger_is_stuck(same_since_ms);
+  if (is_idle && most_ms == 0) {
+    mi_purger_rest(look->waiting);
+    return;
+  }
+  const uint64_t due_ms =
+      is_idle || (most_ms != 0 && look->next_ms > most_ms) ? most_ms : look->next_ms;
+  mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, due_ms);
+}
+
 static void mi_purger_run(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
@@ -108,14 +124,12 @@ static void mi_purger_run(void) {
   mi_os_wake(&mi_state.purger);
   mi_purger_await(MI_PURGER_BORN);
   while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
+    const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
+    if (control_ms != 0) mi_hook_control();
     const mi_purger_look_t look = mi_purger_look();
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
     waiting = look.waiting;
-    if (look.next_ms == MI_RETAIN_NEVER || mi_purger_is_stuck(same_since_ms)) {
-      mi_purger_rest(waiting);
-    } else {
-      mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, look.next_ms);
-    }
+    mi_purger_sleep(&look, same_since_ms, control_ms);
   }
   // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
   mi_atomic_store_release(&mi_state.purger, MI_PURGER_ENDED);
