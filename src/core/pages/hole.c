@@ -55,8 +55,9 @@ static void mi_hole_add_missing(size_t* free_bytes, const mi_part_cut_t* cut,
   }
 }
 
-// Return the parts that hold only free blocks, and are no holes. If the program has damaged the
-// list, or freed a block twice, there are none.
+// Return the parts that hold only free blocks, and are no holes. There are none if the program has
+// damaged the list, or freed a block twice; in a secure build also if a block of the list is in use
+// (MARK-2).
 static size_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
   size_t free_bytes[MI_PART_COUNT + 1] = {0};
   // Most blocks are in the list, which leads to one cache miss after the other: begun all at once,
@@ -64,6 +65,7 @@ static size_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
   for (size_t i = 0; i < page->reserved; i++) mi_prefetch(page->start + i * page->block_size);
   mi_list_t at = mi_list_of(page, page->local_free);
   for (; mi_list_has(&at); mi_list_step(&at)) {
+    if (MI_IS_SECURE && mi_mark_is_used(at.block)) return 0;
     mi_hole_add(free_bytes, cut, (size_t)((uint8_t*)at.block - page->start), page->block_size);
   }
   const size_t used = page->count.used + page->bias;
@@ -83,21 +85,19 @@ static size_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
 // Take the blocks that touch `mask` out of the list, which is sound at any moment (HOLE-3).
 static void mi_hole_unlink(mi_page_t* page, size_t mask, const mi_part_cut_t* cut) {
   mi_block_t* before = NULL;
-  mi_block_t* block = page->local_free;
   bool is_skipped = false;
   uint32_t count = 0;
-  while (block != NULL) {
-    mi_block_t* const next = mi_block_next(block);
-    const size_t offset = (size_t)((uint8_t*)block - page->start);
+  mi_list_t at = mi_list_of(page, page->local_free);
+  for (; mi_list_has(&at); mi_list_step(&at)) {
+    const size_t offset = (size_t)((uint8_t*)at.block - page->start);
     if ((mask & mi_part_mask(mi_part_of_block(cut, offset, page->block_size))) != 0) {
       is_skipped = true;
       count++;
     } else {
-      if (is_skipped) mi_block_join(&page->local_free, before, block);
+      if (is_skipped) mi_block_join(&page->local_free, before, at.block);
       is_skipped = false;
-      before = block;
+      before = at.block;
     }
-    block = next;
   }
   if (is_skipped) mi_block_join(&page->local_free, before, NULL);
   page->count.used += count;
