@@ -40,7 +40,7 @@ ROUNDS = 50  # of 100 pairs
 # parked and taken back in turn.
 REPLACE_BOUND = 256
 REPLACE_MAX = 32768  # larger blocks have no portion
-ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
+ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged, and looks at the clock, must not count much
 
 
 # -- Counted in the code
@@ -226,7 +226,7 @@ def test_pair_is_cheap(library, figure, tmp_path):
 @pytest.mark.slow
 def test_replacement_is_cheap(library, figure, tmp_path):
     """A program that keeps many blocks of one size, and replaces now one and now another, spends its time here."""
-    costs = pair_costs(library, "replace", class_sizes(), tmp_path)
+    costs = pair_costs(library, "replace", class_sizes(), tmp_path, ROUNDS_BOUND)
     value, size = highest(costs, 8, REPLACE_MAX)
     measure.say(figure, f"instructions of a replacement in a full heap, up to 32 KiB, highest at {size} B",
                 f"{value:.1f}", REPLACE_BOUND)

@@ -135,7 +135,7 @@ static inline void load_skip_with_tsan(void) {
 }
 
 static inline size_t load_scale(const load_t* load, size_t count) {
-  const size_t scaled = count * load->percent / 100;
+  const size_t scaled = (size_t)((uint64_t)count * load->percent / 100);
   return scaled == 0 ? 1 : scaled;
 }
 

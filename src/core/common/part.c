@@ -26,10 +26,20 @@ MI_INTERNAL bool mi_part_is_missing(const mi_page_t* page, size_t block_index) {
   return (page->holes & mi_part_mask(mi_part_of_block(&cut, offset, page->block_size))) != 0;
 }
 
-MI_INTERNAL bool mi_part_may_have_holes(const mi_page_t* page) {
-  return MI_HAS_HOLES && page->refilled.used - 1 == page->reserved && page->reserved > 1 &&
-         page->backing == MI_BACKING_ARENA &&
+// True if the page has more than one part, and the memory is ours.
+static bool mi_part_is_possible(const mi_page_t* page) {
+  return MI_HAS_HOLES && page->backing == MI_BACKING_ARENA &&
          mi_part_size(page->slice_count) < page->slice_count * MI_SLICE_SIZE;
+}
+
+MI_INTERNAL bool mi_part_may_have_holes(const mi_page_t* page) {
+  return page->refilled.used - 1 == page->reserved && page->reserved > 1 &&
+         mi_part_is_possible(page);
+}
+
+MI_INTERNAL uint8_t mi_part_sparse_at(const mi_page_t* page) {
+  if (!mi_part_is_possible(page)) return 0;
+  return (uint8_t)mi_bits_min(page->reserved / MI_PART_SPARSE_PART, MI_PART_SPARSE_MAX);
 }
 
 MI_INTERNAL void mi_part_forget(mi_subproc_t* subproc, mi_page_t* page) {

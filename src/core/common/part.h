@@ -79,6 +79,9 @@ MI_INTERNAL bool mi_part_is_missing(const mi_page_t* page, size_t block_index);
 // True if the page may have holes: all of its blocks are carved, and its OS pages are small enough.
 MI_INTERNAL bool mi_part_may_have_holes(const mi_page_t* page);
 
+// Return the number of blocks in use at which a page that was just made is sparse; 0: it never is.
+MI_INTERNAL uint8_t mi_part_sparse_at(const mi_page_t* page);
+
 // Return the number of blocks of a page that are in use; blocks in the lists of a theap, and in
 // `thread_free`, count as used, and of a current page there is one too many (LIFE-1).
 static inline uint32_t mi_part_used(const mi_page_t* page) {

@@ -155,8 +155,9 @@ struct mi_page_s {
   };
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint16_t holes; // parts whose memory went back: hole.c
-  uint8_t backing; // (const) mi_page_backing_t
+  uint8_t sparse_at; // blocks in use at which the page is sparse, 0: it never is (const): sparse.c
   // One byte; who may write one of these may write all.
+  uint8_t backing : 1; // (const) mi_page_backing_t
   bool is_idle : 1; // the page is empty and kept in its queue, within the theap's budget
   bool is_resident : 1; // memory past `capacity` may be resident, as far as we know (const)
   bool is_lean : 1; // of a free slice: nothing past its first OS page is resident (hint, too)

@@ -17,7 +17,8 @@
 //     change before the bits are set, and the bits are cleared before the blocks are in a list: in
 //     the child of a fork blocks may be lost, but none is twice in a list.
 // HOLE-4  memory goes back under the purge lock (tried only), as all memory does, so that no huge
-//     page is made of it meanwhile (COLLAPSE-3).
+//     page is made of it meanwhile (COLLAPSE-3). With one thread it is enough that the thread does
+//     not have the lock already: a program with one thread executes no locked instruction.
 //
 // Which pages are worth it is decided by sparse.c. Deliberately absent: pages of one block,
 // memory of the program or of arenas that are pinned, builds with patterns or tools, which look at
@@ -118,9 +119,8 @@ static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, size_t mas
   return bytes;
 }
 
-// Under the purge lock.
+// While no other thread purges.
 static size_t mi_hole_make_in(mi_arena_t* arena, mi_page_t* page) {
-  mi_lock_expect(&mi_state.purge_lock);
   const mi_part_cut_t cut = mi_part_cut(page->slice_count);
   const size_t mask = mi_hole_find(page, &cut);
   if (mask == 0) return 0;
@@ -140,6 +140,10 @@ MI_INTERNAL mi_attr_cold size_t mi_hole_make(mi_subproc_t* subproc, mi_page_t* p
   if (mi_wait_delay_ms() < 0 || mi_option_value(purge_decommits) == 0) return 0;
   mi_arena_t* const arena = mi_arena_of(subproc, page->start);
   if (arena == NULL || !mi_arena_is_ours(arena)) return 0;
+  if (mi_os_is_single_threaded()) {
+    const bool is_held = (mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0;
+    return is_held ? 0 : mi_hole_make_in(arena, page);
+  }
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
   const size_t bytes = mi_hole_make_in(arena, page);
   mi_lock_leave(&mi_state.purge_lock);

@@ -44,6 +44,7 @@ MI_INTERNAL mi_page_t* mi_life_describe(uint8_t* start, size_t slice_count,
   page->is_idle = false;
   page->is_lean = false;
   page->holes = page->bias = 0;
+  page->sparse_at = 0;
   page->is_sparse = page->is_sparse_old = false;
   page->next = page->prev = NULL;
   for (size_t i = interior.first; i < interior.end; i++) {
@@ -125,20 +126,32 @@ static mi_attr_inline void mi_life_disarm(mi_page_t* page) {
   page->bias = 0;
 }
 
-// Return the number of blocks in use at which a page with `used` of them is looked at again: where
-// it becomes sparse, then whenever half of them are gone, until most of its parts are holes.
-static uint32_t mi_life_watermark(const mi_page_t* page, uint32_t used) {
-  if (!mi_part_may_have_holes(page) || mi_bits_count(page->holes) >= MI_PART_MOST) return 0;
-  const uint32_t part = mi_bits_max(page->reserved / MI_PART_SPARSE_PART, 1);
-  const uint32_t most = (uint32_t)mi_bits_min(part, MI_PART_SPARSE_MAX);
-  return used > most ? most : used / 2;
+// Return the number of blocks in use at which a page without holes, with `used` of them, is looked
+// at again: where it becomes sparse, then whenever half of them are gone. (Not after the next free:
+// where blocks are replaced, a page may come into the queue again and again with as many in use.)
+static mi_attr_inline size_t mi_life_watermark(const mi_page_t* page, size_t used) {
+  if (page->refilled.used - 1 != page->reserved) return 0;
+  return mi_bits_min(page->sparse_at, used / 2);
 }
 
 MI_INTERNAL void mi_life_rearm(mi_page_t* page) {
-  if (!MI_HAS_HOLES) return;
   mi_life_disarm(page);
   const uint32_t missing = mi_part_missing(page);
-  page->bias = (uint16_t)(missing + mi_life_watermark(page, page->count.used - missing));
+  page->bias = (uint16_t)missing;
+  // With holes it is looked at until most of its parts are holes.
+  if (mi_bits_count(page->holes) < MI_PART_MOST) {
+    page->bias = (uint16_t)(missing + mi_life_watermark(page, page->count.used - missing));
+  }
+  page->count.used -= page->bias;
+}
+
+// The same for a page that comes into a queue.
+static mi_attr_inline void mi_life_arm(mi_page_t* page) {
+  if (mi_unlikely(page->holes != 0)) {
+    mi_life_rearm(page);
+    return;
+  }
+  page->bias = (uint16_t)mi_life_watermark(page, page->count.used);
   page->count.used -= page->bias;
 }
 
@@ -195,7 +208,7 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
   mi_page_queue_t* const queue = &theap->queue[page->size_class];
   theap->page_count++;
   page->place = MI_PLACE_QUEUE;
-  mi_life_rearm(page);
+  mi_life_arm(page);
   page->next = NULL;
   page->prev = queue->last;
   if (queue->last != NULL) {

@@ -85,6 +85,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->is_resident = run.is_resident;
   page->is_likely_full = plan->is_likely_full;
   page->backing = mi_run_backing(&run);
+  page->sparse_at = mi_part_sparse_at(page);
   // Publishes the const fields of the heap and those above; pairs with the acquire in
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);

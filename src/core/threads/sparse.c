@@ -54,7 +54,7 @@ static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
 MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   mi_life_rearm(page);
-  if (!mi_part_may_have_holes(page)) return;
+  if (page->sparse_at == 0) return;
   mi_life_note_sparse(subproc, page);
   if (page->reserved > MI_SPARSE_WALK_MAX) return;
   mi_page_t* const oldest = mi_sparse_turn(theap, page);
