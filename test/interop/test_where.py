@@ -86,7 +86,8 @@ def told(log, what):
 def shape(output):
     """Its lines without numbers, units and addresses, in no order: what differs from run to run."""
     text = re.sub(r"0x[0-9a-f]+|\b\d[\d.]*( ?[KMG]i?B?| B|[kMG]?B| s)?\b", "#", output)
-    return sorted(re.sub(r"[ %]+", " ", line).strip() for line in text.splitlines())
+    text = re.sub(r"\( +", "(", text.replace("%", ""))
+    return sorted(re.sub(" +", " ", line).strip() for line in text.splitlines())
 
 
 def test_page_is_about_the_program():
@@ -199,12 +200,12 @@ def test_pprof_tells_the_call_site_of_a_size_and_the_threads(pprof, session):
     assert is_near(pprof_cum(pprof, file, "inuse_space")["import_record"], KEPT * RECORD)
     assert is_near(pprof_cum(pprof, file, "peak_space")["import_record"], RECORDS * RECORD)
     threads = [float(share) for share in re.findall(r"\( ?([\d.]+)%\): \d+$", printed(session, "pprof -tags"), re.M)]
-    assert len(threads) == 4 and max(threads[:3]) < 2 * min(threads[:3])
+    assert len(threads) == 4 and threads[0] < 1.5 * threads[2] and threads[3] < threads[2]  # main is the last
 
 
 def test_debugger_shows_a_page_with_few_blocks_in_use(session):
     gdb = find("gdb")
-    if "1" not in attempt(gdb, "-batch", "-ex", "break main", "-ex", "run", "-ex", "python print(1)", "true").output.split():
+    if "1" not in attempt(gdb, "-nx", "-batch", "-ex", "python print(1)").output.split():
         pytest.skip("this gdb has no Python")
     command, = [ran for ran in session.ran if ran.text.startswith("gdb")]
     if not command.output and "process" not in attempt(gdb, "-batch", "-ex", "starti", "-ex", "info inferiors", "/bin/true").output:
