@@ -16,11 +16,17 @@
 
 #include "../base/atomic.h"
 #include "mimalloc.h"
+#include "mimalloc-stats.h"
 
 #define MI_COMPAT_EXPORT __attribute__((visibility("default")))
 #define MI_COMPAT_QUANTUM ((size_t)2 * sizeof(void*)) // the alignment of all blocks
 
 // The size that a block would have; 0 if there can be none. The alignment is a power of two.
 MI_INTERNAL size_t mi_compat_size(size_t size, size_t alignment);
+
+// The current value of a figure, which may be less than nothing for a moment.
+static inline size_t mi_compat_amount(mi_stat_count_t count) {
+  return count.current > 0 ? (size_t)count.current : 0;
+}
 
 #endif

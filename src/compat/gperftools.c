@@ -37,21 +37,15 @@ typedef struct mi_gperftools_figures_s {
   size_t unmapped;
 } mi_gperftools_figures_t;
 
-static size_t mi_gperftools_amount(mi_stat_count_t count) {
-  return count.current > 0 ? (size_t)count.current : 0;
-}
-
 static mi_gperftools_figures_t mi_gperftools_figures(void) {
   mi_stats_t_decl(stats);
   mi_gperftools_figures_t now = {0};
   if (!mi_stats_get(&stats)) return now;
-  const size_t reserved = mi_gperftools_amount(stats.reserved);
+  const size_t reserved = mi_compat_amount(stats.reserved);
   // Pages of one block are not in the sum of pages.
-  size_t pages =
-      mi_gperftools_amount(stats.page_committed) + mi_gperftools_amount(stats.malloc_huge);
-  now.allocated =
-      mi_gperftools_amount(stats.malloc_normal) + mi_gperftools_amount(stats.malloc_huge);
-  now.committed = mi_gperftools_amount(stats.committed);
+  size_t pages = mi_compat_amount(stats.page_committed) + mi_compat_amount(stats.malloc_huge);
+  now.allocated = mi_compat_amount(stats.malloc_normal) + mi_compat_amount(stats.malloc_huge);
+  now.committed = mi_compat_amount(stats.committed);
   // Figures that are found one after the other may differ by what happens meanwhile.
   if (pages < now.allocated) pages = now.allocated;
   if (now.committed < pages) now.committed = pages;
@@ -174,12 +168,12 @@ int MallocExtension_MallocMemoryStats(int* blocks, size_t* total,
   *total = 0;
   memset(histogram, 0, sizeof(histogram[0]) * MI_GPERFTOOLS_HISTOGRAM);
   if (!mi_stats_get(&stats)) return 0;
-  *total = mi_gperftools_amount(stats.malloc_normal) + mi_gperftools_amount(stats.malloc_huge);
+  *total = mi_compat_amount(stats.malloc_normal) + mi_compat_amount(stats.malloc_huge);
   for (size_t i = 0; i < MI_BIN_COUNT; i++) {
-    const size_t count = mi_gperftools_amount(stats.malloc_bins[i]);
+    const size_t count = mi_compat_amount(stats.malloc_bins[i]);
     size_t entry = 0;
     size_t size = mi_stats_get_bin_size(i);
-    if (i == MI_BIN_HUGE && count > 0) size = mi_gperftools_amount(stats.malloc_huge) / count;
+    if (i == MI_BIN_HUGE && count > 0) size = mi_compat_amount(stats.malloc_huge) / count;
     for (; size > 1; size >>= 1) entry++;
     histogram[entry] += (int)count;
     *blocks += (int)count;
@@ -230,9 +224,14 @@ void MallocExtension_ReleaseToSystem(size_t num_bytes) {
   if (num_bytes > 0) mi_collect(true);
 }
 
-void MallocExtension_SetMemoryReleaseRate(double rate) {
+// Return the purge delay of a rate; at 0 nothing goes back.
+static long mi_gperftools_delay(double rate) {
   const double delay = rate > 0 ? MI_GPERFTOOLS_DELAY_MS / rate : -1;
-  mi_option_set(mi_option_purge_delay, delay > 1e9 ? (long)1e9 : (long)delay);
+  return delay > 1e9 ? (long)1e9 : (long)delay;
+}
+
+void MallocExtension_SetMemoryReleaseRate(double rate) {
+  mi_option_set(mi_option_purge_delay, mi_gperftools_delay(rate));
 }
 
 double MallocExtension_GetMemoryReleaseRate(void) {
@@ -248,6 +247,5 @@ __attribute__((constructor)) static void mi_gperftools_at_start(void) {
   char* end = NULL;
   const double rate = text == NULL ? 0 : strtod(text, &end);
   if (text == NULL || end == text || *end != 0) return;
-  const double delay = rate > 0 ? MI_GPERFTOOLS_DELAY_MS / rate : -1;
-  mi_option_set_default(mi_option_purge_delay, delay > 1e9 ? (long)1e9 : (long)delay);
+  mi_option_set_default(mi_option_purge_delay, mi_gperftools_delay(rate));
 }

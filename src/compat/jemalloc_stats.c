@@ -35,10 +35,6 @@ static mi_atomic(size_t) mi_jemalloc_seen_blocks[MI_BIN_COUNT];
 static mi_atomic(size_t) mi_jemalloc_seen_pages[MI_BIN_COUNT];
 static mi_atomic(uint64_t) mi_jemalloc_epochs;
 
-static size_t mi_jemalloc_amount(mi_stat_count_t count) {
-  return count.current > 0 ? (size_t)count.current : 0;
-}
-
 // -- Bins. Numbers of ours whose size no block of malloc has in this build are left out. --
 
 static bool mi_jemalloc_is_bin(size_t ours) {
@@ -75,13 +71,13 @@ static bool mi_jemalloc_get(size_t arena, mi_stats_t* stats) {
 
 static void mi_jemalloc_compute(const mi_stats_t* stats, bool is_all, size_t* figure) {
   const size_t mask = mi_jemalloc_os_page() - 1;
-  const size_t committed = mi_jemalloc_amount(stats->committed);
-  const size_t reserved = mi_jemalloc_amount(stats->reserved);
-  figure[MI_JEMALLOC_SMALL] = mi_jemalloc_amount(stats->malloc_normal);
-  figure[MI_JEMALLOC_LARGE] = mi_jemalloc_amount(stats->malloc_huge);
+  const size_t committed = mi_compat_amount(stats->committed);
+  const size_t reserved = mi_compat_amount(stats->reserved);
+  figure[MI_JEMALLOC_SMALL] = mi_compat_amount(stats->malloc_normal);
+  figure[MI_JEMALLOC_LARGE] = mi_compat_amount(stats->malloc_huge);
   figure[MI_JEMALLOC_ALLOCATED] = figure[MI_JEMALLOC_SMALL] + figure[MI_JEMALLOC_LARGE];
   // Pages of one block are not in the sum of pages.
-  size_t active = mi_jemalloc_amount(stats->page_committed) + figure[MI_JEMALLOC_LARGE];
+  size_t active = mi_compat_amount(stats->page_committed) + figure[MI_JEMALLOC_LARGE];
   // What comes between two sums is in one of them only.
   if (active < figure[MI_JEMALLOC_ALLOCATED]) active = figure[MI_JEMALLOC_ALLOCATED];
   active = (active + mask) & ~mask;
@@ -92,7 +88,7 @@ static void mi_jemalloc_compute(const mi_stats_t* stats, bool is_all, size_t* fi
   figure[MI_JEMALLOC_MAPPED] = (mapped + mask) & ~mask;
   figure[MI_JEMALLOC_RESIDENT] = figure[MI_JEMALLOC_MAPPED] + figure[MI_JEMALLOC_METADATA];
   figure[MI_JEMALLOC_RETAINED] = is_all && reserved > mapped ? reserved - mapped : 0;
-  figure[MI_JEMALLOC_THREADS] = mi_jemalloc_amount(is_all ? stats->threads : stats->theaps);
+  figure[MI_JEMALLOC_THREADS] = mi_compat_amount(is_all ? stats->threads : stats->theaps);
 }
 
 MI_INTERNAL void mi_jemalloc_next_epoch(void) {
@@ -104,8 +100,8 @@ MI_INTERNAL void mi_jemalloc_next_epoch(void) {
     mi_atomic_store_relaxed(&mi_jemalloc_seen[i], figure[i]);
   }
   for (size_t i = 0; i < MI_BIN_COUNT; i++) {
-    mi_atomic_store_relaxed(&mi_jemalloc_seen_blocks[i], mi_jemalloc_amount(stats.malloc_bins[i]));
-    mi_atomic_store_relaxed(&mi_jemalloc_seen_pages[i], mi_jemalloc_amount(stats.page_bins[i]));
+    mi_atomic_store_relaxed(&mi_jemalloc_seen_blocks[i], mi_compat_amount(stats.malloc_bins[i]));
+    mi_atomic_store_relaxed(&mi_jemalloc_seen_pages[i], mi_compat_amount(stats.page_bins[i]));
   }
   mi_atomic_add_relaxed(&mi_jemalloc_epochs, 1);
 }
@@ -133,7 +129,7 @@ MI_INTERNAL size_t mi_jemalloc_bin_blocks(size_t arena, size_t bin) {
     return mi_atomic_load_relaxed(&mi_jemalloc_seen_blocks[ours]);
   }
   mi_stats_t stats;
-  return mi_jemalloc_get(arena, &stats) ? mi_jemalloc_amount(stats.malloc_bins[ours]) : 0;
+  return mi_jemalloc_get(arena, &stats) ? mi_compat_amount(stats.malloc_bins[ours]) : 0;
 }
 
 MI_INTERNAL size_t mi_jemalloc_bin_pages(size_t arena, size_t bin) {
@@ -143,7 +139,7 @@ MI_INTERNAL size_t mi_jemalloc_bin_pages(size_t arena, size_t bin) {
     return mi_atomic_load_relaxed(&mi_jemalloc_seen_pages[ours]);
   }
   mi_stats_t stats;
-  return mi_jemalloc_get(arena, &stats) ? mi_jemalloc_amount(stats.page_bins[ours]) : 0;
+  return mi_jemalloc_get(arena, &stats) ? mi_compat_amount(stats.page_bins[ours]) : 0;
 }
 
 // -- malloc_stats_print --

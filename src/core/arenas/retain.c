@@ -78,11 +78,15 @@
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
 #define MI_RETAIN_MOVE_TRIES 64 // runs that wait; most are too short in a fragmented heap
 
-// Return the bytes that wait beyond `min` and 1/`part` of what is in use.
-static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
-  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+// Return how much of `waiting` bytes is beyond `min` and 1/`part` of what is in use.
+static int64_t mi_retain_beyond(mi_subproc_t* subproc, int64_t waiting, int64_t min, int64_t part) {
   const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
   return waiting - min - (in_use > 0 ? in_use / part : 0);
+}
+
+static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  return mi_retain_beyond(subproc, waiting, min, part);
 }
 
 // Return the bytes that wait beyond the bound of RETAIN-4 and RETAIN-5.
@@ -185,11 +189,10 @@ MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count) {
   if (delay <= 0) return delay == 0;
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting) +
                           mi_atomic_load_relaxed(&subproc->sparse_waiting);
-  const int64_t committed = mi_atomic_load_relaxed(&subproc->count.committed);
-  const int64_t in_use = committed > waiting ? committed - waiting : 0;
-  const int64_t more = mi_atomic_load_relaxed(&subproc->retain_more);
-  if (waiting > MI_RETAIN_MIN / 2 + more + in_use / MI_RETAIN_PART) return true;
-  const int64_t excess = waiting - MI_RETAIN_SOFT_MIN - in_use / MI_RETAIN_SOFT_PART;
+  const int64_t min = MI_RETAIN_MIN / 2 + mi_atomic_load_relaxed(&subproc->retain_more);
+  if (mi_retain_beyond(subproc, waiting, min, MI_RETAIN_PART) > 0) return true;
+  const int64_t excess =
+      mi_retain_beyond(subproc, waiting, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
   if (excess < MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE) return false;
   mi_retain_look(subproc, delay);
   return mi_retain_spend(subproc, excess, (int64_t)(slice_count * MI_SLICE_SIZE)) > 0;

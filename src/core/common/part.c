@@ -22,8 +22,7 @@ MI_INTERNAL uint32_t mi_part_count_missing(size_t holes, size_t slice_count, siz
 MI_INTERNAL bool mi_part_is_missing(const mi_page_t* page, size_t block_index) {
   if (mi_likely(page->holes == 0)) return false;
   const mi_part_cut_t cut = mi_part_cut(page->slice_count);
-  const size_t offset = block_index * page->block_size;
-  return (page->holes & mi_part_mask(mi_part_of_block(&cut, offset, page->block_size))) != 0;
+  return mi_part_touches(&cut, page->holes, block_index * page->block_size, page->block_size);
 }
 
 // True if the page has more than one part, and the memory is ours.

@@ -56,6 +56,12 @@ static inline mi_part_range_t mi_part_of_block(const mi_part_cut_t* cut, size_t 
   return (mi_part_range_t){mi_part_at(cut, offset), mi_part_at(cut, offset + block_size - 1) + 1};
 }
 
+// True if a block at an offset touches a part of `mask`.
+static inline bool mi_part_touches(const mi_part_cut_t* cut, size_t mask, size_t offset,
+                                   size_t block_size) {
+  return (mask & mi_part_mask(mi_part_of_block(cut, offset, block_size))) != 0;
+}
+
 // Return the blocks that touch a range of parts.
 static inline mi_part_range_t mi_part_blocks(mi_part_range_t parts, size_t block_size,
                                              size_t reserved, size_t part_size) {

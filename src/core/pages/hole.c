@@ -43,16 +43,11 @@ static void mi_hole_add(size_t* free_bytes, const mi_part_cut_t* cut, size_t off
 // The same for the blocks that touch holes, which are in no list.
 static void mi_hole_add_missing(size_t* free_bytes, const mi_part_cut_t* cut,
                                 const mi_page_t* page) {
-  const size_t block_size = page->block_size;
-  size_t counted = 0;
-  for (size_t holes = page->holes; holes != 0;) {
-    const mi_part_range_t parts = mi_part_first_run(holes, MI_PART_COUNT);
-    const mi_part_range_t blocks = mi_part_blocks(parts, block_size, page->reserved, cut->size);
-    for (size_t i = mi_bits_max(blocks.first, counted); i < blocks.end; i++) {
-      mi_hole_add(free_bytes, cut, i * block_size, block_size);
-    }
-    counted = mi_bits_max(blocks.end, counted);
-    holes &= ~mi_part_mask(parts);
+  if (page->holes == 0) return;
+  const size_t end = page->reserved * page->block_size;
+  for (size_t offset = 0; offset < end; offset += page->block_size) {
+    if (!mi_part_touches(cut, page->holes, offset, page->block_size)) continue;
+    mi_hole_add(free_bytes, cut, offset, page->block_size);
   }
 }
 
@@ -91,7 +86,7 @@ static void mi_hole_unlink(mi_page_t* page, size_t mask, const mi_part_cut_t* cu
   mi_list_t at = mi_list_of(page, page->local_free);
   for (; mi_list_has(&at); mi_list_step(&at)) {
     const size_t offset = (size_t)((uint8_t*)at.block - page->start);
-    if ((mask & mi_part_mask(mi_part_of_block(cut, offset, page->block_size))) != 0) {
+    if (mi_part_touches(cut, mask, offset, page->block_size)) {
       is_skipped = true;
       count++;
     } else {
