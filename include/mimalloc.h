@@ -1912,6 +1912,7 @@ typedef enum mi_option_e {
   mi_option_profile_rate = 1007, ///< mean bytes between samples of a heap profile
   mi_option_profile_leaks = 1008, ///< profile from the start, and print what is in use at the end
   mi_option_purge_thread = 1009, ///< a thread purges: 0 never, 1 always, 2 beside other threads
+  mi_option_memory_limit = 1010, ///< KiB that may be in use; 0 the limit of the container, -1 none
 
   mi_option_eager_region_commit = mi_option_arena_eager_commit, ///< older name
   mi_option_reset_decommits = mi_option_purge_decommits, ///< older name

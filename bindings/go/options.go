@@ -51,4 +51,5 @@ const (
 	OptionProfileRate               Option = 1007 // mean bytes between samples of a heap profile
 	OptionProfileLeaks              Option = 1008 // profile from the start, and print what is in use at the end
 	OptionPurgeThread               Option = 1009 // a thread purges: 0 never, 1 always, 2 beside other threads
+	OptionMemoryLimit               Option = 1010 // KiB that may be in use; 0 the limit of the container, -1 none
 )

@@ -140,6 +140,10 @@ MI_INTERNAL void mi_process_follow_thread(void);
 // `tries` counts these calls, from 0 on.
 MI_INTERNAL bool mi_process_make_room(size_t* tries);
 
+// The program enters a sandbox, or may soon: the library opens no file any more, unless it is asked
+// to. Called by override_thread.c.
+MI_INTERNAL void mi_process_enter_sandbox(void);
+
 // Give back all unused memory; returns the bytes that went to the system.
 MI_INTERNAL size_t mi_process_trim(void);
 

@@ -63,6 +63,11 @@ MI_INTERNAL mi_attr_cold bool mi_process_make_room(size_t* tries) {
   return (*tries)++ < MI_PROCESS_TRIES;
 }
 
+MI_INTERNAL mi_attr_cold void mi_process_enter_sandbox(void) {
+  mi_process_setup();
+  mi_budget_enter_sandbox();
+}
+
 static void mi_process_destroy(void) {
   if (MI_IS_OVERRIDE) {
     mi_hook_verbose("destroy_on_exit: libc uses its memory until the end, nothing is given back\n");

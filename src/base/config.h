@@ -73,6 +73,14 @@
 #define MI_IS_OVERRIDE 0
 #endif
 
+// 1 if this build knows when the program enters a sandbox (override/override_thread.c): it may open
+// files until then.
+#if (defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT)) || defined(MI_UNIT_TEST)
+#define MI_SEES_SANDBOX 1
+#else
+#define MI_SEES_SANDBOX 0
+#endif
+
 // 1 if a tool is told about blocks.
 #if defined(MI_TRACK_ASAN) && MI_TRACK_ASAN
 #define MI_IS_TRACK_ASAN 1

@@ -25,6 +25,7 @@
 #include "os_linux_dump.c"
 #include "os_linux_fault.c"
 #include "os_linux_folder.c"
+#include "os_linux_limit.c"
 #else
 #error "This version supports Linux and WebAssembly. A port starts with os/os.h."
 #endif

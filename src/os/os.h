@@ -36,6 +36,7 @@
 //                                                   process had other threads
 //                  environment                      options from there
 //                  is_readable                      what a report says of memory
+//                  limit                            less memory waits where little is left
 //                  real_path                        mi_realpath
 //                  file_exists, folder_open         commands for a running process
 //                  fault_watch, stack, symbol, mappings, file_create  reports of faults; profiles
@@ -233,6 +234,17 @@ typedef struct mi_os_usage_s {
 
 // Store what the kernel says about this process.
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage);
+
+typedef struct mi_os_limit_s {
+  uint64_t limit; // bytes that this process may use together with others; UINT64_MAX no limit
+  uint64_t used; // bytes of that in use that the system cannot take back
+  bool is_short; // processes wait for memory now, in the same container or, if not known, anywhere
+} mi_os_limit_t;
+
+// Store how much memory this process may use by the limit of its container that has the least room
+// (control group, on Linux). Opens files: not for a process that has entered a sandbox. False if
+// nothing is known.
+MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit);
 
 // Store the absolute path of a file, without links, in the 4096 bytes at `resolved`: realpath(3).
 // Returns 0 or an errno value.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
 // huge pages, moved memory, guards, NUMA nodes, a list of what is mapped, folders for commands,
-// unloading.
+// unloading, limits of containers.
 //
 // Each function says that it cannot do it; os.h says what that costs. A system that has one of
 // these has a file of its own.
@@ -59,6 +59,11 @@ MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, vo
                                 void* arg) {
   (void)visit;
   (void)arg;
+  return false;
+}
+
+MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit) {
+  *limit = (mi_os_limit_t){.limit = UINT64_MAX};
   return false;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// override_thread.c - functions of libc that the purge thread (core/process/purger.c) must know of.
+// override_thread.c - functions of libc that change what threads of the process may do: the purge
+// thread (core/process/purger.c) and what opens files must know of them.
 //
 //   pthread_create, thrd_create   a program that has a second thread gets the purge thread; it
 //                                 gives up its place where the system permits no more threads
 //   unshare, setns                some of what they do needs a process with one thread
+//   prctl                         after it the program may be in a sandbox, which may end it when
+//                                 a file is opened (core/arenas/budget.c)
 //
 // OVERRIDE_THREAD-1  each function is that of libc. Only when that fails, and the purge thread may
 //     be the reason, the thread is ended, and the function tried again: these functions have no
@@ -23,6 +26,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
 #include <threads.h>
 
 #include "../api/api.h"
@@ -35,6 +40,7 @@ typedef enum mi_thread_fun_e {
   MI_THREAD_UNSHARE,
   MI_THREAD_SETNS,
   MI_THREAD_PTHREAD_JOIN,
+  MI_THREAD_PRCTL,
   MI_THREAD_FUN_COUNT
 } mi_thread_fun_t;
 
@@ -43,8 +49,8 @@ typedef enum mi_thread_fun_e {
 static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
 
 static mi_attr_cold void mi_thread_find_next(void) {
-  static const char* const names[MI_THREAD_FUN_COUNT] = {"pthread_create", "thrd_create", "unshare",
-                                                         "setns", "pthread_join"};
+  static const char* const names[MI_THREAD_FUN_COUNT] = {
+      "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl"};
   for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
     mi_atomic_store_relaxed(&mi_thread_next_of[i], (uintptr_t)mi_override_next(names[i]));
   }
@@ -102,6 +108,20 @@ MI_ELF_EXPORT int setns(int file, int kind) {
   do rc = next(file, kind); // EUSERS is of a time namespace
   while (rc != 0 && (errno == EINVAL || errno == EUSERS) && mi_process_make_room(&tries));
   return rc;
+}
+
+// A user who is not root has to set PR_SET_NO_NEW_PRIVS before a filter of system calls, by
+// whatever function that is then set.
+MI_ELF_EXPORT int prctl(int option, ...) {
+  MI_THREAD_NEXT(prctl, MI_THREAD_PRCTL);
+  if (next == NULL) return errno = ENOSYS, -1;
+  va_list args;
+  va_start(args, option);
+  const unsigned long a = va_arg(args, unsigned long), b = va_arg(args, unsigned long);
+  const unsigned long c = va_arg(args, unsigned long), d = va_arg(args, unsigned long);
+  va_end(args);
+  if (option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) mi_process_enter_sandbox();
+  return next(option, a, b, c, d);
 }
 
 #endif

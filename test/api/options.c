@@ -77,6 +77,7 @@ static const struct {
     {"profile_rate", 524288, false},
     {"profile_leaks", 0, false},
     {"purge_thread", 2, false},
+    {"memory_limit", 0, true},
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -138,6 +139,7 @@ static void options_have_the_numbers_of_the_abi(void** state) {
   assert_int_equal(mi_option_profile_rate, 1007);
   assert_int_equal(mi_option_profile_leaks, 1008);
   assert_int_equal(mi_option_purge_thread, 1009);
+  assert_int_equal(mi_option_memory_limit, 1010);
 }
 
 // If this fails, the library behaves differently from what its documentation says when nothing is

@@ -726,6 +726,13 @@ MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
 
 MI_INTERNAL int mi_os_file_close(int file) { return file < 0 ? EBADF : 0; }
 
+MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit) {
+  os_fake.count[OS_FAKE_LIMIT]++;
+  *limit = os_fake.limit;
+  limit->used += os_fake_resident_all();
+  return os_fake.has_limit;
+}
+
 MI_INTERNAL bool mi_os_file_exists(const char* path) { return path == NULL; }
 
 MI_INTERNAL int mi_os_folder_open(const char* path, int* folder) {

@@ -37,6 +37,7 @@ typedef enum os_fake_call_e {
   OS_FAKE_AT_FORK,
   OS_FAKE_FALLIBLE, // number of the above, which can fail; as an index: all of them together
   OS_FAKE_CLOCK,
+  OS_FAKE_LIMIT,
   OS_FAKE_CALL_COUNT,
 } os_fake_call_t;
 
@@ -78,6 +79,8 @@ typedef struct os_fake_s {
   int collapse_error; // what a collapse fails with, 0: it succeeds
   uint64_t collapse_us; // what it takes
   size_t huge_page_size;
+  bool has_limit; // the limit of a container can be found
+  mi_os_limit_t limit; // `used`: by others
   size_t large_free; // explicit OS pages of `huge_page_size` there are
   size_t giant_free; // and of any other size
   uint64_t giant_us; // what populating one of those takes

@@ -194,6 +194,19 @@ static void os_knows_what_is_mapped(void** state) {
   assert_int_equal(count, 1);
 }
 
+// If this fails, a program in a container never learns that it is nearly full; or the caller of
+// malloc finds another errno.
+static void os_knows_its_limit(void** state) {
+  (void)state;
+  mi_os_limit_t limit;
+  errno = 7;
+  const bool is_known = mi_os_limit(&limit);
+  assert_int_equal(errno, 7);
+  assert_true(limit.used <= limit.limit);
+  if (limit.limit != UINT64_MAX) assert_true(is_known && limit.limit > 0);
+  assert_int_equal(is_known, access("/proc/self/cgroup", R_OK) == 0);
+}
+
 // If this fails, another user can command a process, or a command is read that is only half there.
 static void os_reads_what_only_its_user_can_write(void** state) {
   (void)state;
@@ -256,6 +269,7 @@ int main(void) {
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
       cmocka_unit_test(os_knows_what_is_mapped),
       cmocka_unit_test(os_writes_files),
+      cmocka_unit_test(os_knows_its_limit),
       cmocka_unit_test(os_reads_what_only_its_user_can_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 //   arena.h numa.h     ranges of slices, which of them are free, growth; NUMA nodes
 //   move.h             memory that changes its addresses
 //   wait.h spare.h     free memory that has not gone back; the run that was freed last
+//   budget.h           how much memory may be in use, and what that changes
 //   purge.h retain.h   how free memory goes back to the system; when, and how much
 //   huge.h collapse.h  memory that is faulted in ahead; old memory that becomes one huge page
 //   slices.h           claim and release, with all of the above
@@ -26,6 +27,7 @@
 #include "wait.h"
 #include "spare.h"
 #include "purge.h"
+#include "budget.h"
 #include "retain.h"
 #include "huge.h"
 #include "collapse.h"

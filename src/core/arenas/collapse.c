@@ -54,6 +54,7 @@
 #include <errno.h>
 
 #include "bitmap.h"
+#include "budget.h"
 #include "huge.h"
 #include "wait.h"
 
@@ -238,6 +239,7 @@ MI_INTERNAL void mi_collapse_poll(mi_subproc_t* subproc, uint64_t now_ms) {
   }
   if (mi_option_value(allow_thp) != 1 || mi_state.os.huge_page_size != MI_CHUNK_SIZE ||
       mi_atomic_load_relaxed(&mi_state.is_collapse_off) || !mi_os_has_huge_pages() ||
+      mi_budget_is_short(subproc) || // BUDGET-2
       !mi_lock_try_enter(&mi_state.purge_lock)) {
     return;
   }

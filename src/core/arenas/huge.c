@@ -30,12 +30,15 @@
 //     takes two thirds of the time of the faults, and loses as much as HUGE-1 says. No file is read
 //     to find out: a sandbox may not permit that (INIT-4).
 //
+// HUGE-7  there are none near the limit of what may be in use (BUDGET-2).
+//
 // Deliberately absent: huge pages for metadata, stacks of direct mappings, promises about them. Any
 // call here may fail without effect.
 #include "huge.h"
 
 #include "bitmap.h"
 #include "book.h"
+#include "budget.h"
 #include "purge.h"
 
 #define MI_HUGE_THREAD_MIN ((int64_t)(4 * MI_CHUNK_SIZE))
@@ -52,7 +55,7 @@ static bool mi_huge_is_wanted(const mi_heap_t* heap, const mi_arena_t* arena) {
   const int64_t heap_min = MI_HUGE_HEAP_MIN + (threads > 1 ? threads - 1 : 0) * MI_HUGE_THREAD_MIN;
   return mi_atomic_load_relaxed(&arena->subproc->count.committed) >= heap_min &&
          mi_option_value(allow_thp) == 1 && mi_arena_is_ours(arena) &&
-         mi_state.os.huge_page_size == MI_CHUNK_SIZE;
+         mi_state.os.huge_page_size == MI_CHUNK_SIZE && !mi_budget_is_short(arena->subproc);
 }
 
 MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_t slice_index,

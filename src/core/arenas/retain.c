@@ -50,6 +50,9 @@
 //     RETAIN-4 it goes early, as other memory does. It goes later than free slices, which serve all
 //     classes, and what is filled again soon counts for RETAIN-6.
 //
+// RETAIN-8  near the limit of what may be in use (budget.c) less waits, whatever RETAIN-1, RETAIN-4
+//     and RETAIN-7 permit: at most 1/MI_RETAIN_ROOM_PART of what is left.
+//
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
 // fresh memory is claimed (RETAIN-5); mi_collect(true) and malloc_trim (mi_purge_everything);
@@ -75,13 +78,18 @@
 // RETAIN-6
 #define MI_RETAIN_SOON_MS 250
 #define MI_RETAIN_COST ((int64_t)(8192 * MI_SLICE_SIZE))
+// RETAIN-8
+#define MI_RETAIN_ROOM_PART 4
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
 #define MI_RETAIN_MOVE_TRIES 64 // runs that wait; most are too short in a fragmented heap
 
-// Return how much of `waiting` bytes is beyond `min` and 1/`part` of what is in use.
+// Return how much of `waiting` bytes is beyond `min` and 1/`part` of what is in use, or beyond
+// RETAIN-8.
 static int64_t mi_retain_beyond(mi_subproc_t* subproc, int64_t waiting, int64_t min, int64_t part) {
   const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
-  return waiting - min - (in_use > 0 ? in_use / part : 0);
+  const int64_t most = mi_budget_room(subproc, in_use) / MI_RETAIN_ROOM_PART;
+  const int64_t allowed = min + (in_use > 0 ? in_use / part : 0);
+  return waiting - (allowed < most ? allowed : most);
 }
 
 static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
@@ -204,6 +212,7 @@ MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes) {
 
 MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count) {
   const int64_t fresh = (int64_t)(fresh_count * MI_SLICE_SIZE);
+  if (mi_unlikely(mi_budget_is_due(subproc, fresh))) mi_budget_find(subproc, fresh);
   if (mi_atomic_load_relaxed(&subproc->count.committed) + fresh <=
       mi_atomic_load_relaxed(&subproc->count.committed_peak)) {
     return;
@@ -217,8 +226,14 @@ MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count
 
 MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
   const long delay = mi_wait_delay_ms();
-  if (delay <= 0) return;
+  const bool has_waited = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
+                          mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0;
+  if (delay <= 0 || !has_waited) { // it is about the budget
+    mi_retain_before_peak(subproc, fresh_count);
+    return;
+  }
   mi_retain_look(subproc, delay);
+  mi_budget_poll(subproc, (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms));
   mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
   mi_retain_early(subproc);
   mi_retain_before_peak(subproc, fresh_count);

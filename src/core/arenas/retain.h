@@ -3,7 +3,7 @@
 #ifndef MI_CORE_RETAIN_H
 #define MI_CORE_RETAIN_H
 
-#include "arena.h"
+#include "budget.h"
 
 // A range of slices of an arena.
 typedef struct mi_slices_s {
@@ -26,7 +26,8 @@ MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count
 
 static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
   if (mi_unlikely(mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
-                  mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0)) {
+                  mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0 ||
+                  mi_budget_is_due(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE)))) {
     mi_retain_make_way(subproc, fresh_count);
   }
 }

@@ -85,6 +85,14 @@ struct mi_subproc_s {
   // then that found the same. Relaxed, written and read by any thread: a lost step is another look.
   mi_atomic(int64_t) retain_same;
   mi_atomic(uint32_t) retain_turn;
+  // budget - bytes that may be in use at most, 0 not known; budget_at - committed bytes at which
+  // that is found out anew; budget_ms - when it was found out; budget_asked_ms - when all threads
+  // were asked for what they do not use. Any thread, relaxed: budget.c, a guess. Who changes
+  // budget_at (CAS) does the work.
+  mi_atomic(int64_t) budget;
+  mi_atomic(int64_t) budget_at;
+  mi_atomic(uint64_t) budget_ms;
+  mi_atomic(uint64_t) budget_asked_ms;
   // sparse_waiting - free bytes of sparse pages, about. Any thread, relaxed: a budget (sparse.c).
   mi_atomic(int64_t) sparse_waiting;
   mi_counters_t count;
@@ -199,6 +207,15 @@ typedef struct mi_state_s {
   // control_ms - how often the purge thread looks for commands of the user, in ms, 0 never. Written
   // by the constructor, read by any thread, relaxed: the purge thread starts later.
   mi_atomic(uint32_t) control_ms;
+  // is_sandboxed - the program has entered a sandbox, or may soon: no file is opened any more.
+  // Written by the thread that enters it, before it does, relaxed; read by any thread, relaxed: a
+  // filter of system calls for other threads, too, is set later.
+  mi_atomic(bool) is_sandboxed;
+  // shortage - how often all threads were asked for what they do not use; shortage_met - the last
+  // of these for which a thread has collected what all share (the CAS says who does). Any thread,
+  // relaxed: a request.
+  mi_atomic(uint32_t) shortage;
+  mi_atomic(uint32_t) shortage_met;
   // purger - what the purge thread does, see mi_purger_state_t and purger.c.
   //   write  any     CAS acquire    from one state to the next  mi_purger_turn  (sees the thread's)
   //   write  any     CAS relaxed    ASLEEP -> AWAKE             mi_wait_wake_purger

@@ -207,6 +207,7 @@ struct mi_theap_s {
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // refills since the last deferred frees and purge
+  uint32_t shortage; // of mi_state, when the thread last gave up what it does not use: budget.c
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // when idle pages were last given up
   uintptr_t thread_id; // 0 while no thread has the theap

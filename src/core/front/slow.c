@@ -6,6 +6,7 @@
 //   1. the cadence, and a sample if it is due (1 and 2 of refill.c)        sample.c, guard.c
 //      a block of a class: the list is filled (3 to 7 of refill.c)         refill.c
 //      a larger one                                                        large.c
+//      memory is short (budget.c): give up what the thread does not use
 //   2. no memory: give up all unused memory, try once more, then report it
 #include "slow.h"
 
@@ -43,6 +44,13 @@ MI_INTERNAL void* mi_slow_large(mi_heap_t* heap, size_t size, size_t alignment, 
   if (!mi_slow_may_find(heap, size + shift)) return NULL;
   mi_slow_make_room(heap);
   return mi_large_alloc_shifted(heap, size, alignment, shift, fill);
+}
+
+// BUDGET-3: memory is short.
+static mi_attr_noinline void mi_slow_answer(mi_theap_t* theap) {
+  const bool is_first = mi_budget_answer(theap);
+  mi_flush_theap(theap);
+  if (is_first) mi_collect_all(MI_FORCE);
 }
 
 // Return the size that the program asked for, when the core is asked for `size` bytes; with a note
@@ -160,6 +168,7 @@ static void* mi_slow_fail(size_t size) {
 // Return a block of class `c` for a request of `size` bytes.
 static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
   mi_refill_cadence(theap, c);
+  if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
   if (mi_sample_may_be_due(theap, c)) {
     void* const p = mi_slow_sample(theap, c, size, fill);
     if (p != NULL) return p;
@@ -188,6 +197,7 @@ static void mi_slow_count_large(mi_theap_t* theap) {
   const bool is_awaited = theap->sample_is_on || theap->home->is_unwatched;
   if (mi_likely(!is_awaited && --theap->quick_left != 0)) return;
   mi_refill_cadence(theap, MI_CLASS_COUNT);
+  if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
 }
 
 static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {

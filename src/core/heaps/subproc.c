@@ -71,6 +71,7 @@ static void mi_subproc_retire(mi_subproc_t* subproc) {
   mi_subproc_merge_counts(subproc);
   mi_atomic_store_relaxed(&subproc->purge_waiting, 0);
   mi_atomic_store_relaxed(&subproc->retain_more, 0);
+  mi_atomic_store_relaxed(&subproc->budget_at, 0);
   mi_atomic_store_relaxed(&subproc->sparse_waiting, 0);
   mi_lock_enter(&mi_state.thread_lock);
   subproc->is_deleted = false;

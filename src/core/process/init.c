@@ -13,7 +13,8 @@
 //     would have to wait asks the system if it is alone with its memory. Each step may be repeated.
 // INIT-4  the constructor finds out what only the system knows (`mi_process_prepare`), because a
 //     sandbox that a program enters later may end the program when it opens a file or asks for a
-//     limit. From then on, set-up and all else make system calls only for memory and to sleep.
+//     limit. From then on, set-up and all else make system calls only for memory and to sleep
+//     (except for budget.c, which knows whether there is a sandbox: BUDGET-5).
 #include "init.h"
 
 #include <string.h>

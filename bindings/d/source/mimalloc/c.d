@@ -1615,6 +1615,8 @@ enum mi_option_t mi_option_profile_rate = 1007;
 enum mi_option_t mi_option_profile_leaks = 1008;
 /// a thread purges: 0 never, 1 always, 2 beside other threads
 enum mi_option_t mi_option_purge_thread = 1009;
+/// KiB that may be in use; 0 the limit of the container, -1 none
+enum mi_option_t mi_option_memory_limit = 1010;
 /// older name
 enum mi_option_t mi_option_eager_region_commit = mi_option_arena_eager_commit;
 /// older name

@@ -1845,6 +1845,8 @@ pub const mi_option_profile_rate: mi_option_t = 1007;
 pub const mi_option_profile_leaks: mi_option_t = 1008;
 /// a thread purges: 0 never, 1 always, 2 beside other threads
 pub const mi_option_purge_thread: mi_option_t = 1009;
+/// KiB that may be in use; 0 the limit of the container, -1 none
+pub const mi_option_memory_limit: mi_option_t = 1010;
 /// older name
 pub const mi_option_eager_region_commit: mi_option_t = mi_option_arena_eager_commit;
 /// older name

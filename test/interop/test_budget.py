@@ -1,0 +1,121 @@
+"""The limit of a container: a memory control group. If one of these fails, a program is killed because free memory of ours is
+still resident, or because we open a file in its sandbox."""
+import os
+import pathlib
+import re
+
+import pytest
+
+import conftest
+from conftest import attempt, find, run
+
+pytestmark = pytest.mark.slow
+SOURCE = conftest.ROOT / "test" / "interop" / "src" / "limited.c"
+ROOT = pathlib.Path("/sys/fs/cgroup")
+KILLED = -9
+SKIPPED = 77
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("budget") / "program"
+    run("cc", "-O1", "-Wall", "-Wextra", "-Werror", SOURCE, "-o", path)
+    return path
+
+
+class Group:
+    """A memory control group, of whichever version there is."""
+
+    def __init__(self, path, mib):
+        self.path = path
+        path.mkdir()
+        is_first = (path / "memory.limit_in_bytes").exists()
+        (path / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(mib << 20))
+        if (path / "memory.swap.max").exists():
+            (path / "memory.swap.max").write_text("0")
+
+    def run(self, *command, **variables):
+        enter = 'echo $$ >"$0" && exec env "$@"'
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        return attempt("sh", "-c", enter, self.path / "cgroup.procs", *settings, *command, timeout=120)
+
+
+@pytest.fixture
+def group(request):
+    """group(MIB): a group with that limit."""
+    made = []
+
+    def make(mib):
+        version_1 = ROOT / "memory"
+        parent = version_1 if version_1.is_dir() else ROOT
+        path = parent / f"mimalloc-test-{os.getpid()}-{len(made)}"
+        try:
+            made.append(Group(path, mib))
+        except OSError as error:
+            if path.is_dir():
+                path.rmdir()
+            pytest.skip(f"no memory control group can be made here: {error}")
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.path.rmdir()
+
+
+def most(ended):
+    """The highest number that a program printed before it was killed."""
+    assert ended.status == KILLED, ended.output
+    return max(map(int, re.findall(r"^\d+$", ended.output, re.M)))
+
+
+def test_sizes_that_change(program, library, group, figure):
+    """A program whose blocks change their sizes gets further before it is killed."""
+    limited = group(256)
+    got = most(limited.run(program, "change", LD_PRELOAD=library))
+    without = most(limited.run(program, "change", LD_PRELOAD=library, MIMALLOC_MEMORY_LIMIT=-1))
+    figure(f"budget: blocks of changing sizes in a container of 256 MiB, in use when it is full: {got} MiB (without the budget {without})")
+    assert got > 1.1 * without
+
+
+def test_full_heap(program, library, group):
+    """A program that uses nearly all of its container, and replaces a part of it, goes on."""
+    limited = group(270)
+    assert limited.run(program, "replace", 245, LD_PRELOAD=library).status == 0
+    assert limited.run(program, "replace", 245, LD_PRELOAD=library, MIMALLOC_MEMORY_LIMIT=-1).status == KILLED
+
+
+def test_limit_of_a_group_around(program, library, group):
+    """The limit is that of the group around the one of the process."""
+    around = group(270)
+    try:
+        inner = Group(around.path / "inner", 1 << 20)
+    except OSError as error:
+        pytest.skip(f"no group can be made inside: {error}")
+    try:
+        assert inner.run(program, "replace", 245, LD_PRELOAD=library).status == 0
+    finally:
+        inner.path.rmdir()
+
+
+def test_sandbox(program, library, group):
+    """No file is opened once the program may be in a sandbox that forbids it."""
+    ended = group(1024).run(program, "sandbox", 300, LD_PRELOAD=library)
+    if ended.status == SKIPPED:
+        pytest.skip("no filter of system calls can be set here")
+    assert ended.status == 0 and int(ended.output) == 300
+
+
+def opened(program, library, mib, folder, **variables):
+    """The files of control groups and pressure that a program opens which uses so many MiB."""
+    trace = folder / "trace"
+    run(find("strace"), "-f", "-o", trace, "-e", "trace=openat", "-E", f"LD_PRELOAD={library}", program, "grow", mib, **variables)
+    return re.findall(r'"((?:/proc/self/cgroup|/proc/pressure|/sys/fs/cgroup)[^"]*)"', trace.read_text())
+
+
+def test_files_that_are_opened(program, library, tmp_path):
+    """A small program opens none, and one without a limit a few for each time that its memory doubles."""
+    assert opened(program, library, 4, tmp_path) == []
+    assert opened(program, library, 200, tmp_path, MIMALLOC_MEMORY_LIMIT="1GiB") == []
+    paths = opened(program, library, 200, tmp_path)
+    assert 1 <= paths.count("/proc/self/cgroup") <= 8
+    assert len(paths) < 20 * paths.count("/proc/self/cgroup")
