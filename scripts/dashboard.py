@@ -28,6 +28,7 @@ PANELS = [
     ("Memory of the process", ["process_resident", "committed", "touched", "binned", "huge"]),
     ("Committed, but in no block", [("not in a block", "{committed} - {binned} - {huge}"),
                                     ("free blocks in pages", "{touched} - {binned}"), "metadata"]),
+    ("What is left of the limit", ["room"]),
     ("Address space and peaks", ["reserved", "committed_peak", "process_resident_peak", "huge_peak"]),
     ("Memory given back, by second", ["purged", "reset"]),
     ("Bytes by size of block, the ten largest", ["class"]),

@@ -13,7 +13,8 @@
 // STATS_METRICS-2  a name never changes its meaning, and is never reused: rules and dashboards
 //     outlive the process. packaging/grafana has a dashboard of these names.
 // STATS_METRICS-3  a figure that is not counted has no metric: neither those that the structure has
-//     as 0, nor the totals and peaks that it repeats from another field.
+//     as 0, nor the totals and peaks that it repeats from another field, nor what is left of a
+//     limit where there is none.
 //
 // Deliberately absent: heaps and sub-processes as labels (their number has no bound, and each set
 // of labels is a series that is stored for years), histograms, and a server (see demo/metrics.c).
@@ -29,6 +30,7 @@
 typedef struct mi_metrics_figures_s {
   mi_stats_t stats;
   int64_t metadata;
+  int64_t room; // MI_BUDGET_NONE: there is no limit
   int64_t resident, resident_peak;
   int64_t page_faults;
   int64_t user_ms, system_ms;
@@ -72,6 +74,7 @@ static const mi_metrics_row_t mi_metrics_rows[] mi_attr_rare = {
     MI_METRICS_ROW(stats.reserved.current, GAUGE, BYTES, "reserved",
                    "Address space of the arenas."),
     MI_METRICS_ROW(metadata, GAUGE, BYTES, "metadata", "Bookkeeping of the allocator."),
+    MI_METRICS_ROW(room, GAUGE, BYTES, "room", "What is left of the limit of memory."),
     MI_METRICS_ROW(stats.pages.current, GAUGE, NUMBER, "pages",
                    "Runs of memory that blocks of one size share."),
     MI_METRICS_ROW(stats.pages_abandoned.current, GAUGE, NUMBER, "pages_abandoned",
@@ -207,10 +210,12 @@ static int64_t mi_metrics_figure(const mi_metrics_figures_t* figures, size_t off
 
 static void mi_metrics_one(mi_metrics_text_t* out, const mi_metrics_row_t* row,
                            const mi_metrics_figures_t* figures) {
+  const int64_t figure = mi_metrics_figure(figures, row->offset);
+  if (figure == MI_BUDGET_NONE) return;
   mi_metrics_head(out, row);
   mi_metrics_put(out, mi_metrics_name, row->name, mi_metrics_units[row->unit],
                  mi_metrics_totals[row->kind]);
-  mi_metrics_value(out, mi_metrics_figure(figures, row->offset), (mi_metrics_unit_t)row->unit);
+  mi_metrics_value(out, figure, (mi_metrics_unit_t)row->unit);
 }
 
 // Print a sample for each size that has pages. Blocks with a page of their own differ in size:
@@ -251,6 +256,7 @@ static void mi_metrics_collect(mi_metrics_figures_t* figures) {
   mi_stats_collect_all(&figures->stats);
   // Our own structures serve all sub-processes.
   figures->metadata = mi_atomic_load_relaxed(&mi_state.main.count.meta);
+  figures->room = mi_budget_left(&mi_state.main);
   figures->resident = (int64_t)process.os.rss;
   figures->resident_peak = (int64_t)process.os.rss_peak;
   figures->page_faults = (int64_t)process.os.page_faults;

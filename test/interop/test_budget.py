@@ -105,6 +105,56 @@ def test_sandbox(program, library, group):
     assert ended.status == 0 and int(ended.output) == 300
 
 
+GIB = 1 << 30
+STAT_2 = "anon 1\nfile {file}\nkernel 1\nshmem {kept}\n"
+STAT_1 = "cache 0\nrss 0\ntotal_cache {file}\ntotal_rss 5\ntotal_shmem {kept}\n"
+HIGH, MAX, NOW, STAT, WAITS, OLD_MAX, OLD_NOW = ("memory.high", "memory.max", "memory.current", "memory.stat", "memory.pressure",
+                                                 "memory.limit_in_bytes", "memory.usage_in_bytes")
+EASY, HARD = ("some avg10={} avg60=0.00 avg300=0.00 total=5\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n".format(share)
+              for share in ("9.99", "10.00"))
+# Trees under /sys/fs/cgroup: folders and their files; /proc/self/cgroup; what is left for a program that uses 100 MiB, in MiB
+# and about, since it was looked at: the limit less the use then. None: no limit.
+TREES = {
+    "group": ({"a/b": {MAX: 1 * GIB, HIGH: "max", NOW: 100 << 20}}, "0::/a/b", 1024 - 100),
+    "high": ({"a/b": {MAX: "max", HIGH: GIB // 2, NOW: 100 << 20}}, "0::/a/b", 512 - 100),
+    "around": ({"a/b": {MAX: 2 * GIB, HIGH: "max", NOW: 0}, "a": {MAX: GIB, HIGH: "max", NOW: GIB // 4}}, "0::/a/b", 768),
+    "inner": ({"a/b": {MAX: GIB, HIGH: "max", NOW: 0}, "a": {MAX: 4 * GIB, HIGH: "max", NOW: GIB}}, "0::/a/b", 1024),
+    "files": ({"a": {MAX: GIB, HIGH: "max", NOW: GIB - (8 << 20), STAT: STAT_2.format(file=700 << 20, kept=100 << 20)}},
+              "0::/a", 8 + 600),
+    "container": ({"": {MAX: GIB, HIGH: "max", NOW: 0}}, "0::/", 1024),
+    "other path": ({"": {MAX: GIB, HIGH: "max", NOW: 0}}, "0::/not/visible/here", 1024),
+    "no limit": ({"a": {MAX: "max", HIGH: "max", NOW: 5}}, "0::/a", None),
+    "first": ({"memory/a": {OLD_MAX: GIB, OLD_NOW: 0}, "memory": {OLD_MAX: 2**63 - 4096, OLD_NOW: 7}},
+              "3:cpu:/a\n2:memory:/a\n0::/a", 1024),
+    "first files": ({"memory/a": {OLD_MAX: GIB, OLD_NOW: GIB, STAT: STAT_1.format(file=600 << 20, kept=0)}}, "2:memory:/a", 600),
+    "no group": ({}, "", None),
+    "pressure": ({"a": {MAX: "max", HIGH: "max", NOW: 5, WAITS: HARD}}, "0::/a", 0),
+    "little pressure": ({"a": {MAX: "max", HIGH: "max", NOW: 5, WAITS: EASY}}, "0::/a", None),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_what_is_read(name, program, library, tmp_path):
+    """The files of both versions, wherever they are: here made by hand, in a namespace of mounts."""
+    folders, groups, left = TREES[name]
+    tree = tmp_path / "tree"
+    for folder, files in {**folders, "": folders.get("", {})}.items():
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+        for file, content in {"cgroup.procs": "1", WAITS: EASY, **files}.items():
+            (tree / folder / file).write_text(f"{content}\n")
+    (tmp_path / "groups").write_text(groups + "\n")
+    script = ('mount --bind "$1" /sys/fs/cgroup && mount --bind "$2" /proc/$$/cgroup && shift 2 && exec env "$@"')
+    ended = attempt(find("unshare"), "-m", "sh", "-c", script, "sh", tree, tmp_path / "groups", f"LD_PRELOAD={library}", program, "room", 100)
+    if "unshare failed" in ended.output or "permission denied" in ended.output.lower():
+        pytest.skip(f"nothing can be mounted here: {ended.output.strip()}")
+    assert ended.status == 0, ended.output
+    said = ended.output.split("\n")[1]
+    if left is None or left == 0:
+        assert said == ("no limit" if left is None else "0")
+    else:  # 100 MiB and what is lost between blocks, since it was looked at
+        assert left - 130 <= int(said) <= left
+
+
 def opened(program, library, mib, folder, **variables):
     """The files of control groups and pressure that a program opens which uses so many MiB."""
     trace = folder / "trace"

@@ -21,6 +21,8 @@ PLAIN, OPEN = 0, 1  # mi_metrics_format_t
 SOURCE = conftest.ROOT / "demo" / "metrics.c"
 GUIDE = (conftest.ROOT / "docs" / "guide.md").read_text()
 COMMAND = re.search(r"^//   (cc .*)$", SOURCE.read_text(), re.M)[1]
+MEMORY_LIMIT = 1010  # mi_option_memory_limit
+ROOM = "mimalloc_room_bytes"  # where there is a limit: test_budget.py
 KNOWN = {metric.name: metric for metric in dashboard.metrics().values()}
 
 
@@ -66,8 +68,10 @@ def test_both_formats_say_the_same(mi):
     texts = {form: told(mi, form) for form in (PLAIN, OPEN)}
     found = {form: families(text, form) for form, text in texts.items()}
     for form, (samples, types) in found.items():
-        assert set(samples) == {*KNOWN, "mimalloc_build_info"}
+        assert {*samples, ROOM} == {*KNOWN, "mimalloc_build_info"}
         for name, metric in KNOWN.items():
+            if name == ROOM and name not in samples:
+                continue
             assert types[name] == metric.kind.lower()
             assert metric.by_size == (None not in samples[name])
     (plain, _), (open_metrics, _) = found[PLAIN], found[OPEN]
@@ -148,7 +152,7 @@ def test_server_answers_a_scraper(server):
     wishes = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;q=0.5"
     status, kind, text = ask(server, Accept=wishes)
     assert (status, kind) == (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
-    assert set(families(text, OPEN)[0]) == {*KNOWN, "mimalloc_build_info"}
+    assert {*families(text, OPEN)[0], ROOM} == {*KNOWN, "mimalloc_build_info"}
     status, kind, text = ask(server, Accept="text/plain;version=0.0.4;q=1,*/*;q=0.1")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples, _ = families(text)
@@ -190,8 +194,12 @@ def test_dashboard_has_what_grafana_needs(mi):
     variables = {one["name"]: one for one in board["templating"]["list"]}
     assert set(variables) == {"datasource", "job", "instance"} and variables["datasource"]["type"] == "datasource"
     block = mi.mi_malloc(100)
-    names = set(families(told(mi))[0])
+    mi.mi_option_set(MEMORY_LIMIT, 1 << 20)  # 1 GiB
+    samples = families(told(mi))[0]
+    names = set(samples)
+    mi.mi_option_set(MEMORY_LIMIT, 0)
     mi.mi_free(block)
+    assert (1 << 30) - samples["mimalloc_committed_bytes"][None] <= samples[ROOM][None] < 1 << 30
     ids, areas, drawn = set(), set(), set()
     for panel in board["panels"]:
         assert panel["type"] == "timeseries" and panel["title"] and panel["targets"]

@@ -45,6 +45,10 @@ static int64_t mi_budget_in_use(mi_subproc_t* subproc) {
   return in_use > 0 ? in_use : 0;
 }
 
+MI_INTERNAL int64_t mi_budget_left(mi_subproc_t* subproc) {
+  return mi_budget_room(subproc, mi_budget_in_use(subproc));
+}
+
 // True if the room is less than one part in so many of the budget.
 static bool mi_budget_is_below(mi_subproc_t* subproc, int64_t part) {
   const int64_t in_use = mi_budget_in_use(subproc);

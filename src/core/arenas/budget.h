@@ -17,6 +17,9 @@ static inline int64_t mi_budget_room(mi_subproc_t* subproc, int64_t in_use) {
   return budget > in_use ? budget - in_use : 0;
 }
 
+// The same besides what is in use.
+MI_INTERNAL int64_t mi_budget_left(mi_subproc_t* subproc);
+
 // True if nearly all memory that may be in use is in use.
 MI_INTERNAL bool mi_budget_is_short(mi_subproc_t* subproc);
 

@@ -6,6 +6,7 @@
 //   limited replace MIB   a heap of so many MiB, of which a tenth is freed, and allocated again in
 //                         blocks of other sizes, again and again: prints the MiB it has at the end
 //   limited grow MIB      blocks of all sizes, of so many MiB: prints them
+//   limited room MIB      the same, and prints the MiB that are left, "no limit" if there is none
 //   limited sandbox MIB   the same in a sandbox that kills the program if it opens a file
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -102,15 +103,30 @@ static void enter_sandbox(void) {
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) _exit(77);
 }
 
+// As mi_metrics says, if the program runs with the library.
+extern size_t mi_metrics(int format, char* buffer, size_t size) __attribute__((weak));
+
+static void say_room(void) {
+  static char text[1 << 16];
+  if (mi_metrics == NULL || mi_metrics(0, text, sizeof(text)) >= sizeof(text)) _exit(1);
+  const char* const line = strstr(text, "\nmimalloc_room_bytes ");
+  if (line != NULL) {
+    say((size_t)strtoull(line + 21, NULL, 10) / MIB);
+  } else {
+    puts("no limit");
+  }
+}
+
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   const size_t mib = argc > 2 ? (size_t)atoi(argv[2]) : 0;
   if (strcmp(what, "change") == 0) change();
   if (strcmp(what, "replace") == 0) replace(mib);
   if (strcmp(what, "sandbox") == 0) enter_sandbox();
-  if (strcmp(what, "sandbox") == 0 || strcmp(what, "grow") == 0) {
+  if (strcmp(what, "sandbox") == 0 || strcmp(what, "grow") == 0 || strcmp(what, "room") == 0) {
     add(mib * MIB, 16, 100000);
     say(live / MIB);
   }
+  if (strcmp(what, "room") == 0) say_room();
   return 0;
 }
