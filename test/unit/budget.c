@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // budget.c - tests of arenas/budget.c, in a container whose limit and other processes the tests
 // make: BUDGET-1 to BUDGET-7, RETAIN-8.
+#include <limits.h>
+
 #include "unit.h"
 
 #include "core/arenas/slices.h"
@@ -152,6 +154,10 @@ UNIT_TEST_PAGE_SIZES(budget_is_an_option) {
   release(128);
   check(waiting() <= (64 + 128) / PART + 1);
   claim(128);
+  unit_option(memory_limit, LONG_MAX);
+  check(mi_budget_room(&mi_state.main, 0) == MI_BUDGET_NONE);
+  unit_option(memory_limit, LONG_MIN); // in KiB less than can be told in bytes
+  check(mi_budget_room(&mi_state.main, 0) == MI_BUDGET_NONE);
   unit_option(memory_limit, -1);
   release(256);
   check(waiting() >= 255);

@@ -97,7 +97,9 @@ MI_INTERNAL mi_attr_cold void mi_budget_find(mi_subproc_t* subproc, int64_t byte
   mi_budget_look(subproc);
   mi_atomic_store_relaxed(&subproc->budget_ms, mi_os_now_ms());
   const int64_t room = mi_budget_room(subproc, mi_budget_in_use(subproc) + bytes);
-  const int64_t step = room == MI_BUDGET_NONE ? committed : room / 4;
+  const int64_t most = INT64_MAX - committed;
+  const int64_t wanted = room == MI_BUDGET_NONE ? committed : room / 4;
+  const int64_t step = wanted < most ? wanted : most;
   if (step > MI_BUDGET_STEP) mi_atomic_store_relaxed(&subproc->budget_at, committed + step);
   mi_budget_ask(subproc);
 }

@@ -10,9 +10,10 @@
 // Return the bytes that may be in use besides `in_use`, at least 0; MI_BUDGET_NONE if there is no
 // limit.
 static inline int64_t mi_budget_room(mi_subproc_t* subproc, int64_t in_use) {
-  const long limit = mi_option_value(memory_limit);
+  const int64_t limit = mi_option_value(memory_limit);
+  if (mi_unlikely(limit < 0 || limit > MI_BUDGET_NONE / (int64_t)MI_KIB)) return MI_BUDGET_NONE;
   const int64_t budget =
-      limit == 0 ? mi_atomic_load_relaxed(&subproc->budget) : (int64_t)limit * (int64_t)MI_KIB;
+      limit == 0 ? mi_atomic_load_relaxed(&subproc->budget) : limit * (int64_t)MI_KIB;
   if (mi_likely(budget <= 0)) return MI_BUDGET_NONE;
   return budget > in_use ? budget - in_use : 0;
 }
