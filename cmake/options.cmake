@@ -9,9 +9,14 @@ endif()
 
 # The libraries with the names of other allocators need the shared one, and that malloc is replaced. A project that adds
 # this one has no use for them.
+# So it is with what records and replays calls, which is for Linux on processors of 64 bits.
 set(MI_COMPAT_DEFAULT OFF)
+set(MI_TRACE_DEFAULT OFF)
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
   set(MI_COMPAT_DEFAULT ON)
+  if(CMAKE_SIZEOF_VOID_P EQUAL 8)
+    set(MI_TRACE_DEFAULT ON)
+  endif()
 endif()
 
 # For users and packagers.
@@ -20,6 +25,7 @@ option(MI_BUILD_SHARED "Build the shared library" ${MI_SHARED_DEFAULT})
 option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
 option(MI_BUILD_COMPAT "Build libraries with the names of jemalloc and gperftools" ${MI_COMPAT_DEFAULT})
+option(MI_BUILD_TRACE "Build what records and replays the calls of programs" ${MI_TRACE_DEFAULT})
 option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
 option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)

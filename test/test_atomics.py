@@ -46,7 +46,8 @@ ALIAS = {("bitmap", "word"): "mi_bitmap_word_t", ("bitmap", "map"): "mi_bitmap_w
          ("fit", "node"): "mi_fit_node_t", ("fit", "mi_fit_node"): "mi_fit_node_t",
          ("state", "counter"): "mi_counters_t.pages", ("state", "peak"): "mi_counters_t.pages",
          ("stats", "name"): "mi_counters_t.pages", ("subproc", "field"): "mi_counters_t.pages",
-         ("output", "count"): "mi_output_t.errors", ("process", "flag"): "mi_process_is_started"}
+         ("output", "count"): "mi_output_t.errors", ("process", "flag"): "mi_process_is_started",
+         ("calls", "mi_shadow_find"): "mi_shadow_word_t", ("writer", "word"): "mi_shadow_word_t"}
 
 
 def declared(files):

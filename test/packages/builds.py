@@ -55,6 +55,9 @@ def check_unpacked(unpacked, tmp_path):
     run("cc", "-static", lib / "mimalloc.o", CONSUMER, "-o", tmp_path / "static", f"-I{unpacked}/usr/include", "-pthread")
     run(tmp_path / "static")
     assert (lib / "mimalloc-compat" / "libjemalloc.so.2").exists() and (lib / "mimalloc-compat" / "libtcmalloc_minimal.so.4").exists()
+    replay = unpacked / "usr" / "bin" / "mimalloc-replay"
+    run(replay, "--record", tmp_path / "trace", "--", "ls")
+    assert "glibc" in run(replay, tmp_path / "trace", "--with", "glibc", "--with", f"ours={lib / 'libmimalloc.so.3'}", "--rounds", 1)
     run("cc", CONSUMER, lib / "libmimalloc.a", "-o", tmp_path / "archive", f"-I{unpacked}/usr/include", "-pthread")
     run(tmp_path / "archive")
 
@@ -69,7 +72,7 @@ def test_debian_package(source, tmp_path):
     run("cp", "-r", tree / "packaging" / "debian", tree)
     run("dpkg-buildpackage", "-us", "-uc", cwd=tree, timeout=900)
     packages = sorted(tmp_path.glob("*.deb"))
-    assert {path.name.split("_")[0] for path in packages} >= {"libmimalloc3", "libmimalloc-dev"}
+    assert {path.name.split("_")[0] for path in packages} >= {"libmimalloc3", "libmimalloc-dev", "mimalloc-tools"}
     for package in packages:
         run("dpkg-deb", "-x", package, unpacked)
     check_unpacked(unpacked, tmp_path)
@@ -89,12 +92,12 @@ def test_rpm_packages(source, tmp_path):
     # --nodeps: where the distribution has no RPM, what is to be there for the build is, but RPM knows of nothing.
     run("rpmbuild", "--nodeps", "--define", f"_topdir {tmp_path}", "-ba", PACKAGING / "rpm" / "libmimalloc.spec", timeout=900)
     packages = list(tmp_path.glob("RPMS/*/*.rpm"))
-    assert len(packages) == 2 and len(list(tmp_path.glob("SRPMS/*.rpm"))) == 1
+    assert len(packages) == 3 and len(list(tmp_path.glob("SRPMS/*.rpm"))) == 1
     for package in packages:
         run("rpm2archive", package)
         run("tar", "-C", unpacked, "-xf", f"{package}.tgz")
     check_unpacked(unpacked, tmp_path)
-    library = next(path for path in packages if "-devel-" not in path.name)
+    library = next(path for path in packages if "-devel-" not in path.name and "-tools-" not in path.name)
     provided = run("rpm", "-qp", "--provides", library)
     assert "libmimalloc.so.3()(64bit)" in provided and "jemalloc" not in provided and "tcmalloc" not in provided
     assert f"libmimalloc({os.uname().machine.replace('_', '-')}) = {VERSION}" in run(
@@ -152,7 +155,7 @@ def test_two_builds_are_the_same(source, tmp_path):
         run("cmake", "--build", tmp_path / build)
         built.append(tmp_path / build)
     for name in ("libmimalloc.so", "libmimalloc.a", "mimalloc.o", "mimalloc-compat/libjemalloc.so.2",
-                 "mimalloc-compat/libtcmalloc_minimal.so.4"):
+                 "mimalloc-compat/libtcmalloc_minimal.so.4", "mimalloc-trace/libmimalloc-trace.so", "mimalloc-player"):
         first, second = ((folder / name).read_bytes() for folder in built)
         assert str(tmp_path).encode() not in first, name
         assert first == second, name
