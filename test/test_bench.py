@@ -23,6 +23,7 @@ from suite import catalog, measure, peers, raw  # noqa: E402  found by the line 
 
 MIB = 1 << 20
 PACKAGES = "numpy, matplotlib, rich, jinja2"
+TRACES = [workload for workload in catalog.all_workloads() if workload.kind == "trace"]
 MICRO = [workload for workload in catalog.all_workloads() if workload.kind == "micro"]
 
 HOLD = r"""
@@ -328,6 +329,26 @@ def test_micro_workload(workload, micro, library):
     ours = measure.run_micro(workload, {"LD_PRELOAD": str(library)}, "tiny")
     assert (theirs.status, ours.status) == ("ok", "ok"), (theirs.reason, ours.reason)
     assert ours.check == theirs.check and ours.ops and ours.ops == theirs.ops
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", TRACES, ids=lambda workload: workload.name)
+def test_trace(workload, micro, library):
+    """As a micro workload; and its peak is that of the replay without the player's tables."""
+    theirs = measure.run_micro(workload, {}, "tiny")
+    ours = measure.run_micro(workload, {"LD_PRELOAD": str(library)}, "tiny")
+    assert (theirs.status, ours.status) == ("ok", "ok"), (theirs.reason, ours.reason)
+    assert ours.check == theirs.check and ours.ops == theirs.ops and 10000 < ours.ops <= 20000
+    assert ours.seconds <= ours.wall and 500 < ours.peak_kib < 100000 and "live_kib=" in ours.extra
+
+
+def test_traces_are_small():
+    """The first calls of programs, of which nothing else is known: they are in the repository."""
+    paths = list(catalog.TRACES.glob("*"))
+    assert len(paths) == len(TRACES) >= 10 and sum(path.stat().st_size for path in paths) < 1 << 20
+    for workload in TRACES:
+        head = pathlib.Path(workload.argv("tiny")[1]).read_bytes()[:200]
+        assert head.startswith(b"mitrace1") and b"/" not in head[48:head.index(b"IMPC")]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""All workloads: the micro ones are listed here, each program has a file of its own in bench/macro.
+"""All workloads: the micro ones are listed here, each program has a file of its own in bench/macro, each trace in bench/traces.
 
 A workload has a name, a group, one sentence on what it is, and where its pattern comes from. missing() says why it
 cannot run on this machine; what is missing is named in the report, never silently left out.
@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
+import lzma
 import pathlib
 import shutil
 import sys
@@ -14,6 +15,8 @@ import sys
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 BUILD = BENCH.parent / "build" / "bench"
 MICRO = BUILD / "micro"
+PLAYER = BUILD / "player"  # replays a trace
+TRACES = BENCH / "traces"  # compressed; bench/traces.py makes them
 GROUPS = {
     "classic": "programs of the early nineties that every allocator paper since has used",
     "threads": "several threads: blocks that change hands, many sizes, threads that come and go",
@@ -21,6 +24,7 @@ GROUPS = {
     "growth": "what one operation costs as the heap, the threads or the sizes grow",
     "server": "what servers ask: pools of threads, queues, bursts, a large heap, latency",
     "programs": "real programs of the distribution, on generated inputs",
+    "traces": "recorded calls of real programs, replayed without the programs",
 }
 SCALES = ("tiny", "quick", "full")
 TIMEOUT_S = 120
@@ -53,6 +57,20 @@ class Workload:
         have = memory_gib()
         needs = self.gib if scale == "full" else self.gib / 4
         return f"takes up to {needs:.0f} GiB, {have:.1f} GiB are free" if needs > have else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace(Workload):
+    """A trace of bench/traces, replayed by the player: its own tables are not counted, its own time is subtracted."""
+    kind = "trace"
+    EXTENT = {"tiny": ["--calls", "20000"], "quick": ["--times", "5"], "full": ["--times", "20"]}
+
+    def argv(self, scale):
+        packed, path = TRACES / f"{self.name.removeprefix('trace-')}.trace.xz", BUILD / "traces" / f"{self.name}.trace"
+        if not path.exists() or path.stat().st_mtime < packed.stat().st_mtime:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(lzma.decompress(packed.read_bytes()))
+        return [str(PLAYER), str(path), "--bench", *self.EXTENT[scale]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +223,11 @@ MICRO_WORKLOADS = [
 ]
 
 
+TRACE_WORKLOADS = [Trace(f"trace-{path.name.split('.')[0]}", "traces",
+                         f"what {path.name.split('.')[0]} asked of its allocator, recorded and replayed", "bench/traces.py")
+                   for path in sorted(TRACES.glob("*.trace.xz"))]
+
+
 def load_programs():
     """([Program], [(file, why it could not be loaded)])"""
     found, broken = [], []
@@ -224,7 +247,7 @@ def load_programs():
 @functools.cache
 def _all():
     programs, broken = load_programs()
-    listed = [*MICRO_WORKLOADS, *programs]
+    listed = [*MICRO_WORKLOADS, *programs, *TRACE_WORKLOADS]
     names = [workload.name for workload in listed]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -244,7 +267,7 @@ def broken_files():
 
 def select(only="", groups="", with_macro=True):
     """The workloads of a command line: --only a,b (whole names or beginnings), --groups a,b. ValueError if unknown."""
-    listed = [workload for workload in all_workloads() if with_macro or workload.kind == "micro"]
+    listed = [workload for workload in all_workloads() if with_macro or workload.kind != "macro"]
     for group in filter(None, groups.split(",")):
         if group not in {workload.group for workload in listed}:
             raise ValueError(f"unknown group {group!r}; there are {', '.join(dict.fromkeys(w.group for w in listed))}")

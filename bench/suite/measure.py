@@ -189,6 +189,8 @@ def run_micro(workload, variables, scale):
         run.ops = int(pairs.pop("ops"))
     with contextlib.suppress(KeyError, ValueError):
         run.seconds = float(pairs.pop("seconds"))
+    with contextlib.suppress(KeyError, ValueError):
+        run.peak_kib, run.kib_seconds = int(pairs.pop("peak_kib")), None  # what was seen from outside is something else
     run.extra = " ".join(f"{key}={value.strip()}" for key, value in pairs.items())
     if run.status == "ok" and not run.check:
         run.fail("printed no check")
@@ -222,7 +224,7 @@ def busy_seconds():
 def run_once(workload, variables, scale, warm_mib):
     warm(warm_mib)
     since, (busy, own) = time.monotonic(), busy_seconds()
-    run = (run_micro if workload.kind == "micro" else run_macro)(workload, variables, scale)
+    run = (run_macro if workload.kind == "macro" else run_micro)(workload, variables, scale)
     lasted, (busy_end, own_end) = time.monotonic() - since, busy_seconds()
     lost = max(0.0, busy_end - busy - (own_end - own))
     run.disturbance = lost / (lasted * os.cpu_count())
