@@ -23,6 +23,13 @@
 ///   allocated, or all that did have ended. A thread that is there takes blocks from a list, which
 ///   count as in use until it has given them out: at most a page of blocks for each size and
 ///   thread. So do blocks that others freed for it, until it looks.
+/// - `committed` is the memory that the program or the library may have written to and that was not
+///   given back, in pages of the system: blocks that were handed out once, free ones that wait to
+///   go back, metadata. It is within 2 % (or 256 KiB) of what the system says is resident, but for
+///   what only the system knows: large blocks of which the program has not touched all count as a
+///   whole, memory in the swap counts, and so does what the option `purge_decommits` = 0 left to
+///   the system. Metadata serves all sub-processes, and counts for the main one. The peak is that
+///   of blocks, and that of metadata: at most as much more as metadata has shrunk.
 /// - the sum over all heaps of a sub-process, and of what is of no heap, is what the sub-process
 ///   has: fields are of heaps (pages, blocks, bins) or of none (memory of the system, threads,
 ///   heaps, arenas), and are 0 elsewhere. That holds for amounts now and for totals, not for peaks.
@@ -70,7 +77,7 @@ typedef struct mi_stat_counter_s {
 #define MI_STAT_FIELDS()                                                                           \
   MI_STAT_COUNT(pages) /**< runs of memory that blocks of one size share */                        \
   MI_STAT_COUNT(reserved) /**< bytes of address space in arenas */                                 \
-  MI_STAT_COUNT(committed) /**< bytes in use or not yet given back */                              \
+  MI_STAT_COUNT(committed) /**< bytes that may be resident, with metadata: see above */            \
   MI_STAT_COUNTER(reset) /**< bytes that the system may take when it needs them */                 \
   MI_STAT_COUNTER(purged) /**< bytes given back */                                                 \
   MI_STAT_COUNT(page_committed) /**< bytes of these pages that were handed out at least once */    \

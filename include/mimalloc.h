@@ -835,8 +835,8 @@ mi_decl_export void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexce
 /// @param[out] system_msecs milliseconds of processor time in the system
 /// @param[out] current_rss resident bytes, as the system sees it
 /// @param[out] peak_rss the most there were
-/// @param[out] current_commit bytes of the library in use or not yet given back
-/// @param[out] peak_commit the most there were
+/// @param[out] current_commit bytes that the library may have resident: `committed` of `mi_stats_t`
+/// @param[out] peak_commit the most there were, or a little more
 /// @param[out] page_faults number of faults that had to read from a disk
 mi_decl_export void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_msecs,
                                     size_t* current_rss, size_t* peak_rss, size_t* current_commit,

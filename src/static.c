@@ -38,6 +38,7 @@
 #include "core/arenas/fit.c"
 #include "core/arenas/numa.c"
 #include "core/arenas/arena.c"
+#include "core/arenas/charge.c"
 #include "core/arenas/move.c"
 #include "core/arenas/wait.c"
 #include "core/arenas/spare.c"

@@ -138,8 +138,11 @@ static void mi_stats_fill_exclusive(mi_stats_t* stats, mi_subproc_t* subproc) {
   mi_counters_t* const count = &subproc->count;
 #define NOW(name) mi_atomic_load_relaxed(&count->name)
   stats->reserved = mi_stats_count(0, NOW(reserved_peak), NOW(reserved));
-  stats->committed =
-      mi_stats_count(NOW(committed) + NOW(purged), NOW(committed_peak), NOW(committed));
+  // Our own structures serve all sub-processes.
+  mi_metadata_t own = {0};
+  if (subproc == &mi_state.main) mi_usage_metadata(&own);
+  stats->committed = mi_stats_count(NOW(charged) + NOW(uncharged) + own.peak,
+                                    NOW(charged_peak) + own.peak, NOW(charged) + own.current);
   stats->reset.total = NOW(reset);
   stats->purged.total = NOW(purged);
   stats->threads = mi_stats_count(NOW(threads_total), NOW(threads_peak), NOW(threads));
@@ -247,21 +250,29 @@ MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot) {
     snapshot->large += (size_t)mi_atomic_load_relaxed(&count->large);
     snapshot->large_peak += (size_t)mi_atomic_load_relaxed(&count->large_peak);
     snapshot->large_blocks += usage.large_blocks;
-    snapshot->committed += (size_t)mi_atomic_load_relaxed(&count->committed);
-    snapshot->committed_peak += (size_t)mi_atomic_load_relaxed(&count->committed_peak);
+    snapshot->committed += (size_t)mi_atomic_load_relaxed(&count->charged);
+    snapshot->committed_peak += (size_t)mi_atomic_load_relaxed(&count->charged_peak);
     snapshot->reserved += (size_t)mi_atomic_load_relaxed(&count->reserved);
   }
+  mi_metadata_t own;
+  mi_usage_metadata(&own);
+  snapshot->committed += (size_t)own.current;
+  snapshot->committed_peak += (size_t)own.peak;
 }
 
 MI_INTERNAL void mi_stats_collect_process(mi_stats_process_t* process) {
   mi_process_setup();
   *process = (mi_stats_process_t){0};
   mi_os_usage(&process->os);
+  mi_metadata_t own;
+  mi_usage_metadata(&own);
+  process->metadata = process->commit = own.current;
+  process->commit_peak = own.peak;
   size_t sequence = SIZE_MAX;
   mi_subproc_t* subproc;
   while ((subproc = mi_subproc_before(&sequence)) != NULL) {
-    process->commit += mi_atomic_load_relaxed(&subproc->count.committed);
-    process->commit_peak += mi_atomic_load_relaxed(&subproc->count.committed_peak);
+    process->commit += mi_atomic_load_relaxed(&subproc->count.charged);
+    process->commit_peak += mi_atomic_load_relaxed(&subproc->count.charged_peak);
   }
 }
 

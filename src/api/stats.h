@@ -29,7 +29,8 @@ MI_INTERNAL size_t mi_stats_page_size(size_t bin);
 // What the process used; part of every report.
 typedef struct mi_stats_process_s {
   mi_os_usage_t os;
-  int64_t commit, commit_peak; // of all sub-processes; the peak is at most that
+  int64_t metadata; // our own structures
+  int64_t commit, commit_peak; // with that, of all sub-processes; the peak is at most that
 } mi_stats_process_t;
 MI_INTERNAL void mi_stats_collect_process(mi_stats_process_t* process);
 

@@ -68,7 +68,7 @@ static const mi_metrics_row_t mi_metrics_rows[] mi_attr_rare = {
     MI_METRICS_ROW(stats.page_committed.current, GAUGE, BYTES, "touched",
                    "Shared pages: blocks in use, and free ones that were handed out before."),
     MI_METRICS_ROW(stats.committed.current, GAUGE, BYTES, "committed",
-                   "Memory in use, or freed and not yet given back."),
+                   "Memory that may be resident: not yet given back."),
     MI_METRICS_ROW(stats.committed.peak, GAUGE, BYTES, "committed_peak",
                    "The most that was committed."),
     MI_METRICS_ROW(stats.reserved.current, GAUGE, BYTES, "reserved",
@@ -255,7 +255,7 @@ static void mi_metrics_collect(mi_metrics_figures_t* figures) {
   mi_stats_collect_process(&process);
   mi_stats_collect_all(&figures->stats);
   // Our own structures serve all sub-processes.
-  figures->metadata = mi_atomic_load_relaxed(&mi_state.main.count.meta);
+  figures->metadata = process.metadata;
   figures->room = mi_budget_left(&mi_state.main);
   figures->resident = (int64_t)process.os.rss;
   figures->resident_peak = (int64_t)process.os.rss_peak;

@@ -203,8 +203,7 @@ static void mi_stats_print_process(mi_sink_t sink, const mi_stats_t* stats) {
   mi_stats_heading(sink, "process");
   mi_stats_line3(sink, "threads", MI_STATS_COUNT, threads->peak, threads->total, threads->current);
   // Our own structures serve all sub-processes.
-  mi_stats_line3(sink, "metadata", MI_STATS_BYTES, blank, blank,
-                 mi_atomic_load_relaxed(&mi_state.main.count.meta));
+  mi_stats_line3(sink, "metadata", MI_STATS_BYTES, blank, blank, process.metadata);
   mi_output_print(sink, "  %-10s:%12zu\n", "numa nodes", mi_numa_count());
   char elapsed[MI_STATS_CELL_MAX];
   mi_stats_format_ms(elapsed, process.os.elapsed_ms);

@@ -4,7 +4,7 @@
 //   jemalloc's word   ours (mimalloc-stats.h)
 //   allocated         malloc_normal + malloc_huge: the blocks that the program has
 //   active            page_committed + malloc_huge: the pages these are in
-//   mapped            committed: memory in use, or not yet given back
+//   mapped            committed, less metadata: memory in use, or not yet given back
 //   resident          the same and metadata
 //   retained          reserved, but not committed: addresses without memory
 //   metadata          1/512 of the memory: a descriptor of 128 bytes for each 64 KiB
@@ -83,8 +83,10 @@ static void mi_jemalloc_compute(const mi_stats_t* stats, bool is_all, size_t* fi
   active = (active + mask) & ~mask;
   size_t mapped = is_all ? committed : active;
   if (mapped < active) mapped = active;
+  const size_t metadata = (mapped / 512 + mask) & ~mask;
+  if (is_all && mapped > active + metadata) mapped -= metadata; // what is committed has it
   figure[MI_JEMALLOC_ACTIVE] = active;
-  figure[MI_JEMALLOC_METADATA] = (mapped / 512 + mask) & ~mask;
+  figure[MI_JEMALLOC_METADATA] = metadata;
   figure[MI_JEMALLOC_MAPPED] = (mapped + mask) & ~mask;
   figure[MI_JEMALLOC_RESIDENT] = figure[MI_JEMALLOC_MAPPED] + figure[MI_JEMALLOC_METADATA];
   figure[MI_JEMALLOC_RETAINED] = is_all && reserved > mapped ? reserved - mapped : 0;

@@ -269,12 +269,25 @@ static size_t unit_check_heaps(mi_subproc_t* subproc) {
   return pooled;
 }
 
+// CHARGE-3
+static void unit_check_charged(mi_subproc_t* subproc) {
+  int64_t bytes = 0;
+  MI_FOR_EACH_ARENA(subproc, arena) { bytes += (int64_t)mi_charge_in(arena); }
+  const mi_page_t* page;
+  for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
+    const bool is_single = page->size_class == MI_CLASS_COUNT;
+    bytes += (int64_t)mi_charge_round((is_single ? 1 : mi_page_capacity(page)) * page->block_size);
+  }
+  check_equal(mi_atomic_load_relaxed(&subproc->count.charged), bytes);
+}
+
 // Adds what the arenas and the book of mappings hold; returns the pages in pools.
 static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
   MI_FOR_EACH_ARENA(subproc, arena) {
     check(arena->subproc == subproc && mi_arena_is_valid(arena));
     unit_check_arena(arena, census);
   }
+  unit_check_charged(subproc);
   check(mi_spare_is_valid(subproc));
   census->spare += mi_spare_length(subproc);
   mi_page_t* page;

@@ -27,7 +27,7 @@ enum { KEPT_MAX = 4000, KEPT_FILLED = 64 };
 // OS pages that a run with failures may have at the end beside those of a run without: descriptors
 // and structures of more arenas.
 #define RESIDENT_SLACK ((size_t)16)
-#define PAGES_OF_ARENA ((size_t)7)
+#define PAGES_OF_ARENA ((size_t)8)
 
 // Addresses there are: arenas of 1 GiB that cannot be unmapped leave some for others.
 #if defined(__x86_64__)

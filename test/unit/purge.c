@@ -26,6 +26,7 @@ static mi_run_t claim(size_t count) {
 static mi_run_t claim_dirty(size_t count) {
   mi_run_t run = claim(count);
   memset(run.start, 1, count * MI_SLICE_SIZE);
+  mi_charge_add(run.arena, run.start, count * MI_SLICE_SIZE);
   return run;
 }
 

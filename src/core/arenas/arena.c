@@ -41,6 +41,7 @@
 #include "arena.h"
 
 #include "bitmap.h"
+#include "charge.h"
 #include "fit.h"
 #include "numa.h"
 
@@ -345,6 +346,7 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
 
 // Count the dirty slices of an arena as committed when a sub-process gets it. A fresh one has none.
 static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
+  mi_charge_adopt(subproc, arena);
   const size_t dirty = mi_bitmap_count(arena->dirty, arena->word_count);
   mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
                     (int64_t)(dirty * MI_SLICE_SIZE));
@@ -363,9 +365,10 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   const size_t chunk_count = mi_bits_divide_up(slice_max, MI_CHUNK_SLICES);
-  enum { MAP_COUNT = 7 };
-  const size_t maps_size =
-      (MAP_COUNT * word_count + chunk_count) * sizeof(mi_bitmap_word_t) + mi_fit_size(word_count);
+  enum { MAP_COUNT = 7 + (MI_IS_SECURE ? 1 : 0) };
+  const size_t maps_size = (MAP_COUNT * word_count + chunk_count + MI_CHARGE_UNITS * word_count) *
+                               sizeof(mi_bitmap_word_t) +
+                           mi_fit_size(word_count);
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
   if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
@@ -398,14 +401,20 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->moved_first = maps + 4 * word_count;
   arena->purge_young = maps + 5 * word_count;
   arena->purge_old = maps + 6 * word_count;
+  arena->marked = maps + 7 * word_count; // if there is one
   mi_fit_init(arena, maps + MAP_COUNT * word_count);
-  // Last, because most programs never write there.
+  // Behind the others, because most programs never write there; and the longest map last.
   arena->filled = maps + MAP_COUNT * word_count + mi_fit_size(word_count) / sizeof(*maps);
+  arena->units = arena->filled + chunk_count;
   mi_bitmap_set(arena->free, 0, slice_count);
   mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
   mi_atomic_store_relaxed(&arena->free_count, (int64_t)slice_count);
-  if (plan->is_dirty && plan->is_committed) mi_bitmap_set(arena->dirty, 0, slice_count);
+  if (plan->is_dirty && plan->is_committed) {
+    mi_bitmap_set(arena->dirty, 0, slice_count);
+    mi_bitmap_set(arena->units, 0, slice_count * MI_CHARGE_UNITS);
+    mi_atomic_store_relaxed(&arena->used_end, slice_count);
+  }
   mi_atomic_store_relaxed(&arena->is_unsure, plan->is_dirty && !plan->is_committed);
   return arena;
 }

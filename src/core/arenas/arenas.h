@@ -23,6 +23,7 @@
 #include "fit.h"
 #include "numa.h"
 #include "arena.h"
+#include "charge.h"
 #include "move.h"
 #include "wait.h"
 #include "spare.h"

@@ -55,6 +55,7 @@
 
 #include "bitmap.h"
 #include "budget.h"
+#include "charge.h"
 #include "huge.h"
 #include "wait.h"
 
@@ -147,6 +148,7 @@ static void mi_collapse_chunk(mi_arena_t* arena, size_t chunk) {
   const uint64_t start = mi_os_now_us();
   const int err = mi_os_collapse(arena->start + index * MI_SLICE_SIZE, MI_CHUNK_SIZE);
   const uint64_t end = mi_os_now_us();
+  if (err == 0) mi_charge_add(arena, arena->start + index * MI_SLICE_SIZE, MI_CHUNK_SIZE);
   mi_state.collapse_after_us += (end - start) * MI_COLLAPSE_PART;
   // Whatever came of it, it is not tried again before slices of the chunk are used anew.
   mi_atomic_and_relaxed(&arena->filled[chunk], ~MI_COLLAPSE_ALL);

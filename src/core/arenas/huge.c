@@ -39,6 +39,7 @@
 #include "bitmap.h"
 #include "book.h"
 #include "budget.h"
+#include "charge.h"
 #include "purge.h"
 
 #define MI_HUGE_THREAD_MIN ((int64_t)(4 * MI_CHUNK_SIZE))
@@ -75,8 +76,10 @@ MI_INTERNAL void mi_huge_prepare(const mi_heap_t* heap, mi_arena_t* arena, size_
   }
   const uint64_t now = mi_os_now_us();
   if (now < mi_atomic_load_relaxed(&mi_state.huge_after_us)) return;
-  mi_os_populate_huge(arena->start + chunk * MI_SLICE_SIZE, MI_CHUNK_SIZE);
-  mi_mark_populate(arena->start + chunk * MI_SLICE_SIZE, MI_CHUNK_SIZE);
+  uint8_t* const start = arena->start + chunk * MI_SLICE_SIZE;
+  if (mi_os_populate_huge(start, MI_CHUNK_SIZE) == 0) mi_charge_add(arena, start, MI_CHUNK_SIZE);
+  mi_mark_populate(start, MI_CHUNK_SIZE);
+  mi_charge_marks(arena, start, MI_CHUNK_SIZE);
   const uint64_t taken = mi_os_now_us() - now;
   if (taken > MI_HUGE_STALL_US) {
     mi_atomic_store_relaxed(&mi_state.huge_after_us, now + taken * MI_HUGE_BACK_OFF);

@@ -23,6 +23,7 @@
 #include <errno.h>
 
 #include "bitmap.h"
+#include "charge.h"
 
 // A move has failed after the system removed the mapping at the target: map it again. False if the
 // target cannot be ours any more, because another thread has mapped something there or the system
@@ -37,6 +38,7 @@ static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* aren
     const size_t count = mi_bits_divide_up(size, MI_SLICE_SIZE);
     const size_t dirty = mi_bitmap_clear(arena->dirty, mi_arena_slice_of(arena, start), count);
     mi_count_add(&subproc->count.committed, -(int64_t)(dirty * MI_SLICE_SIZE));
+    mi_charge_drop(arena, start, size);
     mi_atomic_add_relaxed(&mi_state.lost_count, count);
   } else {
     mi_count_add(&subproc->count.committed, -(int64_t)size);

@@ -11,6 +11,7 @@
 #include "purge.h"
 
 #include "bitmap.h"
+#include "charge.h"
 #include "collapse.h"
 #include "move.h"
 #include "spare.h"
@@ -65,9 +66,10 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
     return 0;
   }
   mi_mark_purge(start, size);
+  mi_charge_drop_marks(arena, index, count);
   const size_t bytes = mi_bitmap_clear(arena->dirty, index, count) * MI_SLICE_SIZE;
   mi_count_add(&arena->subproc->count.committed, -(int64_t)bytes);
-  mi_count_add(&arena->subproc->count.purged, (int64_t)bytes);
+  mi_count_add(&arena->subproc->count.purged, (int64_t)mi_charge_drop(arena, start, size));
   mi_count_add(&arena->subproc->count.purge_calls, 1);
   return bytes;
 }

@@ -27,6 +27,9 @@
 static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices_t lost) {
   const size_t end = run->slice_index + run->slice_count;
   const size_t behind = lost.index + lost.count;
+  mi_pagemap_slice(run->start)->is_charged = false;
+  if (behind < end)
+    mi_pagemap_slice(run->arena->start + behind * MI_SLICE_SIZE)->is_charged = false;
   if (lost.index > run->slice_index) {
     mi_slices_release(run->arena, run->slice_index, lost.index - run->slice_index, MI_SLICE_SIZE);
   }
@@ -40,6 +43,9 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   mi_subproc_t* const subproc = arena->subproc;
   const size_t index = run->slice_index;
   const size_t count = run->slice_count;
+  if (mi_atomic_load_relaxed(&arena->used_end) < index + count) {
+    mi_atomic_store_relaxed(&arena->used_end, index + count);
+  }
   if (touched_count == MI_TOUCHED_BY_BLOCKS) {
     mi_huge_prepare(heap, arena, index, count);
   } else if (touched_count > 0 && mi_arena_is_movable(arena)) {

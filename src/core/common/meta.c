@@ -8,6 +8,8 @@
 //     elsewhere, so that its contents can go back to the system (mi_meta_purge).
 // META-3  the list entry of a mapping lies in a mapping whose own entry is older, or in that
 //     mapping itself.
+// META-4  `count.meta_charged` is the memory that pieces have touched, in whole OS pages, but what
+//     was purged. (A piece counts as touched as a whole.)
 // All state is under the arena lock. Deliberately absent: joining free pieces. Heaps and arenas,
 // whose structures are found by stale pointers, have lists of their own (TYPES-2).
 #include "meta.h"
@@ -49,12 +51,21 @@ typedef struct mi_meta_map_s {
 
 static mi_meta_map_t* mi_meta_maps;
 
+static size_t mi_meta_round_up(size_t size) {
+  return mi_bits_align_up(size, mi_state.os.page_size);
+}
+
 static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
 // Round a size up. The result is on the same side of `mi_meta_has_pages` when it is rounded again.
 static size_t mi_meta_round(size_t size) {
   size = mi_bits_align_up(size, 64);
   return mi_meta_has_pages(size) ? mi_bits_align_up(size, mi_state.os.page_size) : size;
+}
+
+static mi_attr_noinline void mi_meta_charge(int64_t bytes) {
+  mi_counters_t* const count = &mi_state.main.count;
+  mi_count_add_peak(&count->meta_charged, &count->meta_charged_peak, bytes);
 }
 
 // Return the pointer to the newest free piece of a size, or to the end of the list.
@@ -81,7 +92,9 @@ static void* mi_meta_take_free(size_t size) {
   void* const piece = entry->piece;
   const bool is_zero = entry->is_purged;
   if (piece != entry) mi_meta_free(entry, sizeof(mi_meta_free_t));
-  return is_zero ? piece : memset(piece, 0, size);
+  if (!is_zero) return memset(piece, 0, size);
+  mi_meta_charge((int64_t)size);
+  return piece;
 }
 
 static void* mi_meta_take(size_t size);
@@ -118,7 +131,9 @@ static void* mi_meta_take(size_t size) {
   mi_meta_region_t* const region = &mi_meta_region[mi_meta_has_pages(size) ? 1 : 0];
   if (region->size - region->used < size && !mi_meta_map(region, size)) return NULL;
   void* const p = region->start + region->used;
+  const size_t touched = mi_meta_round_up(region->used + size) - mi_meta_round_up(region->used);
   region->used += size;
+  if (touched > 0) mi_meta_charge((int64_t)touched);
   return p;
 }
 
@@ -184,6 +199,8 @@ MI_INTERNAL void mi_meta_purge(void) {
     for (mi_meta_free_t* entry = s; entry != NULL; entry = entry->next) {
       if (entry->piece == entry || entry->is_purged) continue;
       entry->is_purged = mi_os_purge(entry->piece, entry->size) == 0;
+      if (!entry->is_purged) continue;
+      mi_meta_charge(-(int64_t)entry->size);
     }
   }
 }

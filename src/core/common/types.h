@@ -160,6 +160,7 @@ struct mi_page_s {
   uint8_t backing : 1; // (const) mi_page_backing_t
   bool is_idle : 1; // the page is empty and kept in its queue, within the theap's budget
   bool is_resident : 1; // memory past `capacity` may be resident, as far as we know (const)
+  bool is_charged : 1; // of a single block: it is, up to `block_size`; stays while the run is spare
   bool is_lean : 1; // of a free slice: nothing past its first OS page is resident (hint, too)
   bool is_sparse : 1; // counted in `sparse_waiting` of its sub-process: sparse.c
   bool is_sparse_old : 1; // it was so at the last look
@@ -422,6 +423,9 @@ struct mi_arena_s {
   // given back once, or is made usable by mprotect. Written by a purger, read by a thread that
   // claims its slices later (relaxed: the claim orders it).
   mi_atomic(bool) is_unsure;
+  // used_end - slices from here on were never used. Written by a thread that claims slices,
+  // read by any, relaxed: a figure, which a race may leave too low until the next claim.
+  mi_atomic(size_t) used_end;
   // free_count - free slices. Written by a thread that claims or gives back, read by one that
   // searches, relaxed: a hint.
   mi_atomic(int64_t) free_count;
@@ -461,6 +465,12 @@ struct mi_arena_s {
   // marks slices (raised), and by a purger (lowered). Relaxed: a hint; slices that it hides are
   // purged at the end of a period.
   mi_atomic(size_t) purge_end;
+  // units - MI_CHARGE_UNITS bits for each slice, 1: the system charges for it: charge.c. Written by
+  // a thread that has claimed the slice, read by one that takes over the arena. Relaxed: a figure.
+  mi_bitmap_word_t* units;
+  // marked - in a secure build, 1: the marks of the slice are charged. Written and read as `units`,
+  // relaxed.
+  mi_bitmap_word_t* marked;
   // filled - a word for each chunk, which says of its slices whether they are resident: collapse.h.
   // Written by a thread that has carved or releases slices, by one that looks at the chunk, and by
   // one that forks; read by one that looks. Relaxed: a decision that may be wrong by a page.

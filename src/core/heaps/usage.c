@@ -15,6 +15,7 @@
 // Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
 #include "usage.h"
 
+#include "subproc.h"
 #include "walk.h"
 
 static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
@@ -108,4 +109,34 @@ MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usa
     usage->in_use_blocks += usage->class_blocks[c];
     usage->in_use += usage->class_blocks[c] * mi_class_size(c);
   }
+}
+
+// -- our own structures --
+
+// Return the OS pages of the descriptors of an arena that were ever written. (Marks of a secure
+// build count as charged: CHARGE-5.)
+static size_t mi_usage_descriptors(const mi_arena_t* arena) {
+  return mi_charge_round(mi_atomic_load_relaxed(&arena->used_end) << MI_PAGE_SHIFT);
+}
+
+static size_t mi_usage_of_arenas(mi_subproc_t* subproc) {
+  size_t bytes = 0;
+  MI_FOR_EACH_ARENA(subproc, arena) { bytes += mi_usage_descriptors(arena); }
+  return bytes;
+}
+
+MI_INTERNAL void mi_usage_metadata(mi_metadata_t* metadata) {
+  size_t bytes = 0;
+  size_t sequence = SIZE_MAX;
+  mi_subproc_t* subproc;
+  while ((subproc = mi_subproc_before(&sequence)) != NULL) bytes += mi_usage_of_arenas(subproc);
+  mi_lock_enter(&mi_state.arena_lock);
+  const mi_arena_t* arena = mi_state.arenas_free;
+  for (; arena != NULL; arena = mi_atomic_load_relaxed(&arena->next)) {
+    bytes += mi_usage_descriptors(arena);
+  }
+  mi_lock_leave(&mi_state.arena_lock);
+  const mi_counters_t* const count = &mi_state.main.count;
+  metadata->current = mi_atomic_load_relaxed(&count->meta_charged) + (int64_t)bytes;
+  metadata->peak = mi_atomic_load_relaxed(&count->meta_charged_peak) + (int64_t)bytes;
 }

@@ -15,4 +15,11 @@ typedef struct mi_usage_s {
 } mi_usage_t;
 MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage);
 
+// The bytes of memory that our own structures have touched, descriptors included. They serve all
+// sub-processes.
+typedef struct mi_metadata_s {
+  int64_t current, peak;
+} mi_metadata_t;
+MI_INTERNAL void mi_usage_metadata(mi_metadata_t* metadata);
+
 #endif

@@ -67,9 +67,7 @@ MI_INTERNAL size_t mi_guard_held(void) {
 
 // -- Guards --
 
-// Make a range of a block's run inaccessible. False if the system cannot, or may not: GUARD-1.
-static bool mi_guard_close(mi_guarded_t* record, uint8_t* start, size_t size) {
-  if (size == 0) return true;
+static bool mi_guard_try_close(mi_guarded_t* record, uint8_t* start, size_t size) {
   if (!record->is_mapped && mi_os_guard(start, size)) return true;
   if (!record->is_mapped) {
     if (mi_atomic_add_relaxed(&mi_guards.mapped_count, 1) >= MI_GUARD_MAPPED_MAX) {
@@ -79,6 +77,15 @@ static bool mi_guard_close(mi_guarded_t* record, uint8_t* start, size_t size) {
     record->is_mapped = true;
   }
   return mi_os_decommit(start, size) == 0;
+}
+
+// Make a range of a block's run inaccessible, and so give its contents back. False if the system
+// cannot, or may not: GUARD-1.
+static bool mi_guard_close(mi_guarded_t* record, mi_arena_t* arena, uint8_t* start, size_t size) {
+  if (size == 0) return true;
+  if (!mi_guard_try_close(record, start, size)) return false;
+  if (arena != NULL) mi_charge_drop(arena, start, size);
+  return true;
 }
 
 // Make the whole run accessible; it reads as zero where it was not. False if the system refuses.
@@ -128,8 +135,9 @@ static bool mi_guard_surround(mi_page_t* page, mi_guarded_t* record) {
   uint8_t* const behind = record->inner + record->inner_size;
   uint8_t* const end = record->start + record->slice_count * MI_SLICE_SIZE;
   if (!mi_large_is_ours(page)) return false;
-  if (mi_guard_close(record, record->start, (size_t)(record->inner - record->start)) &&
-      mi_guard_close(record, behind, (size_t)(end - behind))) {
+  page->is_charged = false; // not all of it
+  if (mi_guard_close(record, page->arena, record->start, (size_t)(record->inner - record->start)) &&
+      mi_guard_close(record, page->arena, behind, (size_t)(end - behind))) {
     return true;
   }
   mi_guard_open(record);
@@ -208,8 +216,7 @@ static void mi_guard_check(const mi_guarded_t* record) {
 // End the life of a record whose page is gone; its run goes back if `is_open`.
 static void mi_guard_end(mi_guarded_t* record, mi_heap_t* heap, bool is_open) {
   if (is_open) {
-    mi_arena_t* const arena =
-        mi_run_arena(heap, (mi_page_backing_t)record->backing, record->start);
+    mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)record->backing, record->start);
     mi_run_release(heap, arena, record->start, record->slice_count, record->alignment);
     if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   }
@@ -260,7 +267,7 @@ static mi_attr_cold void mi_guard_free_record(mi_page_t* page, mi_guarded_t* rec
   const size_t size = record->slice_count * MI_SLICE_SIZE;
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_kept = heap->subproc == &mi_state.main && size <= (size_t)MI_GUARD_HELD_BYTES &&
-                       mi_guard_close(record, record->inner, record->inner_size);
+                       mi_guard_close(record, page->arena, record->inner, record->inner_size);
   mi_large_end(page, page->slice_count); // the slices stay ours
   if (is_kept) {
     mi_guard_hold(record);

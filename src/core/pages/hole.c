@@ -108,7 +108,11 @@ static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, size_t mas
     const size_t size = (parts.end - parts.first) * part_size;
     const size_t start = parts.first * part_size;
     const size_t most = page->slice_count * MI_SLICE_SIZE - MI_PAGE_FENCE_SIZE - start;
-    if (mi_purge_contents(arena, page->start + start, mi_bits_min(size, most))) bytes += size;
+    const size_t part_bytes = mi_bits_min(size, most);
+    if (mi_purge_contents(arena, page->start + start, part_bytes)) {
+      mi_charge_drop(arena, page->start + start, part_bytes);
+      bytes += size;
+    }
     mask &= ~mi_part_mask(parts);
   }
   return bytes;

@@ -20,6 +20,8 @@
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
 //     cleared: fresh memory reads as zero, and a program pays only for what it touches. This is
 //     done only with memory that we mapped, and if the system takes it.
+// LARGE-5  the whole block is charged (charge.c): what the program will touch of it is not known.
+//     A run that is kept (spare.c) stays charged: `is_charged` tells the next block there.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
@@ -86,12 +88,29 @@ static void mi_large_raise_fence(mi_page_t* page) {
   if (page->arena == NULL || mi_arena_is_mapped_by_us(page->arena)) mi_fence_raise(page);
 }
 
+// The OS pages of a block are charged from its byte `from` on. LARGE-5
+static mi_attr_noinline void mi_large_charge(mi_subproc_t* subproc, mi_page_t* page, size_t from) {
+  const size_t size = page->block_size;
+  page->is_charged = true;
+  if (page->arena != NULL) {
+    if (size > from) mi_charge_add(page->arena, page->start + from, size - from);
+  } else if (size > from) {
+    mi_charge_more(subproc, mi_charge_round(size) - mi_charge_round(from));
+  } else {
+    mi_charge_less(subproc, mi_charge_round(from) - mi_charge_round(size));
+  }
+}
+
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
   const size_t shift = plan->shift;
   const size_t slice_count = mi_large_planned(plan);
   const size_t described_count = mi_large_described(plan, slice_count);
   mi_run_t run;
-  if (!mi_run_claim_again(heap, slice_count, plan->alignment, &run)) {
+  size_t charged = 0;
+  if (mi_run_claim_again(heap, slice_count, plan->alignment, &run)) {
+    const mi_page_t* const before = mi_pagemap_slice(run.start);
+    if (before->is_charged) charged = before->block_size;
+  } else {
     const mi_run_wish_t wish = {
         .slice_count = slice_count,
         .alignment = plan->alignment,
@@ -102,6 +121,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   }
   const bool is_usable = !MI_HAS_FENCE || mi_large_keep_fence(&run, plan);
   if (!is_usable || !mi_mark_begin_single(run.start + shift)) {
+    mi_pagemap_slice(run.start)->is_charged = false;
     mi_run_release(heap, run.arena, run.start, slice_count, plan->alignment);
     return NULL;
   }
@@ -128,6 +148,9 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
     return NULL;
   }
   mi_life_be_single(page);
+  if (charged < page->block_size) mi_large_charge(heap->subproc, page, charged);
+  page->is_charged = true;
+  if (run.arena != NULL) mi_charge_marks(run.arena, run.start + shift, 1);
   mi_large_count(heap, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
@@ -143,7 +166,8 @@ static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
   return is_done;
 }
 
-MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
+// Return how many bytes went back.
+static size_t mi_large_clear_range(mi_page_t* page, uint8_t* start, size_t size) {
   mi_tool_open(start, size);
   if (size >= MI_LARGE_GIVE_BACK_MIN && !MI_IS_TRACKED) { // tools must see what is written
     const size_t page_size = mi_state.os.page_size;
@@ -153,17 +177,27 @@ MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
     if (mi_large_give_back(page, first, (size_t)(last - first))) {
       memset(start, 0, (size_t)(first - start));
       memset(last, 0, (size_t)(end - last));
-      return;
+      return (size_t)(last - first);
     }
   }
   memset(start, 0, size);
+  return 0;
+}
+
+MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
+  mi_large_clear_range(page, start, size); // the program may touch it again: LARGE-5
 }
 
 #if MI_IS_CLEARED
 MI_INTERNAL mi_attr_noinline void* mi_large_clear_block(void* p, uint8_t was) {
   if (was != MI_MARK_SINGLE) return memset(p, 0, mi_mark_size(was));
   mi_page_t* const page = mi_pagemap_find(p);
-  mi_large_clear(page, (uint8_t*)p, page->block_size - page->shift);
+  const size_t gone = mi_large_clear_range(page, (uint8_t*)p, page->block_size - page->shift);
+  if (gone > 0 && page->arena != NULL) {
+    const uintptr_t first = mi_bits_align_up((uintptr_t)p, mi_state.os.page_size);
+    mi_charge_drop(page->arena, (const uint8_t*)first, gone);
+    page->is_charged = false;
+  }
   return p;
 }
 #endif
@@ -225,6 +259,11 @@ MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_life_undescribe(page, mi_large_interior(page->reserved));
   mi_run_delist(heap, page);
   mi_large_count(heap, -(int64_t)page->block_size);
+  if (page->arena == NULL) {
+    mi_charge_less(heap->subproc, mi_charge_round(page->block_size));
+  }
+  if (lost_count > 0)
+    mi_pagemap_slice(page->start + lost_count * MI_SLICE_SIZE)->is_charged = false;
   if (left > 0) {
     mi_run_release(heap, page->arena, page->start + lost_count * MI_SLICE_SIZE, left,
                    mi_large_alignment(page));
@@ -266,11 +305,14 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
     // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
     // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
+    mi_pagemap_slice(page->start + slice_count * MI_SLICE_SIZE)->is_charged = false;
     mi_run_release(heap, page->arena, page->start + slice_count * MI_SLICE_SIZE,
                    old_count - slice_count, MI_SLICE_SIZE);
   }
-  mi_large_count(heap, (int64_t)new_size - (int64_t)page->block_size);
+  const size_t old_size = page->block_size;
+  mi_large_count(heap, (int64_t)new_size - (int64_t)old_size);
   page->block_size = new_size;
+  mi_large_charge(heap->subproc, page, old_size);
   mi_large_raise_fence(page);
   return true;
 }
@@ -331,6 +373,8 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   }
   mi_large_note_moved(page, moved, slice_count);
   mi_large_raise_fence(moved);
+  if (page->arena != NULL) mi_charge_drop(page->arena, page->start, bytes);
+  page->is_charged = false; // the old addresses have nothing now
   mi_large_free(page, page->start);
   return moved->start;
 }

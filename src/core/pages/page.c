@@ -25,6 +25,7 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   } else if (run->is_resident && plan->is_sparse && run->arena != NULL &&
              mi_arena_is_ours(run->arena) &&
              mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) == 0) {
+    mi_charge_drop(run->arena, start, run->slice_count * MI_SLICE_SIZE);
     run->is_resident = false;
     run->is_zero = true;
   }
@@ -118,6 +119,10 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_run_delist(heap, page);
   mi_page_count(heap, -1);
   mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)page->backing, page->start);
+  if (arena == NULL) {
+    const size_t carved = mi_page_capacity(page) * page->block_size;
+    mi_charge_less(heap->subproc, mi_charge_round(carved));
+  }
   mi_run_release(heap, arena, page->start, page->slice_count, MI_SLICE_SIZE);
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
 }
@@ -224,6 +229,19 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page, uint32_t* carved) {
   page->count.is_fresh_list = page->is_zero;
   *carved = (uint32_t)count;
   return list;
+}
+
+MI_INTERNAL void mi_page_charge(mi_subproc_t* subproc, const mi_page_t* page, size_t index,
+                                size_t count) {
+  const size_t from = index * page->block_size;
+  const size_t to = from + count * page->block_size;
+  mi_arena_t* const arena = mi_arena_of(subproc, page->start);
+  if (arena == NULL) {
+    mi_charge_more(subproc, mi_charge_round(to) - mi_charge_round(from));
+    return;
+  }
+  mi_charge_add(arena, page->start + from, to - from);
+  mi_charge_marks(arena, page->start + from, to - from);
 }
 
 MI_INTERNAL uint32_t mi_page_measure(mi_page_t* page, mi_block_t** list, mi_block_t** last) {

@@ -122,6 +122,10 @@ MI_INTERNAL mi_block_t* mi_page_carve(mi_page_t* page, uint32_t* count);
 // Carve blocks again that were carved before, and are in no list because they touched a hole.
 MI_INTERNAL mi_block_t* mi_page_carve_at(mi_page_t* page, size_t index, size_t count);
 
+// Count the memory of blocks that were carved as charged: charge.c.
+MI_INTERNAL void mi_page_charge(mi_subproc_t* subproc, const mi_page_t* page, size_t index,
+                                size_t count);
+
 // Return the number of blocks of a list of the page, and in `*last` its last block; 0 and NULL for
 // an empty list. If the program has damaged the list, a link that leads to no block, or twice to
 // the same one, is reported and cut, and the blocks behind it stay in use. Owner only.

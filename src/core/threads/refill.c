@@ -88,16 +88,18 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
 // Carve blocks of a page that this thread owns, first those that never were, then those that touch
 // a hole. They count as used. NULL if there are none.
 static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page, uint32_t* count) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  size_t index = mi_page_capacity(page);
   mi_block_t* list = mi_page_carve(page, count);
   if (mi_unlikely(list == NULL)) {
-    size_t index;
-    *count = mi_hole_fill(mi_theap_subproc(theap), page, &index);
+    *count = mi_hole_fill(subproc, page, &index);
     if (*count == 0) return NULL;
     list = mi_page_carve_at(page, index, *count);
     page->count.is_fresh_list = false;
   }
+  mi_page_charge(subproc, page, index, *count);
   if (mi_unlikely(mi_page_capacity(page) == page->reserved && page->holes == 0)) {
-    mi_collapse_note(mi_theap_subproc(theap), page);
+    mi_collapse_note(subproc, page);
   }
   return list;
 }

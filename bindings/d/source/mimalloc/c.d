@@ -657,8 +657,8 @@ void mi_collect_reduce(size_t target_thread_owned);
 /// - `system_msecs`: milliseconds of processor time in the system
 /// - `current_rss`: resident bytes, as the system sees it
 /// - `peak_rss`: the most there were
-/// - `current_commit`: bytes of the library in use or not yet given back
-/// - `peak_commit`: the most there were
+/// - `current_commit`: bytes that the library may have resident: `committed` of `mi_stats_t`
+/// - `peak_commit`: the most there were, or a little more
 /// - `page_faults`: number of faults that had to read from a disk
 void mi_process_info(size_t* elapsed_msecs, size_t* user_msecs, size_t* system_msecs, size_t* current_rss, size_t* peak_rss, size_t* current_commit, size_t* peak_commit, size_t* page_faults);
 
@@ -1755,7 +1755,7 @@ struct mi_stats_t
     mi_stat_count_t pages;
     /// bytes of address space in arenas
     mi_stat_count_t reserved;
-    /// bytes in use or not yet given back
+    /// bytes that may be resident, with metadata: see above
     mi_stat_count_t committed;
     /// bytes that the system may take when it needs them
     mi_stat_counter_t reset;

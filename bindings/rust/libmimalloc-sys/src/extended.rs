@@ -692,8 +692,8 @@ extern "C" {
     /// - `system_msecs`: milliseconds of processor time in the system
     /// - `current_rss`: resident bytes, as the system sees it
     /// - `peak_rss`: the most there were
-    /// - `current_commit`: bytes of the library in use or not yet given back
-    /// - `peak_commit`: the most there were
+    /// - `current_commit`: bytes that the library may have resident: `committed` of `mi_stats_t`
+    /// - `peak_commit`: the most there were, or a little more
     /// - `page_faults`: number of faults that had to read from a disk
     pub fn mi_process_info(
         elapsed_msecs: *mut usize,
@@ -1995,7 +1995,7 @@ pub struct mi_stats_t {
     pub pages: mi_stat_count_t,
     /// bytes of address space in arenas
     pub reserved: mi_stat_count_t,
-    /// bytes in use or not yet given back
+    /// bytes that may be resident, with metadata: see above
     pub committed: mi_stat_count_t,
     /// bytes that the system may take when it needs them
     pub reset: mi_stat_counter_t,
