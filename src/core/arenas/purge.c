@@ -71,6 +71,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   mi_count_add(&arena->subproc->count.committed, -(int64_t)bytes);
   mi_count_add(&arena->subproc->count.purged, (int64_t)mi_charge_drop(arena, start, size));
   mi_count_add(&arena->subproc->count.purge_calls, 1);
+  mi_probe2(purge, start, size);
   return bytes;
 }
 
@@ -79,6 +80,7 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
   if (mi_os_purge(start, size) != 0) return false;
   mi_count_add(&arena->subproc->count.purged, (int64_t)size);
   mi_count_add(&arena->subproc->count.purge_calls, 1);
+  mi_probe2(purge, start, size);
   return true;
 }
 

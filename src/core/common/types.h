@@ -22,6 +22,7 @@
 #include "../../base/tool.h"
 #include "../../os/lock.h"
 #include "../../os/os.h"
+#include "../../os/probe.h"
 #include "../../os/tls.h"
 
 // Size classes: 8; 16 to 128 in steps of 16; then eight per doubling up to MI_CLASS_MAX.

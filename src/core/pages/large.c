@@ -154,6 +154,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   mi_large_count(heap, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_TOTAL, (int64_t)page->block_size);
   mi_tally_add(&heap->tally, MI_TALLY_LARGE_COUNT, 1);
+  mi_probe2(large_make, page->start, page->block_size);
   return page;
 }
 
@@ -254,6 +255,7 @@ static size_t mi_large_alignment(const mi_page_t* page) {
 MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
+  mi_probe2(large_release, page->start, page->block_size);
   if (mi_unlikely(page->sampled != NULL)) mi_sampled_end(page->sampled);
   mi_mark_end(page);
   mi_life_undescribe(page, mi_large_interior(page->reserved));

@@ -99,6 +99,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_page_count(heap, 1);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
   if (mi_page_may_have_fence(&run)) mi_fence_raise(page);
+  mi_probe2(page_make, run.start, block_size);
   return page;
 }
 
@@ -113,6 +114,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     mi_report_block(MI_ERROR_DOUBLE_FREE, page, page->start, NULL);
     return; // the page is leaked
   }
+  mi_probe2(page_release, page->start, page->block_size);
   mi_mark_end(page);
   mi_track_drop(page);
   mi_page_clear(heap, page);

@@ -98,6 +98,7 @@ static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page, uint
     page->count.is_fresh_list = false;
   }
   mi_page_charge(subproc, page, index, *count);
+  mi_probe3(carve, page->start, page->block_size, *count);
   if (mi_unlikely(mi_page_capacity(page) == page->reserved && page->holes == 0)) {
     mi_collapse_note(subproc, page);
   }
@@ -296,6 +297,7 @@ MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {
   do {
     if (theap->free[c] == NULL) {
       const bool is_shared = mi_crowd_shares(theap);
+      mi_probe2(refill, theap, c);
       if (!(is_shared ? mi_refill_portion(theap, c) : mi_refill_list(theap, c))) return NULL;
     }
     block = theap->free[c];

@@ -315,6 +315,7 @@ MI_INTERNAL void mi_sample_record(mi_theap_t* theap, mi_page_t* page, size_t siz
       .size = mi_class_size(size_class),
   };
   page->sampled = mi_sampled_begin(&chance, chance.size);
+  mi_probe2(sample, page->start, page->block_size);
 }
 
 // The chance of a block without a class.
@@ -328,6 +329,7 @@ MI_INTERNAL void mi_sample_record_large(mi_theap_t* theap, mi_page_t* page) {
   if (mi_sample_draw_bytes(theap, chance.size, chance.size) > 1) return;
   theap->sample_count++;
   page->sampled = mi_sampled_begin(&chance, page->block_size);
+  mi_probe2(sample, page->start, page->block_size);
 }
 
 // A sample shrank, or has another rate: does it stay one? It does with the ratio of the chances.

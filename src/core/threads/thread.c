@@ -185,6 +185,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     *mi_thread_bucket(id) = theap;
     mi_life_set_owner(theap, id);
     mi_thread_count(theap);
+    mi_probe2(thread_start, id, theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
   mi_self()->theap = theap;
@@ -373,6 +374,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
 
 // End a home that has the calling thread's id.
 static void mi_thread_end_home(mi_theap_t* home) {
+  mi_probe2(thread_end, home->thread_id, home);
   mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // error functions find a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
   mi_assert_full(mi_thread_is_valid(home));
