@@ -11,6 +11,19 @@ set(MI_TRACE_FOLDER mimalloc-trace)
 set_target_properties(mimalloc-trace PROPERTIES NO_SONAME ON LINKER_LANGUAGE C
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${MI_TRACE_FOLDER})
 
+# Where exceptions can pass a function that cleans up, operator new and delete are recorded as such. Elsewhere (Debian's
+# musl-gcc, whose unwinder needs glibc) they are seen if they call malloc.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-shared -fPIC -fexceptions")
+set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-z,defs)
+check_c_source_compiles("static void mi_leave(int* p) { *p = 0; }
+  void (*mi_call)(void); void mi_enter(void) { int x __attribute__((cleanup(mi_leave))) = 1; mi_call(); }" MI_HAS_CLEANUP)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+if(NOT MI_HAS_CLEANUP)
+  target_compile_definitions(mimalloc-trace PRIVATE MI_TRACE_WITHOUT_CXX)
+endif()
+
 set(mi_player player play plan reader region)
 list(TRANSFORM mi_player PREPEND ${MI_TRACE_SOURCE}/)
 list(TRANSFORM mi_player APPEND .c)

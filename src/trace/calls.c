@@ -260,7 +260,9 @@ MI_CALLS_EXPORT void* reallocarray(void* p, size_t count, size_t size) {
   return q;
 }
 
-// -- C++ --
+// -- C++ (cmake/trace.cmake says where it is left out) --
+
+#if !defined(MI_TRACE_WITHOUT_CXX)
 
 // The function behind ours. NULL if there is none; it is looked for once (twice, if two threads are
 // the first; both find the same). Any thread writes and reads it, relaxed: it points to code.
@@ -409,3 +411,5 @@ MI_CALLS_DELETE_2(_ZdlPvmSt11align_val_t)
 MI_CALLS_DELETE_2(_ZdaPvmSt11align_val_t)
 MI_CALLS_DELETE_2(_ZdlPvSt11align_val_tRKSt9nothrow_t)
 MI_CALLS_DELETE_2(_ZdaPvSt11align_val_tRKSt9nothrow_t)
+
+#endif
