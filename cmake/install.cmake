@@ -43,6 +43,19 @@ endif()
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include/ DESTINATION ${mi_include_dir}
         FILES_MATCHING PATTERN "*.h")
 
+# The tool finds its modules relative to itself, so that an installed tree can be moved.
+if(MI_INSTALL_INSPECT)
+  set(mi_inspect_dir ${CMAKE_INSTALL_DATADIR}/mimalloc-inspect)
+  # Distributions give whole paths for some of these folders.
+  file(RELATIVE_PATH MI_INSPECT_MODULES ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/mimalloc-inspect)
+  configure_file(${CMAKE_CURRENT_SOURCE_DIR}/tools/mimalloc-inspect ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-inspect @ONLY)
+  install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-inspect DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/tools/mimalloc_inspect DESTINATION ${mi_inspect_dir}
+          FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+  install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/src/observe/inspect.def DESTINATION ${mi_inspect_dir}/mimalloc_inspect)
+  install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/tools/mimalloc-inspect.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
 if(mi_installed)
   install(EXPORT mimalloc FILE mimalloc.cmake DESTINATION ${mi_config_dir})
 endif()

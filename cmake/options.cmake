@@ -19,6 +19,13 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOUR
   endif()
 endif()
 
+# The tool that reads /proc and core dumps. It is Python, and nothing is compiled. A project that adds this one has no use
+# for it.
+set(MI_INSPECT_DEFAULT OFF)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  set(MI_INSPECT_DEFAULT ON)
+endif()
+
 # For users and packagers.
 option(MI_OVERRIDE "Define malloc, free, operator new and their relatives" ON)
 option(MI_BUILD_SHARED "Build the shared library" ${MI_SHARED_DEFAULT})
@@ -26,6 +33,7 @@ option(MI_BUILD_STATIC "Build the static library" ON)
 option(MI_BUILD_OBJECT "Build the single object file" ON)
 option(MI_BUILD_COMPAT "Build libraries with the names of jemalloc and gperftools" ${MI_COMPAT_DEFAULT})
 option(MI_BUILD_TRACE "Build what records and replays the calls of programs" ${MI_TRACE_DEFAULT})
+option(MI_INSTALL_INSPECT "Install mimalloc-inspect, which needs Python 3.8" ${MI_INSPECT_DEFAULT})
 option(MI_LOCAL_DYNAMIC_TLS "Thread-local variables that never lack room in a library loaded by dlopen" OFF)
 option(MI_INSTALL_TOPLEVEL "Install without versioned directories" OFF)
 option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)

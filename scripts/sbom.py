@@ -16,7 +16,7 @@ import sys
 
 import release
 
-SHIPPED = re.compile(r"(src|include|cmake)/.*|CMakeLists\.txt|LICENSE")
+SHIPPED = re.compile(r"(src|include|cmake|tools)/.*|CMakeLists\.txt|LICENSE")
 
 
 def entry(path, content):

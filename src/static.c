@@ -101,6 +101,7 @@
 #include "observe/heap_text.c"
 #include "observe/folded.c"
 #include "observe/profile.c"
+#include "observe/inspect.c"
 
 // api: the public functions, options, messages, statistics.
 #include "api/output.c"

@@ -231,6 +231,7 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
 }
 
 MI_INTERNAL void mi_hook_load_options(void) {
+  mi_inspect_begin();
   if (mi_state.os.is_setuid) return;
   const mi_os_environment_t environment = mi_os_environment_look(MI_ENVIRONMENT_PREFIX);
   mi_atomic_store_relaxed(&mi_option_is_read, environment != MI_OS_ENVIRONMENT_UNKNOWN);

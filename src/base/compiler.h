@@ -38,6 +38,12 @@
 #define mi_attr_weak __attribute__((weak))
 // A reference to data that is weak for the assembler, too: gcc 12 forgets it on 64-bit POWER.
 #define mi_weak_data(name) __asm__(".weak " #name)
+// A constant that is a note of ELF: PT_NOTE leads there, and no tool strips it.
+#if defined(__ELF__) && !MI_IS_WASM
+#define mi_attr_note __attribute__((section(".note.mimalloc"), aligned(4), used))
+#else
+#define mi_attr_note __attribute__((unused))
+#endif
 #define mi_attr_unused __attribute__((unused))
 // A function that reads plain fields which other threads write, on purpose; see `mi_atomic_peek`.
 #define mi_attr_racy __attribute__((no_sanitize_thread, noinline))

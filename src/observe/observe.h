@@ -4,6 +4,7 @@
 //
 //   stack.c   which functions called
 //   fault.c   what is known about an access that faulted
+//   inspect.c by what a tool from outside finds the structures of the library
 //   profile.c, pprof.c, heap_text.c, folded.c, dump.c   heap profiles in three formats
 //
 // The layers above include this file and no other of this folder. It uses the core and what is
@@ -12,6 +13,7 @@
 #define MI_OBSERVE_OBSERVE_H
 
 #include "fault.h"
+#include "inspect.h"
 #include "profile.h"
 
 #endif

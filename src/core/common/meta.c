@@ -42,14 +42,7 @@ typedef struct mi_meta_free_s {
 
 static mi_meta_free_t* mi_meta_free_list;
 
-// The list entry of a mapping, itself a small piece.
-typedef struct mi_meta_map_s {
-  struct mi_meta_map_s* next; // an older one
-  void* start;
-  size_t size;
-} mi_meta_map_t;
-
-static mi_meta_map_t* mi_meta_maps;
+MI_INTERNAL_DATA mi_meta_map_t* mi_meta_maps;
 
 static size_t mi_meta_round_up(size_t size) {
   return mi_bits_align_up(size, mi_state.os.page_size);

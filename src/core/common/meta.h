@@ -8,6 +8,16 @@
 
 #include "state.h"
 
+// The list entry of a mapping, itself a small piece.
+typedef struct mi_meta_map_s {
+  struct mi_meta_map_s* next; // an older one
+  void* start;
+  size_t size;
+} mi_meta_map_t;
+
+// The newest mapping. For meta.c, and for those who look from outside (inspect.c).
+MI_INTERNAL_DATA_DECL mi_meta_map_t* mi_meta_maps;
+
 // Allocate zero memory, aligned to 64 bytes. The caller holds the arena lock. NULL when out of
 // memory.
 MI_INTERNAL void* mi_meta_alloc(size_t size);

@@ -30,28 +30,12 @@
 
 #define MI_SITES_MAX ((int64_t)(MI_IS_TINY ? 4096 : 1 << 18))
 #define MI_SAMPLED_MAX ((size_t)(MI_IS_TINY ? 1 << 14 : 1 << 26))
-#define MI_SITE_BUCKETS ((size_t)(MI_IS_TINY ? 64 : 1 << 14))
 #define MI_SAMPLED_LIVE ((uint32_t)1)
 
 static mi_records_t mi_sampled_records = {.record_size = sizeof(mi_sampled_t),
                                           .record_max = MI_SAMPLED_MAX};
 
-static struct mi_sampled_all_s {
-  // missed - samples without a record; site_count - sites there are. Any thread, relaxed: figures,
-  // and a bound.
-  mi_atomic(int64_t) missed;
-  mi_atomic(int64_t) site_count;
-  // live_bytes - what the samples in use stand for; peak_bytes - its maximum; peak_moment - the
-  // number of that maximum; mark_moment - of the marks. Any thread, relaxed: SAMPLED-4.
-  mi_atomic(int64_t) live_bytes;
-  mi_atomic(int64_t) peak_bytes;
-  mi_atomic(uint64_t) peak_moment;
-  mi_atomic(uint64_t) mark_moment;
-  // bucket - the newest site of a bucket.
-  //   write  any  CAS acq_rel  mi_sampled_add_site   (publishes the site, or sees another)
-  //   read   any  acquire      mi_sampled_find_site, mi_sampled_add_site, mi_sampled_next_site
-  mi_atomic(mi_site_t*) bucket[MI_SITE_BUCKETS];
-} mi_sampled_all mi_attr_sparse;
+MI_INTERNAL_DATA mi_sampled_all_t mi_sampled_all mi_attr_sparse;
 
 // -- Numbers --
 

@@ -46,6 +46,29 @@ struct mi_site_s {
   const void* frames[]; // where the calls return to (const)
 };
 
+#define MI_SITE_BUCKETS ((size_t)(MI_IS_TINY ? 64 : 1 << 14))
+
+// All call sites, and sums over them. For sampled.c, and for those who look from outside
+// (inspect.c).
+typedef struct mi_sampled_all_s {
+  // missed - samples without a record; site_count - sites there are. Any thread, relaxed: figures,
+  // and a bound.
+  mi_atomic(int64_t) missed;
+  mi_atomic(int64_t) site_count;
+  // live_bytes - what the samples in use stand for; peak_bytes - its maximum; peak_moment - the
+  // number of that maximum; mark_moment - of the marks. Any thread, relaxed: SAMPLED-4.
+  mi_atomic(int64_t) live_bytes;
+  mi_atomic(int64_t) peak_bytes;
+  mi_atomic(uint64_t) peak_moment;
+  mi_atomic(uint64_t) mark_moment;
+  // bucket - the newest site of a bucket.
+  //   write  any  CAS acq_rel  mi_sampled_add_site   (publishes the site, or sees another)
+  //   read   any  acquire      mi_sampled_find_site, mi_sampled_add_site, mi_sampled_next_site
+  mi_atomic(mi_site_t*) bucket[MI_SITE_BUCKETS];
+} mi_sampled_all_t;
+
+MI_INTERNAL_DATA_DECL mi_sampled_all_t mi_sampled_all;
+
 // What is known about a sampled block in use, out of line. The holder of the block writes it; a
 // dump looks at it (`mi_atomic_peek`).
 struct mi_sampled_s {

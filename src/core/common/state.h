@@ -233,6 +233,9 @@ typedef struct mi_state_s {
   mi_atomic(size_t) present;
   mi_os_thread_t purger_thread; // written by who set BUSY, read by who does so next
   bool is_unloaded; // all memory was given back once: unload.c; changes while no thread is here
+  // By which a tool from outside finds all this: inspect.c. Written by the thread that sets up,
+  // const from then on.
+  const void* stamp;
 } mi_state_t;
 
 MI_INTERNAL_DATA_DECL mi_state_t mi_state;
