@@ -60,6 +60,8 @@ def check_unpacked(unpacked, tmp_path):
     assert "glibc" in run(replay, tmp_path / "trace", "--with", "glibc", "--with", f"ours={lib / 'libmimalloc.so.3'}", "--rounds", 1)
     run("cc", CONSUMER, lib / "libmimalloc.a", "-o", tmp_path / "archive", f"-I{unpacked}/usr/include", "-pthread")
     run(tmp_path / "archive")
+    # The tool reads this process, which has no such library, and says so.
+    assert "does not have this library in it" in attempt(unpacked / "usr" / "bin" / "mimalloc-inspect", os.getpid()).output
 
 
 def test_debian_package(source, tmp_path):
