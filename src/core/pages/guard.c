@@ -134,7 +134,11 @@ static void mi_guard_forget(mi_guarded_t* record) {
 static bool mi_guard_surround(mi_page_t* page, mi_guarded_t* record) {
   uint8_t* const behind = record->inner + record->inner_size;
   uint8_t* const end = record->start + record->slice_count * MI_SLICE_SIZE;
-  if (!mi_large_is_ours(page)) return false;
+  // A fresh mapping would not be bound to a NUMA node.
+  const mi_arena_t* const arena = page->arena;
+  if (arena != NULL && (!mi_arena_is_mapped_by_us(arena) || arena->numa_node >= 0)) return false;
+  // With overcommit only the program makes such arenas, of a size that has no room for guards.
+  if (arena != NULL && !arena->is_committed && mi_state.os.has_overcommit) return false;
   page->is_charged = false; // not all of it
   if (mi_guard_close(record, page->arena, record->start, (size_t)(record->inner - record->start)) &&
       mi_guard_close(record, page->arena, behind, (size_t)(end - behind))) {

@@ -138,7 +138,7 @@ MI_INTERNAL mi_attr_cold size_t mi_hole_make(mi_subproc_t* subproc, mi_page_t* p
   if (!mi_part_may_have_holes(page) || page->local_free == NULL) return 0;
   if (mi_wait_delay_ms() < 0 || mi_option_value(purge_decommits) == 0) return 0;
   mi_arena_t* const arena = mi_arena_of(subproc, page->start);
-  if (arena == NULL || !mi_arena_is_ours(arena)) return 0;
+  if (arena == NULL || !mi_arena_is_mapped_by_us(arena)) return 0; // a page is usable in any case
   if (mi_os_is_single_threaded()) {
     const bool is_held = (mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0;
     return is_held ? 0 : mi_hole_make_in(arena, page);
