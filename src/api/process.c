@@ -108,7 +108,11 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
 static void __attribute__((destructor(101))) mi_process_on_exit(void) {
   const bool is_unloaded = mi_os_is_unloaded();
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) return; // was never set up
-  if (mi_option_value(destroy_on_exit) < 2) mi_process_done(); // otherwise the program calls it
+  // With a lock held, a callback of the program ended the process from inside of the library.
+  const bool is_inside = mi_self()->locks_held != 0;
+  if (mi_option_value(destroy_on_exit) < 2 && !is_inside) {
+    mi_process_done(); // otherwise the program calls it
+  }
   // Threads that end from now on must not call into a library that may be gone.
   mi_os_thread_key_done();
   // This is not done at the end of the process, where other code still uses its blocks.
