@@ -15,12 +15,18 @@ if(MI_LOCAL_DYNAMIC_TLS)
   set(MI_TLS_MODEL local-dynamic)
 endif()
 set(MI_CODE_FLAGS -fvisibility=hidden -fno-builtin-malloc -g)
-if(NOT MI_IS_WASM) # which has one model, and other exceptions
+if(WIN32) # nothing is visible that is not exported by name
+  set(MI_CODE_FLAGS -fno-builtin-malloc -g -fexceptions)
+elseif(NOT MI_IS_WASM) # which has one model, and other exceptions
   list(APPEND MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt -fexceptions)
+endif()
+if(MSVC) # clang-cl, which takes the options of the other compiler, and these behind /clang:
+  set(MI_WARNINGS /W3 $<$<BOOL:${MI_WERROR}>:/WX>)
+  set(MI_CODE_FLAGS /clang:-fno-builtin-malloc)
 endif()
 
 include(CheckCCompilerFlag)
-if(MI_IS_WASM) # there is nothing of what is asked for below
+if(MI_IS_WASM OR WIN32) # there is nothing of what is asked for below
   set(MI_HAS_NO_INTERPOSITION OFF)
   set(MI_HAS_NO_ALIGN OFF)
   set(MI_HAS_LAYOUT OFF)
@@ -32,7 +38,9 @@ endif()
 
 # Small code that starts small (see layout.ld). The fast paths are the same instructions as with -O3.
 check_c_compiler_flag(-fno-align-jumps MI_HAS_NO_ALIGN)
-if(MI_HAS_NO_ALIGN)
+if(MSVC)
+  # The compiler's own.
+elseif(MI_HAS_NO_ALIGN)
   set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG -fno-align-loops -fno-align-jumps")
 else()
   set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
@@ -41,7 +49,7 @@ endif()
 # Two builds of the same files are the same, whatever their folders are called. Not where one debugs: there the names in the
 # debug information are those of the files.
 check_c_compiler_flag(-ffile-prefix-map=/a=/b MI_HAS_PREFIX_MAP)
-if(MI_HAS_PREFIX_MAP AND CMAKE_BUILD_TYPE STREQUAL "Release")
+if(MI_HAS_PREFIX_MAP AND NOT MSVC AND CMAKE_BUILD_TYPE STREQUAL "Release")
   list(APPEND MI_CODE_FLAGS -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=.) # the last one comes first
 endif()
 

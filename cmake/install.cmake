@@ -18,6 +18,7 @@ set(mi_installed "")
 if(MI_BUILD_SHARED)
   list(APPEND mi_installed mimalloc)
   install(TARGETS mimalloc EXPORT mimalloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} # of Windows
           INCLUDES DESTINATION ${mi_include_dir})
 endif()
 # Without the links that a program is linked by: there are no headers, either.

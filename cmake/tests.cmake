@@ -29,6 +29,15 @@ endif()
 file(GLOB mi_lib_sources CONFIGURE_DEPENDS ${MI_TEST_DIR}/lib/*.c)
 set(mi_unit_helpers "/(os_fake|hooks_fake|unit)\\.c$")
 list(FILTER mi_lib_sources EXCLUDE REGEX "${mi_unit_helpers}")
+if(WIN32) # what the programs use of POSIX
+  list(FILTER mi_lib_sources EXCLUDE REGEX "/spawn\\.c$")
+  list(APPEND mi_lib_sources ${MI_TEST_DIR}/windows/spawn.c ${MI_TEST_DIR}/windows/posix/posix.c)
+  include_directories(BEFORE ${MI_TEST_DIR}/windows/posix)
+  # All that they link with is in them, but for the library and cmocka.
+  find_package(Threads REQUIRED)
+  add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-static>)
+  get_filename_component(mi_cmocka_folder ${MI_CMOCKA_INCLUDE}/../bin ABSOLUTE)
+endif()
 if(mi_lib_sources)
   add_library(mi-testlib STATIC ${mi_lib_sources})
   mi_compile_flags(mi-testlib)
@@ -74,6 +83,9 @@ function(mi_test_program target group flavour source)
     # of libc's functions for this kind of processor does without.
     string(APPEND emulator ", \"-cpu\", \"max\", \"-E\", \"GLIBC_TUNABLES=glibc.cpu.name=kunpeng920\"")
   endif()
+  if(WIN32 AND emulator) # where libraries are
+    string(APPEND emulator ", \"-p\", \"$<TARGET_FILE_DIR:mi-flavour-${flavour}>\", \"-p\", \"${mi_cmocka_folder}\"")
+  endif()
   string(APPEND line " \"emulator\": [${emulator}]}")
   list(APPEND MI_TEST_MANIFEST "${line}")
   set(MI_TEST_MANIFEST "${MI_TEST_MANIFEST}" PARENT_SCOPE)
@@ -85,6 +97,13 @@ function(mi_test_flags target)
   # -funwind-tables: a stack can be read through functions of C, as on most processors, on 32-bit ARM, too.
   target_compile_options(${target} PRIVATE -Wall -Wextra -g -funwind-tables $<$<CONFIG:Release>:-O1> $<$<BOOL:${MI_WERROR}>:-Werror>)
   target_include_directories(${target} PRIVATE ${MI_CMOCKA_INCLUDE})
+  if(WIN32)
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE __USE_MINGW_ANSI_STDIO=1)
+    # Tests ask for more than there is of all: this compiler tells them for this system only.
+    target_compile_options(${target} PRIVATE $<$<C_COMPILER_ID:Clang>:-Wno-builtin-assume-aligned-alignment>)
+    # This one knows the formats of the oldest C library only, for cmocka.
+    target_compile_options(${target} PRIVATE $<$<C_COMPILER_ID:GNU>:-Wno-format;-Wno-format-extra-args>)
+  endif()
 endfunction()
 
 # -- Unit tests.
@@ -94,7 +113,7 @@ set(mi_unit_flavours debug)
 if(NOT CMAKE_CROSSCOMPILING)
   list(APPEND mi_unit_flavours tiny)
 endif()
-if(CMAKE_SIZEOF_VOID_P EQUAL 4) # the fake system has addresses of 47 bits
+if(CMAKE_SIZEOF_VOID_P EQUAL 4 OR WIN32) # the fake system has addresses of 47 bits, and each test is a child of fork
   set(mi_unit_tests "")
 endif()
 if(mi_unit_tests)
@@ -144,6 +163,20 @@ endif()
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)")
   list(FILTER mi_api_tests EXCLUDE REGEX "/tagged[^/]*$")
 endif()
+# They test what only POSIX, Linux or glibc has (test/windows/test_windows.py says what).
+if(WIN32)
+  if(MI_TEST_SOME) # Wine is slow to start
+    list(FILTER mi_api_tests INCLUDE REGEX "/(aligned|basic|realloc|statistics|usable)\\.c$")
+  else()
+    list(APPEND mi_flavours debug)
+  endif()
+  file(STRINGS ${MI_TEST_DIR}/windows/without.txt mi_without REGEX "^[a-z]")
+  foreach(line IN LISTS mi_without)
+    string(REGEX REPLACE "^([a-z0-9_]+/[a-z0-9_]+): .*" "\\1" name "${line}")
+    list(FILTER mi_api_tests EXCLUDE REGEX "/${name}\\.[a-z]*$")
+    list(FILTER mi_stress_tests EXCLUDE REGEX "/${name}\\.[a-z]*$")
+  endforeach()
+endif()
 # They test names of glibc.
 if(MI_CROSS STREQUAL "musl")
   list(FILTER mi_api_tests EXCLUDE REGEX "/glibc_names\\.c$")
@@ -181,9 +214,11 @@ foreach(flavour IN LISTS mi_flavours)
     set(definitions MI_DEBUG=1 MI_SHOW_ERRORS=0 MI_MTE=1 MI_DEFAULT_ABORT_ON_MISUSE=1)
   endif()
   mi_library(mi-flavour-${flavour} SHARED ${definitions})
-  set_target_properties(
-    mi-flavour-${flavour} PROPERTIES OUTPUT_NAME mimalloc LIBRARY_OUTPUT_DIRECTORY
-                                     ${CMAKE_CURRENT_BINARY_DIR}/flavour/${flavour})
+  set_target_properties(mi-flavour-${flavour} PROPERTIES OUTPUT_NAME mimalloc)
+  foreach(kind LIBRARY RUNTIME ARCHIVE) # the last two: of Windows
+    set_target_properties(mi-flavour-${flavour} PROPERTIES ${kind}_OUTPUT_DIRECTORY
+                                                           ${CMAKE_CURRENT_BINARY_DIR}/flavour/${flavour})
+  endforeach()
 endforeach()
 
 foreach(source IN LISTS mi_api_tests mi_stress_tests)
@@ -197,7 +232,7 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
   target_compile_options(${objects} PRIVATE -fno-builtin)
   target_include_directories(${objects} PRIVATE include ${MI_TEST_DIR}/lib)
   target_link_libraries(${objects} PRIVATE Threads::Threads)
-  if(NOT MI_OVERRIDE)
+  if(NOT MI_OVERRIDE OR WIN32) # there, to replace malloc has tests of its own
     target_compile_definitions(${objects} PRIVATE LOAD_BY_NAME)
   endif()
   foreach(flavour IN LISTS mi_flavours)
@@ -223,14 +258,34 @@ foreach(source IN LISTS mi_api_tests mi_stress_tests)
     else()
       set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
     endif()
-    target_link_options(${target} PRIVATE -Wl,--no-as-needed)
-    target_link_libraries(${target} PRIVATE mi-flavour-${flavour} mi-testlib Threads::Threads)
+    if(NOT WIN32)
+      target_link_options(${target} PRIVATE -Wl,--no-as-needed)
+    endif()
+    target_link_libraries(${target} PRIVATE mi-testlib mi-flavour-${flavour} Threads::Threads)
     if(group STREQUAL "api")
       target_link_libraries(${target} PRIVATE ${MI_CMOCKA})
     endif()
     mi_test_program(${target} ${group} ${flavour} ${source})
   endforeach()
 endforeach()
+
+# -- What only Windows has.
+
+if(WIN32)
+  file(GLOB mi_windows_tests CONFIGURE_DEPENDS ${MI_TEST_DIR}/windows/*.c)
+  list(FILTER mi_windows_tests EXCLUDE REGEX "/spawn\\.c$")
+  foreach(source IN LISTS mi_windows_tests)
+    get_filename_component(name ${source} NAME_WE)
+    foreach(flavour IN LISTS mi_flavours)
+      set(target windows-${name}-${flavour})
+      add_executable(${target} ${source})
+      mi_test_flags(${target})
+      target_include_directories(${target} PRIVATE include src ${MI_TEST_DIR}/lib)
+      target_link_libraries(${target} PRIVATE mi-testlib mi-flavour-${flavour} ${MI_CMOCKA})
+      mi_test_program(${target} windows ${flavour} ${source})
+    endforeach()
+  endforeach()
+endif()
 
 # -- The soak: not in the list, because it takes arguments and soak.py judges what it did.
 # A sanitizer's own memory would count as what the programs use.

@@ -17,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages"
-processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl" is one of `cross`, too
+processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows" and "windows-gcc" are some of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -124,6 +124,7 @@ need_i686() {
 # Compilers and the libc of other processors, and the emulator.
 need_platforms() {
   need_test
+  need soft gcc-mingw-w64-x86-64-posix x86_64-w64-mingw32-gcc-posix
   for processor in $processors; do
     name=$(triple "$processor")
     need soft "gcc-$name" "$name-gcc"
@@ -246,6 +247,13 @@ fetch_sources() { # fetch_sources PACKAGE...
   [ -z "$failed" ] || echo "setup: no sources of$failed; what needs them is left out" >&2
 }
 
+# What compiles for Windows, and what runs its programs. (The headers of mingw-w64 come with its compiler.)
+need_windows() { # need_windows hard|soft
+  need "$1" clang-19 clang-19
+  need "$1" gcc-mingw-w64-x86-64-posix x86_64-w64-mingw32-gcc-posix
+  need "$1" wine64 wine64 /usr/lib/wine/wine64
+}
+
 # Compilers for WebAssembly, and what runs its programs.
 need_compilers_wasm() { # need_compilers_wasm hard|soft
   need_build
@@ -298,6 +306,7 @@ need_test() {
   need soft xz-utils xz
   need soft tar tar
   need_compilers_wasm soft
+  need_windows soft
   need soft musl-tools musl-gcc
   need_i686
   need soft gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
@@ -363,7 +372,7 @@ need_bench() {
 debian_name() {
   case $1 in aarch64) echo arm64 ;; ppc64le) echo ppc64el ;; i686) echo i386 ;; arm) echo armhf ;; *) echo "$1" ;; esac
 }
-triple() { echo "$1-linux-gnu" | sed 's/^ppc64le/powerpc64le/; s/^arm-.*/arm-linux-gnueabihf/; s/^musl.*/musl/'; }
+triple() { echo "$1-linux-gnu" | sed 's/^ppc64le/powerpc64le/; s/^arm-.*/arm-linux-gnueabihf/; s/^musl.*/musl/; s/^windows.*/x86_64-w64-mingw32/'; }
 
 # cmocka for another processor, unpacked from the distribution's own packages with apt's state in our build folder; from
 # its sources where there is no package.
@@ -372,7 +381,7 @@ fetch_cross() { # fetch_cross PROCESSOR
   [ -e "$root/usr/include/cmocka.h" ] && return 0
   have "$(triple "$1")-gcc" || return 1
   have apt-get || return 1
-  [ "$1" != musl ] || { build_cross musl; return; }
+  case $1 in musl | windows*) build_cross "$1"; return ;; esac
   mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial" || return 1
   here=$(pwd)
   architecture=$(debian_name "$1")
@@ -395,7 +404,8 @@ build_cross() { # build_cross PROCESSOR
   [ -d build/compat/sources/cmocka ] || return 1
   root=$(pwd)/build/cross/$1
   mkdir -p "$root"
-  cmake -S build/compat/sources/cmocka -B "$root/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$(pwd)/cmake/cross-linux.cmake" \
+  case $1 in windows*) file=cross-windows ;; *) file=cross-linux ;; esac
+  cmake -S build/compat/sources/cmocka -B "$root/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$(pwd)/cmake/$file.cmake" \
     -DMI_CROSS="$1" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DWITH_EXAMPLES=OFF >"$root/log" 2>&1 &&
     DESTDIR=$root cmake --build "$root/build" --target install >>"$root/log" 2>&1
   [ -e "$root/usr/include/cmocka.h" ]

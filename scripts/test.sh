@@ -35,16 +35,22 @@ if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v 
 fi
 
 # Another C library, and 32 bits: where there is a compiler for it, and cmocka, and what runs the programs.
-rm -f build/musl/tests.json build/i686/tests.json
+rm -f build/musl/tests.json build/i686/tests.json build/windows/tests.json
 if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
-  for platform in musl i686; do
+  for platform in musl i686 windows; do
+    more=-DMI_TEST_STRESS=ON
     case $platform in
+      windows)
+        { command -v clang-19 && command -v x86_64-w64-mingw32-ar && { command -v wine64 || [ -x /usr/lib/wine/wine64 ]; }; } \
+          >/dev/null || continue
+        more="-DMI_TEST_SOME=ON -DMI_TEST_STRESS=OFF" # all in `make platforms`
+        ;;
       musl) command -v musl-gcc >/dev/null || continue ;;
       i686) command -v i686-linux-gnu-gcc >/dev/null && [ -e /lib/ld-linux.so.2 ] && [ "$(uname -m)" = x86_64 ] || continue ;;
     esac
     WHICH=$platform scripts/setup.sh cross
     [ -e build/cross/$platform/usr/include/cmocka.h ] || continue
-    build $platform -DMI_TEST_STRESS=ON
+    build $platform $more
     MI_PLATFORMS="${MI_PLATFORMS:-} $platform"
   done
   export MI_PLATFORMS

@@ -66,6 +66,13 @@ EMULATED_LACKS = {"children", "crowd", "exit_order", "failing", "forks", "limits
 # What does not hold elsewhere: where, program, test (none: all of the program), and why. "plain" is a system that is
 # taken for one with nothing but POSIX (src/os/os_plain.c).
 ELSEWHERE_LACKS = {
+    ("windows", "arena", "arena_many_leave_room_for_malloc"): "Windows has no fork",
+    ("windows", "heap", "heap_new_without_memory"): "Windows has no fork",
+    ("windows", "heap_malloc", "heap_alloc_new_does_not_return_null"): "Windows has no fork",
+    ("windows", "heap_malloc", "heap_strings"): "Windows has other paths (test/windows/paths.c)",
+    ("windows", "options_matrix", "options_matrix_holds_within_limits"): "Windows has no limits of resources",
+    ("windows", "strings", "realpath_resolves"): "Windows has other paths (test/windows/paths.c)",
+    ("windows", "theap", "theap_without_memory_is_null"): "Windows has no fork",
     ("plain", "collapse"): "POSIX does not have huge pages",
     ("plain", "sandbox"): "it makes system calls that a sandbox need not permit",
     ("plain", "sandbox_new"): "it makes system calls that a sandbox need not permit",
@@ -93,13 +100,17 @@ def lacks(program, name):
     return ELSEWHERE_LACKS.get((where, program["name"], name), ELSEWHERE_LACKS.get((where, program["name"])))
 
 
+def platform_is_debug(program):
+    return program["flavour"] == "debug" and program["group"] != "unit"
+
+
 def platform_programs():
     for platform in PLATFORMS:
         found = [program for program in programs(conftest.ROOT / "build" / platform / "tests.json") if program["flavour"] != "mte"]
         for page_size in (None, *PAGE_SIZES.get(platform, ())):
             more = ["-p", str(page_size)] if page_size else []
             suffix = f"-{page_size // 1024}k" if page_size else ""
-            yield from (dict(program, flavour=f"platform-{platform}{suffix}", emulator=[*program["emulator"], *more])
+            yield from (dict(program, flavour=f"platform-{platform}{suffix}{'-debug' if platform_is_debug(program) else ''}", emulator=[*program["emulator"], *more])
                         for program in found if not page_size or program["group"] != "unit")
 
 

@@ -26,6 +26,12 @@
 #define MI_IS_WASM_THREADS 0
 #endif
 
+#if defined(_WIN32)
+#define MI_IS_WINDOWS 1
+#else
+#define MI_IS_WINDOWS 0
+#endif
+
 // Begin to load the cache line of an address, which may be any.
 #define mi_prefetch(p) __builtin_prefetch(p)
 #define mi_likely(x) __builtin_expect(!!(x), 1)
@@ -34,7 +40,11 @@
 #define mi_attr_noinline __attribute__((noinline))
 #define mi_attr_inline __attribute__((always_inline)) inline
 #define mi_attr_cold __attribute__((cold, noinline))
+#if defined(_WIN32) && !defined(__clang__) // not the format of Windows' oldest C library
+#define mi_attr_printf(fmt, args) __attribute__((format(gnu_printf, fmt, args)))
+#else
 #define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
+#endif
 #define mi_attr_weak __attribute__((weak))
 // A reference to data that is weak for the assembler, too: gcc 12 forgets it on 64-bit POWER.
 #define mi_weak_data(name) __asm__(".weak " #name)
@@ -57,9 +67,14 @@
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // For large data that is hardly touched: placed behind all other data, so that the data that each
 // process uses lies together.
+#if MI_IS_WINDOWS // where a named section of zeros would be part of the file
+#define mi_attr_sparse
+#define mi_attr_rare
+#else
 #define mi_attr_sparse __attribute__((section(".bss.sparse")))
 // The same for constants that few processes read (cmake/layout.ld).
 #define mi_attr_rare __attribute__((section(".rodata.rare")))
+#endif
 // The build chooses how thread-local variables are accessed, by -ftls-model, which an attribute
 // would override: our own builds use initial-exec (one load, no call, no allocation, but room in
 // the thread's static block, of which little is left for libraries that are loaded late). Without
@@ -140,6 +155,10 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
   uintptr_t pointer;
   __asm__("mr %0, 13" : "=r"(pointer));
   return pointer;
+#elif MI_IS_WINDOWS && defined(__x86_64__)
+  uintptr_t pointer; // to the block that the system keeps for the thread, as is said in there
+  __asm__("movq %%gs:0x30, %0" : "=r"(pointer));
+  return pointer;
 #elif MI_IS_WASM_THREADS // where the thread-local variables are, which are aligned (thread_self.h)
   return (uintptr_t)__builtin_wasm_tls_base();
 #elif MI_IS_WASM
@@ -151,7 +170,9 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
 
 // The address that a name stands for in this process, whichever object defined it, as the loader
 // stored it: neither compiler nor linker may use our own definition instead (override.h).
-#if defined(__x86_64__)
+#if MI_IS_WINDOWS // no name stands for anything but what the linker found
+#define mi_symbol_load(name, address) ((address) = (name))
+#elif defined(__x86_64__)
 #define mi_symbol_load(name, address) __asm__("movq " #name "@GOTPCREL(%%rip), %0" : "=r"(address))
 #elif defined(__aarch64__)
 #define mi_symbol_load(name, address)                                                              \

@@ -143,7 +143,11 @@
 #else
 #define MI_IS_OS_PLAIN 0
 #endif
-#define MI_HAS_SELF_TABLE MI_IS_OS_PLAIN
+#if MI_IS_OS_PLAIN || (MI_IS_WINDOWS && !defined(__clang__)) // gcc for Windows emulates it
+#define MI_HAS_SELF_TABLE 1
+#else
+#define MI_HAS_SELF_TABLE 0
+#endif
 
 #if defined(MI_SKIP_COLLECT_ON_EXIT) && MI_SKIP_COLLECT_ON_EXIT
 #define MI_IS_COLLECTED_ON_EXIT 0

@@ -6,10 +6,24 @@
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
+#include "../base/random.h"
+#include "../base/tag.h"
+#include "../base/text.h"
+#include "lock.h"
+#include "os.h"
+#include "tls.h"
+
+#if MI_IS_WINDOWS
+#include "os_windows.c"
+#include "os_windows_fault.c"
+#include "os_lacks.c"
+#else
+
 #include "os_libc.h"
 
 #if MI_IS_WASM
 #include "os_wasm.c"
+#include "os_bare.c"
 #include "os_lacks.c"
 #include "os_libc.c"
 #else
@@ -18,8 +32,8 @@
 
 #if MI_IS_OS_PLAIN
 #include "os_plain.c"
+#include "os_bare.c"
 #include "os_lacks.c"
-#include "self_table.c"
 #elif defined(__linux__)
 #include "os_linux.c"
 #include "os_linux_dump.c"
@@ -27,7 +41,7 @@
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
 #else
-#error "This version supports Linux and WebAssembly. A port starts with os/os.h."
+#error "This version supports Linux, Windows and WebAssembly. A port starts with os/os.h."
 #endif
 
 #include "os_key.c"
@@ -35,4 +49,9 @@
 #include "os_posix.c"
 #include "os_posix_fault.c"
 
+#endif
+#endif
+
+#if MI_HAS_SELF_TABLE
+#include "self_table.c"
 #endif

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT
 // os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
-// huge pages, moved memory, guards, NUMA nodes, a list of what is mapped, folders for commands,
-// unloading, limits of containers.
+// huge pages, moved memory, memory of a NUMA node, a list of what is mapped, limits of containers,
+// folders for commands. (What Windows has, and the other systems that use this file lack, is in
+// os_bare.c.)
 //
 // Each function says that it cannot do it; os.h says what that costs. A system that has one of
 // these has a file of its own.
 #include <errno.h>
 
 #include "os.h"
-#include "tls.h"
 
 static int mi_os_lacks(const void* start, size_t size) {
   (void)start;
   (void)size;
   return ENOSYS;
-}
-
-MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
-  (void)os_page_size;
-  mi_os_lacks(hint, size);
-  return NULL;
 }
 
 MI_INTERNAL int mi_os_populate(void* start, size_t size) { return mi_os_lacks(start, size); }
@@ -41,14 +35,6 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   (void)from;
   return mi_os_lacks(to, size);
 }
-
-MI_INTERNAL bool mi_os_guard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
-
-MI_INTERNAL bool mi_os_unguard(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
-
-MI_INTERNAL size_t mi_os_numa_nodes(void) { return 1; }
-
-MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
 
 MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
   (void)node;
@@ -92,10 +78,4 @@ MI_INTERNAL int mi_os_folder_remove(int folder, const char* name) {
   return folder < 0 || name[0] == 0 ? EBADF : ENOSYS;
 }
 
-MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
-
 MI_INTERNAL void mi_os_expect_threads(void) {}
-
-MI_INTERNAL void mi_os_unload_watch(void) {}
-
-MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }

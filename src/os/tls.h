@@ -4,7 +4,8 @@
 // The identity is the thread pointer: one instruction, never 0, a multiple of 16 (so that the low
 // four bits can carry flags and small values can mean "no thread"). Where the C library is not
 // glibc, it is twice the pointer: that of musl is a multiple of 8 only. On WebAssembly it is the
-// address of the thread-local variables, or a number if there are no threads. It is unique only
+// address of the thread-local variables, or a number if there are no threads; on Windows that of
+// what the system knows of the thread, which all its fibers share. It is unique only
 // among living threads: after a thread has ended, the system may give its identity to a new one
 // (thread.c says why that is harmless).
 #ifndef MI_OS_TLS_H
@@ -15,13 +16,13 @@
 #if MI_IS_OS_PLAIN
 #include <pthread.h>
 #endif
-#if defined(__has_include)
+#if defined(__has_include) && !MI_IS_WINDOWS
 #if __has_include(<features.h>)
 #include <features.h> // defines __GLIBC__, if there is one
 #endif
 #endif
 
-#if defined(__GLIBC__) || MI_IS_WASM
+#if defined(__GLIBC__) || MI_IS_WASM || MI_IS_WINDOWS
 #define MI_TLS_ID_SHIFT 0
 #else
 #define MI_TLS_ID_SHIFT 1

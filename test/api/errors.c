@@ -14,7 +14,7 @@
 static spawn_result_t result;
 
 static void tell_address(const void* p) {
-  printf("misused %p\n", p);
+  printf("misused 0x%zx\n", (size_t)(uintptr_t)p);
   fflush(stdout);
 }
 
@@ -201,7 +201,8 @@ static void do_anything(int err, void* arg) {
     _exit(r != NULL && r != p && r != q ? 0 : 1);
   }
   int status = 1;
-  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  const bool has_fork = child >= 0 || errno != ENOSYS;
+  CHECK(!has_fork || (child > 0 && waitpid(child, &status, 0) == child && status == 0));
   mi_free(q);
   mi_heap_destroy(heap);
   mi_collect(true);

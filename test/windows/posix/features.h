@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: MIT
+// features.h - that of glibc, which is not here: it defines nothing.

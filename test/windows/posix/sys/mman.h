@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// sys/mman.h - memory as POSIX has it, over VirtualAlloc: anonymous only. See unistd.h.
+#ifndef TEST_WINDOWS_MMAN_H
+#define TEST_WINDOWS_MMAN_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define PROT_NONE 0
+#define PROT_READ 1
+#define PROT_WRITE 2
+#define MAP_PRIVATE 2
+#define MAP_ANONYMOUS 32
+#define MAP_NORESERVE 0
+#define MAP_FAILED ((void*)-1)
+#define MADV_DONTNEED 4
+
+void* mmap(void* start, size_t size, int protection, int flags, int file, off_t offset);
+int munmap(void* start, size_t size);
+int mprotect(void* start, size_t size, int protection);
+int madvise(void* start, size_t size, int advice);
+// Which OS pages are resident: a byte for each, 1 or 0.
+int mincore(void* start, size_t size, unsigned char* resident);
+
+#endif
