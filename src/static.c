@@ -127,6 +127,7 @@
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
 #include "override/override_emscripten.c"
+#include "override/override_windows.c"
 #include "override/override_loader.c"
 #include "override/override_thread.c"
 #include "override/override_new.c"

@@ -113,6 +113,9 @@ MI_INTERNAL int mi_api_reallocarr(const mi_posix_calls_t* calls, void* ptrp, siz
 MI_INTERNAL size_t mi_api_page_size(void);
 MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded);
 
+// What mi_is_redirected returns from now on.
+MI_INTERNAL void mi_api_set_redirected(bool is_redirected);
+
 // Calls the new-handler of C++. False if there is none.
 MI_INTERNAL bool mi_new_call_handler(void);
 // Called if there is neither memory nor a handler: throws std::bad_alloc, or ends the process.

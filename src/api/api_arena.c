@@ -156,7 +156,16 @@ bool mi_arena_contains(mi_arena_id_t arena_id, const void* p) mi_attr_noexcept {
   return start != NULL && (uintptr_t)mi_cpu_address(p) - (uintptr_t)start < size;
 }
 
-bool mi_is_redirected(void) mi_attr_noexcept { return false; }
+// Any thread, relaxed: written before there is another one (override_windows.c).
+static mi_atomic(bool) mi_api_is_redirected;
+
+MI_INTERNAL void mi_api_set_redirected(bool is_redirected) {
+  mi_atomic_store_relaxed(&mi_api_is_redirected, is_redirected);
+}
+
+bool mi_is_redirected(void) mi_attr_noexcept {
+  return mi_atomic_load_relaxed(&mi_api_is_redirected);
+}
 
 bool mi_arena_unload(mi_arena_id_t arena_id, void** base, size_t* accessed_size,
                      size_t* full_size) mi_attr_noexcept {
