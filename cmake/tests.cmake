@@ -292,7 +292,7 @@ endfunction()
 
 if(WIN32)
   find_program(MI_DLLTOOL NAMES x86_64-w64-mingw32-dlltool llvm-dlltool dlltool REQUIRED)
-  set(mi_ucrt ${CMAKE_CURRENT_BINARY_DIR}/libucrtbase-test.a)
+  set(mi_ucrt ${CMAKE_CURRENT_BINARY_DIR}/libtestcrt.a)
   add_custom_command(
     OUTPUT ${mi_ucrt}
     COMMAND ${MI_DLLTOOL} -m i386:x86-64 -d ${MI_TEST_DIR}/windows/ucrtbase.def -l ${mi_ucrt}

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | sources | sphinx | tools | wasmtime | zig
+#        scripts/setup.sh cross | lief | sources | sphinx | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,8 +10,8 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Six things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
+# Seven things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
 # package of its theme is not whole), `tools` are conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -442,6 +442,8 @@ for group in "$@"; do
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})
   elif [ "$group" = wasmtime ]; then
     fetch_python wasmtime wasmtime wasmtime
+  elif [ "$group" = lief ]; then
+    fetch_python lief lief lief==1.0.0
   elif [ "$group" = zig ]; then
     fetch_python zig ziglang ziglang==0.17.1
   elif is_in "$groups" "$group"; then

@@ -43,6 +43,7 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
       windows)
         { command -v clang-19 && command -v x86_64-w64-mingw32-ar && { command -v wine64 || [ -x /usr/lib/wine/wine64 ]; }; } \
           >/dev/null || continue
+        scripts/setup.sh lief
         more="-DMI_TEST_SOME=ON -DMI_TEST_STRESS=OFF" # all in `make platforms`
         ;;
       musl) command -v musl-gcc >/dev/null || continue ;;

@@ -1,8 +1,11 @@
 """Windows on x86-64, with mingw-w64, under Wine: what is not among the programs that test_native.py runs (MI_PLATFORMS=windows).
 If one of these fails, a program for Windows has another malloc than it was built with, or none. It was never run on Windows."""
+import shutil
+
 import pytest
 
 import conftest
+from conftest import attempt, find, run
 
 pytestmark = pytest.mark.slow
 BUILD = conftest.ROOT / "build" / "windows"
@@ -20,3 +23,69 @@ def test_program_is_for_others(name, why):
     """What is left out is named. It is there elsewhere."""
     assert any((conftest.ROOT / "test" / f"{name}{suffix}").exists() for suffix in (".c", ".cpp"))
     pytest.skip(f"{name}: Windows has no {why}")
+
+
+# -- Programs that were built without us
+
+HERE = conftest.ROOT / "test" / "windows"
+WINE = HERE / "wine.sh"
+PYTHON = conftest.ROOT / "build" / "lief" / "bin" / "python"
+MINJECT = [PYTHON, conftest.ROOT / "scripts" / "minject.py"]
+UCRT = "-ltestcrt"  # ucrtbase.def; a name that begins with ucrt means something to the compiler
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With the DLL, which programs find beside them."""
+    if not (BUILD / "mimalloc.dll").exists() or not (BUILD / "tests.json").exists():
+        pytest.skip("no compiler for Windows, no Wine, or no cmocka for it")
+    path = tmp_path_factory.mktemp("windows")
+    shutil.copy(BUILD / "mimalloc.dll", path)
+    return path
+
+
+def compiled(folder, name, *flags):
+    program = folder / f"{name}.exe"
+    run(find("clang-19"), "--target=x86_64-w64-mingw32", "-O1", HERE / "injected.c", f"-L{BUILD}", *flags, "-o", program)
+    return program
+
+
+@pytest.fixture(scope="module", params=["msvcrt", "ucrtbase"])
+def plain(request, folder):
+    return compiled(folder, request.param, *([UCRT] if request.param == "ucrtbase" else []))
+
+
+@pytest.fixture(scope="module")
+def minject():
+    if not PYTHON.exists() or attempt(PYTHON, "-c", "import lief").status != 0:
+        pytest.skip("lief cannot be had")
+    return MINJECT
+
+
+def test_minject(plain, minject):
+    """A program is given our malloc without being built again."""
+    assert run(WINE, plain) == "loaded 0, ours 0\r\n"
+    run(*minject, plain)
+    injected = plain.with_name(f"{plain.stem}-mi.exe")
+    assert run(WINE, injected) == "loaded 1, ours 1000\r\n"
+    assert run(WINE, injected, MIMALLOC_DISABLE_REDIRECT="1") == "loaded 1, ours 0\r\n"
+    assert "mimalloc.dll" in run(*minject, "--list", injected).split()
+    ended = attempt(*minject, injected)
+    assert ended.status == 1 and "has mimalloc.dll already" in ended.output
+    assert plain.read_bytes() != injected.read_bytes()
+
+
+def test_minject_in_place(folder, minject):
+    program = compiled(folder, "in-place", "-s")
+    run(*minject, "--inplace", program)
+    assert run(WINE, program) == "loaded 1, ours 1000\r\n"
+
+
+def test_minject_refuses(folder, minject):
+    """What would have no effect, or what is no program."""
+    text = folder / "text.exe"
+    text.write_text("This is no program.")
+    for path, why in ((text, "is no program"), (folder / "none.exe", "there is no such file"), ("/bin/ls", "is no program")):
+        ended = attempt(*minject, path)
+        assert ended.status == 1 and why in ended.output, ended
+    assert not list(folder.glob("*.part"))
