@@ -83,6 +83,9 @@ function(mi_test_program target group flavour source)
     # of libc's functions for this kind of processor does without.
     string(APPEND emulator ", \"-cpu\", \"max\", \"-E\", \"GLIBC_TUNABLES=glibc.cpu.name=kunpeng920\"")
   endif()
+  if(WIN32 AND emulator AND NOT group STREQUAL "windows") # they count blocks, and those of the C run-time would count
+    string(APPEND emulator ", \"-n\"")
+  endif()
   if(WIN32 AND emulator) # where libraries are
     string(APPEND emulator ", \"-p\", \"$<TARGET_FILE_DIR:mi-flavour-${flavour}>\", \"-p\", \"${mi_cmocka_folder}\"")
   endif()
@@ -298,7 +301,7 @@ if(WIN32)
     COMMAND ${MI_DLLTOOL} -m i386:x86-64 -d ${MI_TEST_DIR}/windows/ucrtbase.def -l ${mi_ucrt}
     DEPENDS ${MI_TEST_DIR}/windows/ucrtbase.def)
   add_custom_target(mi-ucrt DEPENDS ${mi_ucrt})
-  foreach(name os guards late redirect)
+  foreach(name os guards ending late redirect)
     mi_windows_program(${name} ${MI_TEST_DIR}/windows/${name}.c)
   endforeach()
   mi_windows_program(redirect_ucrt ${MI_TEST_DIR}/windows/redirect.c ${mi_ucrt})

@@ -82,7 +82,8 @@ run_platforms() {
     [ -e build/cross/$processor/usr/include/cmocka.h ] || continue
     cmake --preset $processor -DMI_TEST_STRESS=ON -DMI_TEST_SOME=OFF && cmake --build --preset $processor || return 1
   done
-  MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh test/test_native.py -k "platform"
+  case " $which " in *" windows "*) scripts/setup.sh lief exe ;; esac
+  MI_EXE=yes MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh test/test_native.py test/test_windows.py -k "platform or windows"
 }
 
 run_wasm() { python3 scripts/wasm.py ${ARGS:-}; }

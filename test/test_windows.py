@@ -1,5 +1,6 @@
 """Windows on x86-64, with mingw-w64, under Wine: what is not among the programs that test_native.py runs (MI_PLATFORMS=windows).
 If one of these fails, a program for Windows has another malloc than it was built with, or none. It was never run on Windows."""
+import os
 import shutil
 
 import pytest
@@ -89,3 +90,68 @@ def test_minject_refuses(folder, minject):
         ended = attempt(*minject, path)
         assert ended.status == 1 and why in ended.output, ended
     assert not list(folder.glob("*.part"))
+
+
+# -- Real programs: make platforms fetches them (scripts/setup.sh exe), and runs them (MI_EXE=1)
+
+EXE = conftest.ROOT / "build" / "exe"
+
+
+def real(folder, minject, package):
+    """A program as it is, and one that the DLL was injected into, both in a folder of their own."""
+    found = sorted((EXE / package).rglob("*.exe"))
+    if not os.environ.get("MI_EXE"):
+        pytest.skip("make platforms runs it")
+    if not found:
+        pytest.skip(f"{package} for Windows cannot be had")
+    place = folder / package
+    place.mkdir()
+    shutil.copy(BUILD / "mimalloc.dll", place)
+    plain, injected = place / "plain.exe", place / "injected.exe"
+    shutil.copy(found[0], plain)
+    run(*minject, "-o", injected, plain)
+    return plain, injected
+
+
+def on_windows(path):
+    return f"Z:{path}".replace("/", "\\")
+
+
+def check_redirected(*command, **variables):
+    assert "malloc of ucrtbase.dll is redirected" in run(WINE, *command, MIMALLOC_VERBOSE="1", **variables)
+
+
+def test_clang_format(folder, minject):
+    """C++, with the libraries that Visual Studio has for it."""
+    plain, injected = real(folder, minject, "clang-format")
+    command = ["--style=llvm", on_windows(conftest.ROOT / "src" / "os" / "os_windows.c")]
+    assert run(WINE, injected, *command) == run(WINE, plain, *command)
+    check_redirected(injected, *command)
+
+
+def test_swig(folder, minject):
+    """C++ by gcc, with msvcrt."""
+    plain, injected = real(folder, minject, "swig")
+    interface = folder / "sizes.i"
+    interface.write_text("%module sizes\n%inline %{\n" +
+                         "".join(f"int f{i}(const char* s, double x) {{ return {i} + (int)x; }}\n" for i in range(2000)) + "%}\n")
+    library = next((EXE / "swig").rglob("swig.swg")).parent
+    made = []
+    for program in (plain, injected):
+        output = folder / "sizes_wrap.c"
+        run(WINE, program, "-python", "-o", on_windows(output), on_windows(interface), SWIG_LIB=on_windows(library))
+        made.append(output.read_bytes())
+    assert len(made[0]) > 1000000 and made[0] == made[1]
+
+
+def test_ffmpeg(folder, minject):
+    """C, with fourteen threads, and blocks that are aligned."""
+    plain, injected = real(folder, minject, "imageio-ffmpeg")
+    made = []
+    for program in (plain, injected):
+        video = folder / "out.avi"
+        command = ["-y", "-v", "error", "-f", "lavfi", "-i", "testsrc=duration=3:size=320x240:rate=25", "-c:v", "mpeg4", on_windows(video)]
+        run(WINE, program, *command)
+        made.append(video.read_bytes())
+    assert len(made[0]) > 50000 and made[0] == made[1]
+    check_redirected(injected, *command)

@@ -86,8 +86,20 @@ int mi_dupenv_s(char** buf, size_t* size, const char* name) mi_attr_noexcept {
 }
 
 int mi_wdupenv_s(wchar_t** buf, size_t* size, const wchar_t* name) mi_attr_noexcept {
-  (void)name;
   if (size != NULL) *size = 0;
-  if (buf != NULL) *buf = NULL;
-  return EINVAL;
+  if (buf == NULL) return EINVAL;
+  *buf = NULL;
+  size_t room = 0;
+  size_t needed = 0;
+  if (name == NULL || mi_os_environment_wide(name, NULL, &needed) != 0) return EINVAL;
+  while (needed > room) { // another thread may change it
+    mi_free(*buf);
+    room = needed;
+    *buf = (wchar_t*)mi_mallocn(room, sizeof(wchar_t));
+    if (*buf == NULL) return ENOMEM;
+    (*buf)[0] = 0;
+    mi_os_environment_wide(name, *buf, &needed);
+  }
+  if (size != NULL) *size = room == 0 ? 0 : needed;
+  return 0;
 }

@@ -155,9 +155,15 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
   uintptr_t pointer;
   __asm__("mr %0, 13" : "=r"(pointer));
   return pointer;
-#elif MI_IS_WINDOWS && defined(__x86_64__)
-  uintptr_t pointer; // to the block that the system keeps for the thread, as is said in there
+#elif MI_IS_WINDOWS // to the block that the system keeps for the thread
+  uintptr_t pointer;
+#if defined(__x86_64__)
   __asm__("movq %%gs:0x30, %0" : "=r"(pointer));
+#elif defined(__i386__)
+  __asm__("movl %%fs:0x18, %0" : "=r"(pointer));
+#else
+  __asm__("mov %0, x18" : "=r"(pointer));
+#endif
   return pointer;
 #elif MI_IS_WASM_THREADS // where the thread-local variables are, which are aligned (thread_self.h)
   return (uintptr_t)__builtin_wasm_tls_base();

@@ -35,6 +35,7 @@
 //                  at_fork                          the child of a fork may not allocate, if the
 //                                                   process had other threads
 //                  environment                      options from there
+//                  environment_wide                 mi_wdupenv_s
 //                  is_readable                      what a report says of memory
 //                  limit                            less memory waits where little is left
 //                  real_path                        mi_realpath
@@ -190,6 +191,11 @@ typedef enum mi_os_environment_e {
 // Check if the name of any variable starts with `prefix` (compared without case), in one pass over
 // the environment.
 MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix);
+
+// Store the value of a variable in `value`, as wide characters, if the `*size` characters there are
+// enough for it and the terminating zero. Sets `*size` to what it needs, 0 if there is no such
+// variable. ENOSYS: the system has no such environment.
+MI_INTERNAL int mi_os_environment_wide(const wchar_t* name, wchar_t* value, size_t* size);
 
 // Write to the standard error stream, without buffering.
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length);

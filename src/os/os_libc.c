@@ -54,6 +54,12 @@ MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
   return MI_OS_ENVIRONMENT_WITHOUT;
 }
 
+MI_INTERNAL int mi_os_environment_wide(const wchar_t* name, wchar_t* value, size_t* size) {
+  (void)name, (void)value;
+  *size = 0;
+  return ENOSYS;
+}
+
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   const int saved_errno = errno;
   while (length > 0) {

@@ -560,6 +560,21 @@ MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
   return has_prefix ? MI_OS_ENVIRONMENT_WITH : MI_OS_ENVIRONMENT_WITHOUT;
 }
 
+MI_INTERNAL int mi_os_environment_wide(const wchar_t* name, wchar_t* value, size_t* size) {
+  const DWORD saved = GetLastError();
+  const DWORD room = (DWORD)mi_bits_min(*size, UINT32_MAX);
+  SetLastError(ERROR_SUCCESS);
+  const DWORD length = GetEnvironmentVariableW(name, value, room);
+  // What did not fit is counted with the zero, what did without it.
+  if (length == 0) {
+    *size = GetLastError() == ERROR_SUCCESS ? 1 : 0;
+  } else {
+    *size = length < room ? (size_t)length + 1 : length;
+  }
+  SetLastError(saved);
+  return 0;
+}
+
 // -- Output and files. A handle has 32 bits that count, so that it can be an int --
 
 static HANDLE mi_os_handle(int file) { return (HANDLE)(intptr_t)file; }

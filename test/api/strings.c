@@ -101,8 +101,12 @@ static void dupenv_copies_a_variable(void** state) {
   assert_int_equal(mi_dupenv_s(NULL, &size, "TEST_DUPENV"), EINVAL);
   assert_int_equal(mi_dupenv_s(&buffer, &size, NULL), EINVAL);
   wchar_t* wide = (wchar_t*)&size;
+  assert_int_equal(mi_wdupenv_s(&wide, &size, NULL), EINVAL);
+  assert_null(wide);
+#if !defined(_WIN32) // tidy: allow os-macro (there is such an environment)
   assert_int_equal(mi_wdupenv_s(&wide, &size, L"TEST_DUPENV"), EINVAL);
   assert_null(wide);
+#endif
 }
 
 int main(void) {

@@ -625,6 +625,12 @@ MI_INTERNAL const char* mi_os_environment(const char* name) {
   return os_fake.environment != NULL ? os_fake.environment(name) : NULL;
 }
 
+MI_INTERNAL int mi_os_environment_wide(const wchar_t* name, wchar_t* value, size_t* size) {
+  (void)name, (void)value;
+  *size = 0;
+  return ENOSYS;
+}
+
 MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
   (void)prefix;
   return os_fake.environment != NULL ? MI_OS_ENVIRONMENT_WITH : MI_OS_ENVIRONMENT_WITHOUT;

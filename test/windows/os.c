@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <mimalloc.h>
+
 #define COUNT ((size_t)8)
 #define OS_PAGE ((size_t)4096)
 #define GRAIN ((size_t)65536)
@@ -253,6 +255,31 @@ static void os_reads_the_environment(void** state) {
   assert_null(mi_os_environment("os_test_"));
 }
 
+// If this fails, a program that asks for variables in wide characters gets none, or a part.
+static void os_has_wide_variables(void** state) {
+  (void)state;
+  wchar_t* value = NULL;
+  size_t size = 77;
+  SetEnvironmentVariableW(L"OS_TEST_w", L"w\u00e4rd");
+  assert_int_equal(mi_wdupenv_s(&value, &size, L"os_test_W"), 0);
+  assert_true(mi_is_in_heap_region(value));
+  assert_int_equal(size, 5);
+  assert_memory_equal(value, L"w\u00e4rd", 10);
+  mi_free(value);
+  SetEnvironmentVariableW(L"OS_TEST_empty", L"");
+  if (GetEnvironmentVariableW(L"OS_TEST_empty", NULL, 0) == 1) { // there can be one
+    assert_int_equal(mi_wdupenv_s(&value, &size, L"OS_TEST_empty"), 0);
+    assert_int_equal(size, 1);
+    assert_int_equal(value[0], 0);
+    mi_free(value);
+  }
+  assert_int_equal(mi_wdupenv_s(&value, &size, L"OS_TEST_none"), 0);
+  assert_null(value);
+  assert_int_equal(size, 0);
+  assert_int_equal(mi_wdupenv_s(NULL, &size, L"OS_TEST_w"), EINVAL);
+  assert_int_equal(mi_wdupenv_s(&value, NULL, NULL), EINVAL);
+}
+
 // If this fails, a profile is not written, or not where it should be.
 static void os_writes_files(void** state) {
   (void)state;
@@ -321,6 +348,7 @@ int main(void) {
       cmocka_unit_test(os_wakes),
       cmocka_unit_test(os_tells_the_end_of_a_thread),
       cmocka_unit_test(os_reads_the_environment),
+      cmocka_unit_test(os_has_wide_variables),
       cmocka_unit_test(os_writes_files),
       cmocka_unit_test(os_knows_the_process),
   };

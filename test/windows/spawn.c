@@ -16,6 +16,9 @@ bool spawn_own_path(char* path, size_t capacity) {
   return length > 0 && length < capacity;
 }
 
+// Whether malloc stays that of the run-time (wine.sh -n).
+#define SPAWN_KEPT "MIMALLOC_DISABLE_REDIRECT="
+
 // Write the variables of this process, but those of the library, and those given.
 static void spawn_environment(char* list, size_t capacity, const char* const more[]) {
   size_t used = 0;
@@ -24,7 +27,9 @@ static void spawn_environment(char* list, size_t capacity, const char* const mor
     used += (size_t)snprintf(list + used, capacity - used, "%s", more[i]) + 1;
   }
   for (const char* at = all; *at != 0; at += strlen(at) + 1) {
-    if (_strnicmp(at, "MIMALLOC_", 9) == 0 || used + strlen(at) + 2 > capacity) continue;
+    const bool is_kept = _strnicmp(at, SPAWN_KEPT, sizeof(SPAWN_KEPT) - 1) == 0;
+    if ((_strnicmp(at, "MIMALLOC_", 9) == 0 && !is_kept) || used + strlen(at) + 2 > capacity)
+      continue;
     used += (size_t)snprintf(list + used, capacity - used, "%s", at) + 1;
   }
   list[used] = 0;
