@@ -100,8 +100,10 @@ def lacks(program, name):
     return ELSEWHERE_LACKS.get((where, program["name"], name), ELSEWHERE_LACKS.get((where, program["name"])))
 
 
-def platform_is_debug(program):
-    return program["flavour"] == "debug" and program["group"] != "unit"
+def platform_flavour(program):
+    """What a program is called that has another library than the one as shipped, which unit tests do not have."""
+    is_shipped = program["flavour"] == "release" or program["group"] == "unit"
+    return "" if is_shipped else f"-{program['flavour']}"
 
 
 def platform_programs():
@@ -110,7 +112,7 @@ def platform_programs():
         for page_size in (None, *PAGE_SIZES.get(platform, ())):
             more = ["-p", str(page_size)] if page_size else []
             suffix = f"-{page_size // 1024}k" if page_size else ""
-            yield from (dict(program, flavour=f"platform-{platform}{suffix}{'-debug' if platform_is_debug(program) else ''}", emulator=[*program["emulator"], *more])
+            yield from (dict(program, flavour=f"platform-{platform}{suffix}{platform_flavour(program)}", emulator=[*program["emulator"], *more])
                         for program in found if not page_size or program["group"] != "unit")
 
 

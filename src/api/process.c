@@ -69,7 +69,8 @@ MI_INTERNAL mi_attr_cold void mi_process_enter_sandbox(void) {
 }
 
 static void mi_process_destroy(void) {
-  if (MI_IS_OVERRIDE) {
+  // On Windows it is known when the program starts whether malloc is ours.
+  if (MI_IS_OVERRIDE && (!MI_IS_WINDOWS || mi_is_redirected())) {
     mi_hook_verbose("destroy_on_exit: libc uses its memory until the end, nothing is given back\n");
   } else if (!mi_unload_alone()) {
     mi_hook_verbose("destroy_on_exit: other threads are running, nothing is given back\n");

@@ -28,8 +28,9 @@
 //
 // Control flow guard does not mind: calls through pointers still go to the start of a function, and
 // a direct jump is not checked. A processor that runs what was just written is told to look again.
-// Deliberately absent: other processors than x86-64; run-times that are linked into a program (there
-// is no name to find), older ones (msvcr120.dll and before), and those that are loaded later.
+// Deliberately absent: other processors than x86-64; run-times that are linked into a program,
+// where there is no name to find; older ones (msvcr120.dll and before), and those that are loaded
+// later.
 #if defined(MI_MALLOC_OVERRIDE) && defined(_WIN32) && defined(__x86_64__)
 
 #include <errno.h>
