@@ -35,7 +35,8 @@ if [ -z "$quick" ] && command -v aarch64-linux-gnu-gcc >/dev/null && command -v 
 fi
 
 # Another C library, and 32 bits: where there is a compiler for it, and cmocka, and what runs the programs.
-rm -f build/musl/tests.json build/i686/tests.json build/windows/tests.json
+# (With MI_PLATFORMS, make platforms has built what is to run.)
+[ -n "${MI_PLATFORMS:-}" ] || rm -f build/musl/tests.json build/i686/tests.json build/windows/tests.json
 if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
   for platform in musl i686 windows; do
     more=-DMI_TEST_STRESS=ON
@@ -51,6 +52,7 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
     esac
     WHICH=$platform scripts/setup.sh cross
     [ -e build/cross/$platform/usr/include/cmocka.h ] || continue
+    # shellcheck disable=SC2086  # options are words
     build $platform $more
     MI_PLATFORMS="${MI_PLATFORMS:-} $platform"
   done
