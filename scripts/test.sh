@@ -2,7 +2,7 @@
 # Builds and runs the tests: everything, after installing what is missing, or with --quick the style, unit and API tests.
 # Further arguments go to pytest. The last line is "N passed, N failed, N skipped".
 set -u
-ulimit -c 0 # a program that crashes on purpose leaves no file behind
+ulimit -S -c 0 # a program that crashes on purpose leaves no file behind
 cd "$(dirname "$0")/.." || exit 1
 
 quick=""

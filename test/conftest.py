@@ -51,7 +51,8 @@ def run(*command, **options):
 
 def code_flags():
     """What cmake/flags.cmake compiles the library with on Linux, whatever the compiler: for those who do without CMake."""
-    parts = re.findall(r"MI_CODE_FLAGS (-f.*)\)", (ROOT / "cmake" / "flags.cmake").read_text())[:2]
+    text = re.sub(r"if\(WIN32\).*?else", "", (ROOT / "cmake" / "flags.cmake").read_text(), flags=re.S)
+    parts = re.findall(r"MI_CODE_FLAGS (-f.*)\)", text)[:2]
     return set(" ".join(parts).replace("${MI_TLS_MODEL}", "initial-exec").split()) - {"-g"}
 
 

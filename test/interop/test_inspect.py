@@ -67,7 +67,8 @@ class Inspected:
 
 
 def allow_cores():
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@
 
 #include "../common/common.h"
 
-#define MI_CHARGE_UNITS ((size_t)16) // of a slice; in an arena each has a bit in `units`
+// Of a slice; in an arena each has a bit in `units`. One where an OS page is a slice.
+#define MI_CHARGE_UNITS ((size_t)(MI_IS_WASM ? 1 : 16))
 #define MI_CHARGE_UNIT (MI_SLICE_SIZE / MI_CHARGE_UNITS)
 
 // Return the bytes of whole OS pages that hold `size` bytes.

@@ -14,7 +14,7 @@ fn statistics_fill_a_structure_of_this_size() {
         stats.version = mi::MI_STAT_VERSION;
         let p = mi::mi_malloc(1000);
         assert!(mi::mi_stats_get(&mut stats));
-        assert!(stats.malloc_normal.current >= 1000 && stats.committed.current >= 64 * 1024);
+        assert!(stats.malloc_normal.current >= 1000 && stats.committed.current >= stats.malloc_normal.current);
         mi::mi_free(p);
         stats.size += 8;
         assert!(!mi::mi_stats_get(&mut stats), "the library knows another structure");
