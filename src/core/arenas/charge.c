@@ -4,6 +4,8 @@
 //   slice      |       16 units       |       16 units       |   a unit is 4 KiB
 //   units       1 1 1 1 1 0 0 0 0 ...  0 0 0 0 ...               a bit for each
 //
+// (On WebAssembly, where an OS page is a slice, a unit is a slice.)
+//
 // `committed` of the counters is in slices, and decides when memory goes back. This count is for
 // statistics: slices in use are mostly not touched as a whole.
 //

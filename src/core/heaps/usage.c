@@ -114,7 +114,7 @@ MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usa
 // -- our own structures --
 
 // Return the OS pages of the descriptors of an arena that were ever written. (Marks of a secure
-// build count as charged: CHARGE-5.)
+// build count as charged: CHARGE-4.)
 static size_t mi_usage_descriptors(const mi_arena_t* arena) {
   return mi_charge_round(mi_atomic_load_relaxed(&arena->used_end) << MI_PAGE_SHIFT);
 }
