@@ -464,7 +464,12 @@ static void sweep_child(const sweep_scenario_t* scenario, sweep_setting_t settin
 
 // In a secure build what is committed may differ by the marks of slices that were given back while
 // the system refused: a sixteenth of each.
-static size_t sweep_marks(void) { return test_is_secure() ? SWEEP_MIB : 0; }
+static size_t sweep_marks(void) {
+  static bool is_asked, is_secure; // the same for all runs
+  if (!is_asked) is_secure = test_is_secure();
+  is_asked = true;
+  return is_secure ? SWEEP_MIB : 0;
+}
 
 // Resident memory may differ by the descriptors and structures of other arenas, and by what the
 // kernel keeps for each thread in its own figures.
