@@ -415,6 +415,23 @@ static void guarded_memory_is_used_again(void** state) {
   }
 }
 
+// If this fails, the free of a guarded block writes to the descriptor behind it, which may not
+// exist: of a block in a mapping of its own only the first slices have one.
+static void guarded_huge_block_ends(void** state) {
+  (void)state;
+#if UINTPTR_MAX > UINT32_MAX
+  need_guards();
+  guard(1);
+  // More than a window of the page map, so that nothing of ours lies behind the end.
+  unsigned char* const p = (unsigned char*)mi_malloc((size_t)3 << 30);
+  if (p == NULL) test_skip("no address space for a block of 3 GiB");
+  p[0] = 1;
+  mi_free(p);
+#else
+  test_skip("windows of the page map are as large as the address space");
+#endif
+}
+
 // -- Mistakes: each in a child --
 
 static spawn_result_t result;
@@ -769,6 +786,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test_teardown(guarded_blocks_are_visited, reset),
       cmocka_unit_test_teardown(guarded_freed_by_others, reset),
       cmocka_unit_test_teardown(guarded_memory_is_used_again, reset),
+      cmocka_unit_test_teardown(guarded_huge_block_ends, reset),
       cmocka_unit_test_teardown(guarded_faults_are_reported, reset),
       cmocka_unit_test_teardown(guarded_mistakes_are_found_by_free, reset),
       cmocka_unit_test_teardown(guarded_handler_stands_back, reset),

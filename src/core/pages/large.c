@@ -264,11 +264,10 @@ MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   if (page->arena == NULL) {
     mi_charge_less(heap->subproc, mi_charge_round(page->block_size));
   }
-  if (lost_count > 0)
-    mi_pagemap_slice(page->start + lost_count * MI_SLICE_SIZE)->is_charged = false;
   if (left > 0) {
-    mi_run_release(heap, page->arena, page->start + lost_count * MI_SLICE_SIZE, left,
-                   mi_large_alignment(page));
+    uint8_t* const start = page->start + lost_count * MI_SLICE_SIZE;
+    if (lost_count > 0) mi_pagemap_slice(start)->is_charged = false;
+    mi_run_release(heap, page->arena, start, left, mi_large_alignment(page));
   }
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   mi_inside_leave(heap);
