@@ -26,6 +26,8 @@ wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi
            ARGS="--rounds 1"
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
            ARGS="--peers ours,glibc"
+scaling    workloads with threads on 1, 4 and all cores, with each allocator that is there: time, CPU time and peak; 11 minutes
+           ARGS="--threads 1,16 --seconds 300"
 languages  what is in bindings/; of the crates for Rust each feature alone, release builds, lints, the packaged crate; the library
            compiled by cgo, npm, dub and zig; 8 minutes
 packages   build packages from the source archive, and programs on what they contain; two builds give the same bytes; 8 minutes
@@ -91,6 +93,11 @@ run_wasm() { python3 scripts/wasm.py ${ARGS:-}; }
 run_service() {
   build release && cmake -S bench -B build/bench/cmake -G Ninja && cmake --build build/bench/cmake --target bench-pool &&
     /usr/bin/python3 bench/service.py ${ARGS:-}
+}
+
+run_scaling() {
+  build release && cmake -S bench -B build/bench/cmake -G Ninja && cmake --build build/bench/cmake &&
+    /usr/bin/python3 bench/scaling.py ${ARGS:-}
 }
 
 run_languages() {

@@ -16,7 +16,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages"
+groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service scaling languages packages"
 processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows" and "windows-gcc" are some of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
@@ -147,6 +147,10 @@ need_fuzz() {
 need_service() {
   need_build
   need_report hard
+}
+
+need_scaling() {
+  need_build
 }
 
 need_languages() {

@@ -411,3 +411,23 @@ def test_service(micro, python):
 def test_service_refuses(arguments, message):
     done = subprocess.run([sys.executable, "bench/service.py", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and message in done.stderr
+
+
+@pytest.mark.slow
+def test_scaling(micro, python):
+    """bench/scaling.py: each metric has a row for each workload and number of threads."""
+    done = subprocess.run([python, "bench/scaling.py", "--scale", "tiny", "--seconds", "0", "--threads", "1,2", "--peers", "glibc,ours"],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "failed" not in done.stdout, done.stdout + done.stderr
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| (\d+) \| [0-9.]+ (s|MiB) \| ([0-9.]+|-) \|$", done.stdout, re.M)
+    assert len(rows) == 3 * 2 * 12 and {row[1] for row in rows} == {"1", "2"}
+    assert all(0.2 < float(row[3]) < 5 for row in rows if row[2] == "MiB")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments, message", [
+    (("--threads", "0"), "numbers from 1 to 1024"), (("--threads", "1,x"), "numbers from 1 to 1024"),
+    (("--peers", "nonsense"), "unknown peer 'nonsense'")])
+def test_scaling_refuses(arguments, message):
+    done = subprocess.run([sys.executable, "bench/scaling.py", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and message in done.stderr

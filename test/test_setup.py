@@ -12,7 +12,7 @@ import conftest
 
 OWN_TOOLS = "sh dirname awk tr sed grep cat mktemp rm printenv make".split()
 BUILD = {"cmake": "cmake", "ninja": "ninja-build", "gcc": "gcc", "cc": "gcc", "python3": "python3", "git": "git"}
-LONG = "sanitize models endurance soak faults flavours coverage fuzz platforms wasm service languages packages".split()
+LONG = "sanitize models endurance soak faults flavours coverage fuzz platforms wasm service scaling languages packages".split()
 RECORD = 'echo "${0##*/} $*" >>"${0%/*}/calls"\n'
 
 
