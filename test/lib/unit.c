@@ -497,3 +497,9 @@ void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size)
 }
 
 void unit_on_thread(void (*f)(void* arg), void* arg) { unit_on_threads(1, f, arg, 0); }
+
+int64_t unit_tally_of(mi_tally_index_t index) {
+  mi_tally_t sum;
+  mi_heap_sum_tally(&mi_state.main, UNIT_HEAP, &sum);
+  return mi_atomic_load_relaxed(&sum.amount[index]);
+}

@@ -37,8 +37,9 @@
 
 // A small arena, so that many fit a test.
 #define UNIT_ARENA_SIZE (MI_IS_TINY ? 256 * MI_KIB : 4 * MI_MIB)
-// What that heap has counted.
-#define unit_tally(what) mi_atomic_load_relaxed(&UNIT_HEAP->tally.amount[MI_TALLY_##what])
+// What that heap and its theaps have counted.
+#define unit_tally(what) unit_tally_of(MI_TALLY_##what)
+int64_t unit_tally_of(mi_tally_index_t index);
 
 // For the message when a child fails: which of many similar ones it is.
 extern char unit_context[256];

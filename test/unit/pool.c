@@ -13,7 +13,9 @@
 
 static void* blocks[UNIT_BLOCKS_MAX];
 
-static mi_pool_t* pool_of(size_t size) { return &mi_state.main.heap_main.pool[mi_class_of(size)]; }
+static mi_pool_t* pool_of(size_t size) {
+  return mi_pool_of(&mi_state.main.heap_main, mi_class_of(size));
+}
 
 static size_t pool_length(size_t size) {
   return unit_pool_length(&mi_state.main.heap_main, mi_class_of(size));

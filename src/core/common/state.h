@@ -26,8 +26,6 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) pages, pages_peak; // pages in use
   mi_atomic(int64_t) reserved, reserved_peak; // bytes of address space in arenas
   mi_atomic(int64_t) committed, committed_peak; // bytes in slices in use or not yet purged
-  mi_atomic(int64_t) charged, charged_peak; // bytes that the system charges for: charge.c
-  mi_atomic(int64_t) uncharged; // bytes that were charged and are not any more
   mi_atomic(int64_t) large, large_peak; // bytes in single-block pages
   mi_atomic(int64_t) census[MI_CENSUS_COUNT], census_peak[MI_CENSUS_COUNT]; // blocks: census.h
   mi_atomic(int64_t) threads, threads_peak, threads_total;
@@ -40,6 +38,10 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) arenas;
   mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
   mi_atomic(int64_t) meta_charged, meta_charged_peak; // OS pages of these, and of freed ones
+  // charged - bytes that the system charges for: charge.c; uncharged - that were charged and are
+  // not any more. At the end: written with each carving, `committed` above is read often.
+  mi_atomic(int64_t) charged, charged_peak;
+  mi_atomic(int64_t) uncharged;
 } mi_counters_t;
 
 // A sub-process: heaps, arenas and figures that share nothing with those of another one.

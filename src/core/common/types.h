@@ -189,6 +189,37 @@ typedef struct mi_page_queue_s {
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 
+// What a census counts: census.h. Without one there is nothing to count, and one figure, 0.
+typedef enum mi_census_index_e {
+  MI_CENSUS_CLASS = 0, // blocks of each size class; MI_CLASS_COUNT: with a page of their own
+  MI_CENSUS_NORMAL = MI_CLASS_COUNT + 1, // bytes of the blocks that share a page
+  MI_CENSUS_REQUESTED, // bytes that the program asked for, in all blocks
+  MI_CENSUS_END,
+  MI_CENSUS_COUNT = MI_HAS_CENSUS ? MI_CENSUS_END : 1
+} mi_census_index_t;
+
+// The figures of a heap, for statistics.
+typedef enum mi_tally_index_e {
+  MI_TALLY_PAGES = 0, // pages of blocks that have a class
+  MI_TALLY_LARGE, // bytes in single-block pages
+  MI_TALLY_CENSUS, // what is in use, by `mi_census_index_t`
+  // The figures above have a peak in the heap; their sums are in `mi_counters_t`.
+  MI_TALLY_PEAKS = MI_TALLY_CENSUS + MI_CENSUS_COUNT,
+  MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
+  MI_TALLY_LARGE_TOTAL, // bytes
+  MI_TALLY_LARGE_COUNT, // blocks ever made
+  MI_TALLY_GUARDED, // of them, blocks with guards
+  MI_TALLY_POOLED, // pages put into pools
+  MI_TALLY_ADOPTED, // pages taken over by an allocation
+  MI_TALLY_GUESTS, // pages taken over by a free
+  MI_TALLY_FULL, // pages that became full while in a pool
+  MI_TALLY_CENSUS_TOTAL, // what was ever handed out, by `mi_census_index_t`
+  MI_TALLY_COUNT = MI_TALLY_CENSUS_TOTAL + MI_CENSUS_COUNT,
+  // Those that threads which exchange blocks count again and again: tally.h.
+  MI_TALLY_OFTEN_FIRST = MI_TALLY_POOLED,
+  MI_TALLY_OFTEN_COUNT = MI_TALLY_FULL - MI_TALLY_OFTEN_FIRST
+} mi_tally_index_t;
+
 // The part of a heap that one thread owns. Only that thread touches it, except where marked; when
 // it has no thread, the holder of the thread lock. A thread has a home, its theap of the main heap,
 // and others: thread.c.
@@ -262,6 +293,10 @@ struct mi_theap_s {
   mi_theap_t** heap_link; // the pointer to this theap; NULL when its heap was destroyed
   bool is_ended; // the heap that it was made for has ended
   bool is_destroyed; // that heap was destroyed: its pages are gone
+  // often - what the thread has counted of the figures from MI_TALLY_OFTEN_FIRST on, and its heap
+  // has not: tally.h. Written by its thread, or under the thread lock while it has none; read under
+  // that lock. Relaxed, as the figures.
+  mi_atomic(uint8_t) often[MI_TALLY_OFTEN_COUNT];
 };
 
 #define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))
@@ -305,34 +340,6 @@ typedef struct mi_book_s {
   mi_atomic(uint32_t) vacant;
 } mi_book_t;
 
-// What a census counts: census.h. Without one there is nothing to count, and one figure, 0.
-typedef enum mi_census_index_e {
-  MI_CENSUS_CLASS = 0, // blocks of each size class; MI_CLASS_COUNT: with a page of their own
-  MI_CENSUS_NORMAL = MI_CLASS_COUNT + 1, // bytes of the blocks that share a page
-  MI_CENSUS_REQUESTED, // bytes that the program asked for, in all blocks
-  MI_CENSUS_END,
-  MI_CENSUS_COUNT = MI_HAS_CENSUS ? MI_CENSUS_END : 1
-} mi_census_index_t;
-
-// The figures of a heap, for statistics.
-typedef enum mi_tally_index_e {
-  MI_TALLY_PAGES = 0, // pages of blocks that have a class
-  MI_TALLY_LARGE, // bytes in single-block pages
-  MI_TALLY_CENSUS, // what is in use, by `mi_census_index_t`
-  // The figures above have a peak in the heap; their sums are in `mi_counters_t`.
-  MI_TALLY_PEAKS = MI_TALLY_CENSUS + MI_CENSUS_COUNT,
-  MI_TALLY_PAGES_TOTAL = MI_TALLY_PEAKS, // pages ever made
-  MI_TALLY_LARGE_TOTAL, // bytes
-  MI_TALLY_LARGE_COUNT, // blocks ever made
-  MI_TALLY_GUARDED, // of them, blocks with guards
-  MI_TALLY_POOLED, // pages put into pools
-  MI_TALLY_ADOPTED, // pages taken over by an allocation
-  MI_TALLY_GUESTS, // pages taken over by a free
-  MI_TALLY_FULL, // pages that became full while in a pool
-  MI_TALLY_CENSUS_TOTAL, // what was ever handed out, by `mi_census_index_t`
-  MI_TALLY_COUNT = MI_TALLY_CENSUS_TOTAL + MI_CENSUS_COUNT
-} mi_tally_index_t;
-
 // Written by the slow paths of a thread that allocates from the heap or is inside it (inside.h), by
 // its fast paths for a census, and by the thread that ends the heap; read by any thread. Relaxed:
 // each is a figure of its own.
@@ -342,12 +349,17 @@ typedef struct mi_tally_s {
 } mi_tally_t;
 
 #define MI_HEAP_POOL_WORDS ((MI_CLASS_COUNT + 63) / 64)
+// Cache lines of heads of pools, and how many are in one.
+#define MI_HEAP_POOL_ROW 8
+#define MI_HEAP_POOL_LINES ((MI_CLASS_COUNT + MI_HEAP_POOL_ROW - 1) / MI_HEAP_POOL_ROW)
 
 // A set of pages that can be destroyed at once.
 struct mi_heap_s {
-  mi_pool_t pool[MI_CLASS_COUNT]; // abandoned pages with free blocks
-  // has_empty - bit c: some page in pool[c] became empty there; empty_count - slices of such pages
-  // since the last drain; kept_count - slices that this one put back. Written and read by any
+  // pool - abandoned pages with free blocks, of class `c` at [c % LINES][c / LINES]: classes of
+  // about the same size, which threads use at the same time, are in different cache lines.
+  mi_attr_aligned(64) mi_pool_t pool[MI_HEAP_POOL_LINES][MI_HEAP_POOL_ROW];
+  // has_empty - bit c: some page in the pool of c became empty there; empty_count - slices of such
+  // pages since the last drain; kept_count - slices that this one put back. Written and read by any
   // thread that gives a page up, pops or drains, relaxed: hints (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
   mi_atomic(int32_t) empty_count;

@@ -44,9 +44,25 @@ MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to) {
   for (size_t i = 0; i < MI_TALLY_PEAKS; i++) mi_atomic_store_relaxed(&from->tally.peak[i], 0);
 }
 
+static void mi_heap_add_often(mi_tally_t* sum, const mi_theap_t* theap) { // TALLY-1
+  for (size_t i = 0; i < MI_TALLY_OFTEN_COUNT; i++) {
+    mi_count_add(&sum->amount[MI_TALLY_OFTEN_FIRST + i], mi_atomic_load_relaxed(&theap->often[i]));
+  }
+}
+
 static void mi_heap_add_tally(mi_tally_t* sum, mi_heap_t* heap) {
+  mi_lock_expect(&mi_state.thread_lock);
   for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
     mi_count_add(&sum->amount[i], mi_atomic_load_relaxed(&heap->tally.amount[i]));
+  }
+  for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
+    mi_heap_add_often(sum, theap);
+  }
+  if (!heap->is_main) return;
+  for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
+    for (mi_theap_t* home = mi_state.theap_bucket[b]; home != NULL; home = home->bucket_next) {
+      if (mi_theap_heap(home) == heap) mi_heap_add_often(sum, home);
+    }
   }
 }
 
@@ -179,6 +195,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
     theap->is_destroyed = is_destroyed;
     mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
     if (is_destroyed) {
+      mi_tally_settle(theap, heap);
       mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
     } else {
       mi_theap_link(theap, &heap->subproc->heap_main);

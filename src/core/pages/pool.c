@@ -53,8 +53,8 @@ static inline uint64_t mi_pool_word(uint64_t index, uint64_t tag) {
 }
 
 MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
-  mi_tally_add(&heap->tally, MI_TALLY_POOLED, 1);
-  mi_pool_t* const pool = &heap->pool[c];
+  mi_tally_often(mi_self_theap(), heap, MI_TALLY_POOLED);
+  mi_pool_t* const pool = mi_pool_of(heap, c);
   const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: POOL-2
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
@@ -105,7 +105,7 @@ static bool mi_pool_let_go(mi_page_t* page, mi_effort_t effort) {
 MI_INTERNAL void mi_pool_give_up(mi_page_t* page) { mi_pool_let_go(page, MI_GENTLE); }
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
-  mi_pool_t* const pool = &heap->pool[c];
+  mi_pool_t* const pool = mi_pool_of(heap, c);
   // Sees `pool_next` of the top page; pairs with the release in `mi_pool_push`.
   uint64_t head = mi_atomic_load_acquire(&pool->head);
   while (mi_pool_index(head) != 0) {
@@ -137,7 +137,7 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
 
 // Take the whole stack. Returns the index of its top, 0 if it is empty.
 static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
-  mi_pool_t* const pool = &heap->pool[c];
+  mi_pool_t* const pool = mi_pool_of(heap, c);
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
     if (mi_pool_index(head) == 0) return 0;
@@ -194,7 +194,7 @@ MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort) {
 }
 
 MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
-  uint64_t index = mi_pool_index(mi_atomic_load_relaxed(&heap->pool[c].head));
+  uint64_t index = mi_pool_index(mi_atomic_load_relaxed(&mi_pool_of(heap, c)->head));
   size_t length = 0;
   for (; index != 0; length++) {
     mi_page_t* const page = mi_pool_page(index);

@@ -5,6 +5,11 @@
 
 #include "page.h"
 
+// Return the pool of class `c`.
+static inline mi_pool_t* mi_pool_of(mi_heap_t* heap, size_t c) {
+  return &heap->pool[c % MI_HEAP_POOL_LINES][c / MI_HEAP_POOL_LINES];
+}
+
 // Give up a page that is in no queue, as its owner: an empty page is released; any other goes to
 // the pool of its class if enough of it is free, or is abandoned.
 MI_INTERNAL void mi_pool_give_up(mi_page_t* page);

@@ -109,6 +109,7 @@ static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
     mi_theap_t* const next = theap->heap_next;
     theap->heap_next = NULL;
     theap->heap_link = NULL;
+    mi_tally_settle(theap, heap);
     mi_count_add(&heap->subproc->count.theaps, -1);
     if (theap->home == own) mi_theap_link(theap, heap);
     theap = next;
@@ -142,6 +143,7 @@ static bool mi_fork_keep_home(const mi_theap_t* own) {
         theap->bucket_next = mi_state.theap_bucket[i];
         mi_state.theap_bucket[i] = theap;
       } else {
+        mi_tally_settle(theap, mi_theap_heap(theap));
         has_others = true;
       }
       theap = next;

@@ -83,7 +83,7 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   if (reclaim == MI_RECLAIM_OWN) {
     mi_life_enqueue(theap, page);
   } else {
-    mi_tally_add(&heap->tally, MI_TALLY_GUESTS, 1);
+    mi_tally_often(theap, heap, MI_TALLY_GUESTS);
     mi_theap_add_guest(theap, page);
   }
 }

@@ -188,7 +188,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
   if (page == NULL) page = mi_pool_pop(heap, c);
   if (page == NULL && mi_thread_release_orphans()) page = mi_pool_pop(heap, c);
   if (page != NULL) {
-    mi_tally_add(&heap->tally, MI_TALLY_ADOPTED, 1);
+    mi_tally_often(theap, heap, MI_TALLY_ADOPTED);
     return page;
   }
   const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;

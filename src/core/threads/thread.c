@@ -204,7 +204,10 @@ static void mi_thread_clean(mi_theap_t* theap) {
   } else {
     mi_flush_theap(theap);
   }
-  if (theap->heap_link != NULL) mi_theap_unlink(theap);
+  if (theap->heap_link != NULL) {
+    mi_tally_settle(theap, mi_theap_heap(theap));
+    mi_theap_unlink(theap);
+  }
   theap->is_destroyed = false;
   mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
   mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
@@ -354,6 +357,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   while (*link != theap) link = &(*link)->bucket_next;
   *link = theap->bucket_next;
   theap->bucket_next = NULL;
+  mi_tally_settle(theap, mi_theap_heap(theap));
   theap->thread_id = 0;
   // Other threads may have left at the same time: THREAD-3 is checked again under the lock.
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
