@@ -144,7 +144,9 @@ typedef struct mi_stats_s {
   mi_stat_count_t _stat_reserved[4]; ///< 0
   mi_stat_counter_t _stat_counter_reserved[4]; ///< 0
   mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; the last also has `total`
-  mi_stat_count_t page_bins[MI_BIN_COUNT]; ///< pages of these blocks, likewise
+  /// Pages of these blocks. In the sum over all heaps all bins have totals and peaks, of one heap
+  /// only the last.
+  mi_stat_count_t page_bins[MI_BIN_COUNT];
   mi_stat_count_t chunk_bins[MI_CBIN_COUNT]; ///< not counted: 0
 } mi_stats_t;
 

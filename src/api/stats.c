@@ -91,15 +91,21 @@ static void mi_stats_fill_census(mi_stats_t* stats, const mi_subproc_t* subproc,
 
 #endif
 
-static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage, int64_t large_total) {
+// Fill in the bins, from a walk and from what was counted of all heaps (`pages`), or NULL.
+static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage,
+                               const mi_class_pages_t* pages, int64_t large_total) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const size_t bin = mi_stats_bin_of_class(c);
     stats->malloc_bins[bin].current += (int64_t)usage->class_blocks[c];
     stats->page_bins[bin].current += (int64_t)usage->class_pages[c];
+    if (pages == NULL) continue;
+    stats->page_bins[bin].total += mi_atomic_load_relaxed(&pages[c].total);
+    stats->page_bins[bin].peak += mi_atomic_load_relaxed(&pages[c].peak);
   }
   for (size_t bin = 0; bin < MI_BIN_LAST; bin++) {
+    const mi_stat_count_t those = stats->page_bins[bin];
     stats->malloc_bins[bin] = mi_stats_now(stats->malloc_bins[bin].current);
-    stats->page_bins[bin] = mi_stats_now(stats->page_bins[bin].current);
+    stats->page_bins[bin] = mi_stats_count(those.total, those.peak, those.current);
   }
   const mi_stat_count_t large = mi_stats_count(large_total, 0, (int64_t)usage->large_blocks);
   stats->malloc_bins[MI_BIN_LAST] = stats->page_bins[MI_BIN_LAST] = large;
@@ -128,7 +134,7 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
   stats->pages_reclaim_on_alloc.total = OF(ADOPTED);
   stats->pages_reclaim_on_free.total = OF(GUESTS);
   stats->pages_reabandon_full.total = OF(FULL);
-  mi_stats_fill_bins(stats, &usage, OF(LARGE_COUNT));
+  mi_stats_fill_bins(stats, &usage, heap == NULL ? subproc->count.of_class : NULL, OF(LARGE_COUNT));
   mi_stats_fill_census(stats, subproc, heap, &tally);
 #undef OF
 }

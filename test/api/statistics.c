@@ -210,6 +210,9 @@ static int check_sums(mi_subproc_id_t subproc) {
   assert_true(mi_subproc_stats_get(subproc, &all));
   assert_true(mi_subproc_stats_get_exclusive(subproc, &exclusive));
   check_pages(&all);
+  int64_t made = 0;
+  for (size_t bin = 0; bin < MI_BIN_COUNT - 1; bin++) made += all.page_bins[bin].total;
+  assert_int_equal(made, all.pages.total);
   sum = exclusive;
   int count = 0;
   assert_true(mi_subproc_visit_heaps(subproc, &add_heap, &count));

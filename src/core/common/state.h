@@ -19,6 +19,12 @@ typedef enum mi_option_index_e {
   MI_OPTION_COUNT
 } mi_option_index_t;
 
+// The pages of blocks of one size class.
+typedef struct mi_class_pages_s {
+  mi_atomic(int64_t) total; // ever made
+  mi_atomic(int32_t) current, peak; // in use
+} mi_class_pages_t;
+
 // Counters that the slow paths keep, for statistics. Written and read by any thread, relaxed: each
 // is a figure of its own. Each heap counts what it holds in a `mi_tally_t`; here are the sums that
 // have a peak of their own.
@@ -42,6 +48,7 @@ typedef struct mi_counters_s {
   // not any more. At the end: written with each carving, `committed` above is read often.
   mi_atomic(int64_t) charged, charged_peak;
   mi_atomic(int64_t) uncharged;
+  mi_class_pages_t of_class[MI_CLASS_COUNT];
 } mi_counters_t;
 
 // A sub-process: heaps, arenas and figures that share nothing with those of another one.

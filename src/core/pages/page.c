@@ -41,10 +41,18 @@ static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
   return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
 }
 
-static void mi_page_count(mi_heap_t* heap, int64_t pages) {
+static void mi_page_count(mi_heap_t* heap, size_t size_class, int32_t pages) {
   mi_counters_t* const count = &heap->subproc->count;
   mi_count_add_peak(&count->pages, &count->pages_peak, pages);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
+  mi_class_pages_t* const those = &count->of_class[size_class];
+  const int32_t now = mi_atomic_add_relaxed(&those->current, pages) + pages;
+  if (pages < 0) return;
+  mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, pages);
+  mi_atomic_add_relaxed(&those->total, pages);
+  int32_t seen = mi_atomic_load_relaxed(&those->peak);
+  while (now > seen && !mi_atomic_cas_weak_relaxed(&those->peak, &seen, now)) {
+  }
 }
 
 // Reset the descriptors of the page to those of no page. This happens before the page leaves its
@@ -96,8 +104,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
     mi_run_release(heap, run.arena, run.start, slice_count, MI_SLICE_SIZE);
     return NULL;
   }
-  mi_page_count(heap, 1);
-  mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, 1);
+  mi_page_count(heap, size_class, 1);
   if (mi_page_may_have_fence(&run)) mi_fence_raise(page);
   mi_probe2(page_make, run.start, block_size);
   return page;
@@ -119,7 +126,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   mi_track_drop(page);
   mi_page_clear(heap, page);
   mi_run_delist(heap, page);
-  mi_page_count(heap, -1);
+  mi_page_count(heap, page->size_class, -1);
   mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)page->backing, page->start);
   if (arena == NULL) {
     const size_t carved = mi_page_capacity(page) * page->block_size;
