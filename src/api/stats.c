@@ -99,8 +99,8 @@ static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage,
     stats->malloc_bins[bin].current += (int64_t)usage->class_blocks[c];
     stats->page_bins[bin].current += (int64_t)usage->class_pages[c];
     if (pages == NULL) continue;
-    stats->page_bins[bin].total += mi_atomic_load_relaxed(&pages[c].total);
-    stats->page_bins[bin].peak += mi_atomic_load_relaxed(&pages[c].peak);
+    stats->page_bins[bin].total += mi_atomic_load_relaxed(&pages[c].made);
+    stats->page_bins[bin].peak += mi_atomic_load_relaxed(&pages[c].most);
   }
   for (size_t bin = 0; bin < MI_BIN_LAST; bin++) {
     const mi_stat_count_t those = stats->page_bins[bin];

@@ -19,10 +19,13 @@ typedef enum mi_option_index_e {
   MI_OPTION_COUNT
 } mi_option_index_t;
 
-// The pages of blocks of one size class.
+// The pages of blocks of one size class: how many were ever made, are in use, and were in use at
+// most. Written by the thread that makes or releases a page, and when a sub-process ends; read by
+// any thread. Relaxed: each is a figure of its own.
 typedef struct mi_class_pages_s {
-  mi_atomic(int64_t) total; // ever made
-  mi_atomic(int32_t) current, peak; // in use
+  mi_atomic(int64_t) made;
+  mi_atomic(int32_t) there;
+  mi_atomic(int32_t) most;
 } mi_class_pages_t;
 
 // Counters that the slow paths keep, for statistics. Written and read by any thread, relaxed: each
@@ -45,7 +48,8 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) meta; // bytes of our own structures, besides descriptors
   mi_atomic(int64_t) meta_charged, meta_charged_peak; // OS pages of these, and of freed ones
   // charged - bytes that the system charges for: charge.c; uncharged - that were charged and are
-  // not any more. At the end: written with each carving, `committed` above is read often.
+  // not any more. Written and read by any thread, relaxed, as the others. At the end: written with
+  // each carving, whereas `committed` above is read often.
   mi_atomic(int64_t) charged, charged_peak;
   mi_atomic(int64_t) uncharged;
   mi_class_pages_t of_class[MI_CLASS_COUNT];

@@ -56,8 +56,8 @@ static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   MI_MERGE(rollbacks);
 #undef MI_MERGE
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    const int64_t total = mi_atomic_load_relaxed(&from->of_class[c].total);
-    mi_atomic_add_relaxed(&to->of_class[c].total, total);
+    const int64_t made = mi_atomic_load_relaxed(&from->of_class[c].made);
+    mi_atomic_add_relaxed(&to->of_class[c].made, made);
   }
   *from = (mi_counters_t){0};
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
