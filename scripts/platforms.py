@@ -46,9 +46,9 @@ KEYS = sorted((row.key for row in PLATFORMS), key=len, reverse=True)
 
 # Why tests are skipped, in few words: the first that is found in what a test says.
 REASONS = [
-    ("emulator", r"emulator|qemu|Wine"),
+    ("emulator", r"emulator|qemu|Wine|cannot start itself"),
     ("another build", r"\bbuilds?\b|level 5|MI_\w+|with guards|guarded|flavour"),
-    ("no such program here", r"not installed|cannot be had|no compiler|make platforms"),
+    ("no program for it here", r"not installed|cannot be had|no compiler|make platforms"),
     ("not on this system", r""),
 ]
 
@@ -100,12 +100,17 @@ def runner(key):
     return ""
 
 
+def name(case):
+    """Of a test; behind it pytest-xdist writes a group."""
+    return case.get("name").split("@")[0]
+
+
 def place(case):
     """Of a result: which platform it is of, program, and OS page in KiB if that is another; or None."""
     module = case.get("classname").rsplit(".", 1)[-1]
     if module in ("test_windows", "test_wasm"):
-        return module[len("test_"):], re.sub(r"\[.*", "", case.get("name")), None
-    found = re.match(r"test_native\[(\w+/\w+)\[([\w-]+)\]", case.get("name"))
+        return module[len("test_"):], re.sub(r"\[.*", "", name(case)), None
+    found = re.match(r"test_native\[(\w+/\w+)\[([\w-]+)\]", name(case))
     if module != "test_native" or not found:
         return None
     flavour = re.sub(r"^platform-", "", found[2])
@@ -134,7 +139,7 @@ def read(path):
             if not where:
                 continue
             key, program, page = where
-            record, programs = found.setdefault(key, ({"day": suite.get("timestamp")[:10], "passed": 0, "failed": 0, "skipped": {}, "pages": []}, set()))
+            record, programs = found.setdefault(key, ({"day": suite.get("timestamp")[:10], "passed": 0, "failed": [], "skipped": {}, "pages": []}, set()))
             programs.add(program)
             if page and page not in record["pages"]:
                 record["pages"].append(page)
@@ -142,8 +147,10 @@ def read(path):
             if skipped is not None:
                 why = re.sub(r"^\S+(: )(?=\S)", "", skipped.get("message"))
                 record["skipped"][why] = record["skipped"].get(why, 0) + 1
+            elif case.find("failure") is None and case.find("error") is None:
+                record["passed"] += 1
             else:
-                record["passed" if case.find("failure") is None and case.find("error") is None else "failed"] += 1
+                record["failed"].append(re.sub(r"^test_native\[(.*)\]$", r"\1", name(case)).replace("[platform-", "["))
     return found
 
 
@@ -156,7 +163,7 @@ def renew(records, path):
             continue
         built = ["wasi", "emscripten"] if key == "wasm" else ["test" if key == NATIVE else key]
         found = dict.fromkeys(filter(None, (compiler(ROOT / "build" / folder) for folder in built)))
-        records[key] = {**record, "pages": sorted(record["pages"]), "skipped": dict(sorted(record["skipped"].items())),
+        records[key] = {**record, "pages": sorted(record["pages"]), "failed": sorted(record["failed"]), "skipped": dict(sorted(record["skipped"].items())),
                         "sources": sources(), "compiler": ", ".join(found), "runner": runner(key)}
     return records
 
@@ -167,8 +174,8 @@ def reasons(skipped):
         return "0"
     count = collections.Counter()
     for why, times in skipped.items():
-        count[next(name for name, pattern in REASONS if re.search(pattern, why))] += times
-    return f"{sum(count.values()):,}: " + ", ".join(f"{name} {times:,}" for name, times in count.most_common())
+        count[next(reason for reason, pattern in REASONS if re.search(pattern, why))] += times
+    return f"{sum(count.values()):,}: " + ", ".join(f"{reason} {times:,}" for reason, times in count.most_common())
 
 
 def table(records):
@@ -177,7 +184,7 @@ def table(records):
         record = records.get(row.key)
         cells = [row.system, row.processor, row.level or "not run since results are recorded", "", "", ""]
         if record:
-            level = f"{record['failed']} tests fail" if record["failed"] else "tested"
+            level = f"failing: {len(record['failed'])} (" + ", ".join(f"`{test}`" for test in record["failed"][:3]) + ")" if record["failed"] else "tested"
             if record["pages"]:
                 cells[1] += f", OS pages of 4, {' and '.join(map(str, record['pages']))} KiB"
             cells[2] = level + (f", under {record['runner']}" if record["runner"] else "")

@@ -58,7 +58,7 @@ def test_records_are_whole():
 
 RESULTS = """<testsuites><testsuite timestamp="2026-01-02T03:04:05">
 <testcase classname="test.test_native" name="test_native[api/basic[platform-arm]::one]"/>
-<testcase classname="test.test_native" name="test_native[api/basic[platform-arm]::two]"><failure message="no"/></testcase>
+<testcase classname="test.test_native" name="test_native[api/basic[platform-arm]::two]@platform-arm/api/basic"><failure message="no"/></testcase>
 <testcase classname="test.test_native" name="test_native[stress/forks[platform-arm-16k]]">
  <skipped message="stress/forks[platform-arm-16k]: the emulator's own memory counts"/></testcase>
 <testcase classname="test.test_native" name="test_native[api/basic[aarch64]::one]"/>
@@ -84,10 +84,10 @@ def test_results_are_recorded(tree):
     records = platforms.renew({"musl": {"passed": 1}}, tree / "results.xml")
     assert sorted(records) == ["arm", "musl"]
     arm = records["arm"]
-    assert (arm["passed"], arm["failed"], arm["pages"], arm["day"], arm["compiler"]) == (1, 1, [16], "2026-01-02", "gcc 9.9")
+    assert (arm["passed"], arm["failed"], arm["pages"], arm["day"], arm["compiler"]) == (1, ["api/basic[arm]::two"], [16], "2026-01-02", "gcc 9.9")
     assert arm["skipped"] == {"the emulator's own memory counts": 1}
     row = next(line for line in platforms.table({"arm": arm}).splitlines() if "armhf" in line)
-    assert "| 1 tests fail |" in row and row.endswith("| 1 | 1: emulator 1 |")
+    assert "| failing: 1 (`api/basic[arm]::two`) |" in row and row.endswith("| 1 | 1: emulator 1 |")
 
 
 def test_a_part_of_a_run_is_not_recorded(tree, capsys):
