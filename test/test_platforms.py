@@ -34,17 +34,17 @@ def test_all_that_the_code_asks_for_is_listed():
 
 
 def test_all_toolchains_are_listed():
-    """Each preset for another platform is a row, or one of those that WebAssembly has; each toolchain file has a preset."""
+    """Each preset for another platform has a row, whose name it has or begins with; each toolchain file has a preset."""
     crossed = {preset["cacheVariables"]["MI_CROSS"] for preset in PRESETS if "MI_CROSS" in preset.get("cacheVariables", {})}
-    rows = {row.key for row in platforms.PLATFORMS} | {"wasi", "emscripten", "emscripten-threads"}
-    assert len(crossed) > 10 and crossed - rows == set()
+    rows = [row.key for row in platforms.PLATFORMS] + ["wasi", "emscripten"]  # the two of wasm
+    assert len(crossed) > 10 and [name for name in crossed if not re.match(rf"({'|'.join(rows)})(-|$)", name)] == []
     used = {pathlib.Path(preset["toolchainFile"]).name for preset in PRESETS if "toolchainFile" in preset}
     assert used == {path.name for path in conftest.ROOT.glob("cmake/cross-*.cmake")}
 
 
 def test_make_platforms_runs_all_that_can_run():
     default = re.search(r"which=\$\{WHICH:-(.*)\}", (conftest.ROOT / "scripts" / "long.sh").read_text())[1]
-    assert sorted(default.split()) == sorted(row.key for row in platforms.PLATFORMS if not row.level)
+    assert {row.key for row in platforms.PLATFORMS if not row.level} - set(default.split()) == set()
 
 
 def test_records_are_whole():
