@@ -20,13 +20,16 @@ if(WIN32) # nothing is visible that is not exported by name
 elseif(NOT MI_IS_WASM) # which has one model, and other exceptions
   list(APPEND MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt -fexceptions)
 endif()
+if(APPLE) # there are no thread-local variables (src/os/self_table.c), and calls always go through a table
+  list(REMOVE_ITEM MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt)
+endif()
 if(MSVC) # clang-cl, which takes the options of the other compiler, and these behind /clang:
   set(MI_WARNINGS /W3 $<$<BOOL:${MI_WERROR}>:/WX>)
   set(MI_CODE_FLAGS /clang:-fno-builtin-malloc)
 endif()
 
 include(CheckCCompilerFlag)
-if(MI_IS_WASM OR WIN32) # there is nothing of what is asked for below
+if(MI_IS_WASM OR WIN32 OR APPLE) # there is nothing of what is asked for below
   set(MI_HAS_NO_INTERPOSITION OFF)
   set(MI_HAS_NO_ALIGN OFF)
   set(MI_HAS_LAYOUT OFF)

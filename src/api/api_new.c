@@ -35,16 +35,22 @@ mi_weak_data(_ZTISt9bad_alloc);
 MI_INTERNAL mi_attr_cold void mi_new_throw(void) {
   mi_output_error(ENOMEM, "out of memory in 'new'");
   errno = ENOMEM;
-  if (__cxa_throw != NULL && _ZTVSt9bad_alloc != NULL) {
-    void** const exception = (void**)__cxa_allocate_exception(sizeof(void*));
-    *exception = &_ZTVSt9bad_alloc[2];
-    __cxa_throw(exception, _ZTISt9bad_alloc, NULL); // nothing to destroy
+  __typeof__(&__cxa_allocate_exception) const make =
+      (__typeof__(make))mi_weak_address(__cxa_allocate_exception);
+  __typeof__(&__cxa_throw) const raise = (__typeof__(raise))mi_weak_address(__cxa_throw);
+  void** const table = (void**)mi_weak_address(_ZTVSt9bad_alloc);
+  if (make != NULL && raise != NULL && table != NULL) {
+    void** const exception = (void**)make(sizeof(void*));
+    *exception = &table[2];
+    raise(exception, mi_weak_address(_ZTISt9bad_alloc), NULL); // nothing to destroy
   }
   mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
 }
 
 MI_INTERNAL bool mi_new_call_handler(void) {
-  const mi_new_handler_t handler = _ZSt15get_new_handlerv == NULL ? NULL : _ZSt15get_new_handlerv();
+  __typeof__(&_ZSt15get_new_handlerv) const get =
+      (__typeof__(get))mi_weak_address(_ZSt15get_new_handlerv);
+  const mi_new_handler_t handler = get == NULL ? NULL : get();
   if (handler == NULL) return false;
   handler();
   return true;

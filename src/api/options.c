@@ -223,7 +223,8 @@ static void mi_option_tell(size_t option, mi_option_finding_t finding) {
                     info->legacy, info->name);
   }
   const bool is_live = info->effect == MI_OPTION_EFFECT_LIVE ||
-                       (MI_IS_SECURE && info->effect == MI_OPTION_EFFECT_SECURE);
+                       (MI_IS_SECURE && info->effect == MI_OPTION_EFFECT_SECURE) ||
+                       (MI_IS_MACOS && info->effect == MI_OPTION_EFFECT_MACOS);
   if (finding != MI_OPTION_ABSENT && !is_live) {
     mi_hook_verbose("option '%s' is set but has no effect: %s", info->name,
                     mi_option_reason[info->effect]);
@@ -243,6 +244,7 @@ MI_INTERNAL void mi_hook_load_options(void) {
   }
   for (size_t i = 0; i < MI_OPTION_COUNT; i++) mi_option_tell(i, (mi_option_finding_t)findings[i]);
   mi_sample_announce();
+  mi_os_tag_maps((uint32_t)mi_option_value(os_tag));
 }
 
 MI_INTERNAL void mi_option_load_late(void) {

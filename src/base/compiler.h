@@ -32,6 +32,12 @@
 #define MI_IS_WINDOWS 0
 #endif
 
+#if defined(__APPLE__)
+#define MI_IS_MACOS 1
+#else
+#define MI_IS_MACOS 0
+#endif
+
 // Begin to load the cache line of an address, which may be any.
 #define mi_prefetch(p) __builtin_prefetch(p)
 #define mi_likely(x) __builtin_expect(!!(x), 1)
@@ -47,7 +53,20 @@
 #endif
 #define mi_attr_weak __attribute__((weak))
 // A reference to data that is weak for the assembler, too: gcc 12 forgets it on 64-bit POWER.
+#if MI_IS_MACOS
+#define mi_weak_data(name) mi_static_assert(1, #name)
+#else
 #define mi_weak_data(name) __asm__(".weak " #name)
+#endif
+// The address of a function or of data that was declared as weak, NULL if the process has none. On
+// macOS a weak reference needs a library that has the name when we are linked: it is looked up
+// (-2 is RTLD_DEFAULT). Not for a fast path.
+#if MI_IS_MACOS
+extern void* dlsym(void* handle, const char* name);
+#define mi_weak_address(name) dlsym((void*)-2, #name)
+#else
+#define mi_weak_address(name) ((void*)(uintptr_t)(name))
+#endif
 // A constant that is a note of ELF: PT_NOTE leads there, and no tool strips it.
 #if defined(__ELF__) && !MI_IS_WASM
 #define mi_attr_note __attribute__((section(".note.mimalloc"), aligned(4), used))
@@ -67,7 +86,7 @@
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // For large data that is hardly touched: placed behind all other data, so that the data that each
 // process uses lies together.
-#if MI_IS_WINDOWS // where a named section of zeros would be part of the file
+#if MI_IS_WINDOWS || MI_IS_MACOS // where a named section of zeros would be part of the file
 #define mi_attr_sparse
 #define mi_attr_rare
 #else
@@ -165,6 +184,14 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
   __asm__("mov %0, x18" : "=r"(pointer));
 #endif
   return pointer;
+#elif MI_IS_MACOS // to the values of its keys; lower bits may say which processor it runs on
+  uintptr_t pointer;
+#if defined(__x86_64__)
+  __asm__("movq %%gs:0, %0" : "=r"(pointer)); // the first of these values is pthread_self()
+#else
+  __asm__("mrs %0, tpidrro_el0" : "=r"(pointer));
+#endif
+  return pointer & ~(uintptr_t)7;
 #elif MI_IS_WASM_THREADS // where the thread-local variables are, which are aligned (thread_self.h)
   return (uintptr_t)__builtin_wasm_tls_base();
 #elif MI_IS_WASM
@@ -176,7 +203,7 @@ static mi_attr_inline uintptr_t mi_cpu_thread_pointer(void) {
 
 // The address that a name stands for in this process, whichever object defined it, as the loader
 // stored it: neither compiler nor linker may use our own definition instead (override.h).
-#if MI_IS_WINDOWS // no name stands for anything but what the linker found
+#if MI_IS_WINDOWS || MI_IS_MACOS // no name stands for anything but what the linker found
 #define mi_symbol_load(name, address) ((address) = (name))
 #elif defined(__x86_64__)
 #define mi_symbol_load(name, address) __asm__("movq " #name "@GOTPCREL(%%rip), %0" : "=r"(address))

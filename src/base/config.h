@@ -143,7 +143,8 @@
 #else
 #define MI_IS_OS_PLAIN 0
 #endif
-#if MI_IS_OS_PLAIN || (MI_IS_WINDOWS && !defined(__clang__)) // gcc for Windows emulates it
+// gcc for Windows emulates it, and macOS allocates it.
+#if MI_IS_OS_PLAIN || MI_IS_MACOS || (MI_IS_WINDOWS && !defined(__clang__))
 #define MI_HAS_SELF_TABLE 1
 #else
 #define MI_HAS_SELF_TABLE 0

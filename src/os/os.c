@@ -31,7 +31,13 @@
 #include "os_posix.h"
 
 #if MI_IS_OS_PLAIN
+#include "os_cancel.c"
 #include "os_plain.c"
+#include "os_bare.c"
+#include "os_lacks.c"
+#elif MI_IS_MACOS
+#include "os_cancel.c"
+#include "os_macos.c"
 #include "os_bare.c"
 #include "os_lacks.c"
 #elif defined(__linux__)
@@ -41,7 +47,7 @@
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
 #else
-#error "This version supports Linux, Windows and WebAssembly. A port starts with os/os.h."
+#error "This version supports Linux, macOS, Windows and WebAssembly. A port starts with os/os.h."
 #endif
 
 #include "os_key.c"

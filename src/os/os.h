@@ -12,9 +12,10 @@
 //
 // A port implements these functions, the two of os/lock.h, os/tls.h, and os/thread_self.h where the
 // compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
-// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c. Less is
-// enough for os_libc.c, a C library; for os_key.c, keys of threads; for os_lacks.c, nothing. Which
-// of the functions below may say no shows os_wasm.c, a port to a system that has hardly anything.
+// them from os_posix.c and os_posix_fault.c, its files from os_cancel.c, and the rest to start with
+// from os_plain.c. Less is enough for os_libc.c, a C library; for os_key.c, keys of threads; for
+// os_lacks.c, nothing. Which of the functions below may say no shows os_wasm.c, a port to a system
+// that has hardly anything.
 // How much a function must do:
 //
 //   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;
@@ -41,7 +42,8 @@
 //                  real_path                        mi_realpath
 //                  file_exists, folder_open         commands for a running process
 //                  fault_watch, stack, symbol, mappings, file_create  reports of faults; profiles
-//   need not       make_constant, secret, unload_watch, usage: what they say is used as it is
+//   need not       make_constant, secret, tag_maps, unload_watch, usage: what they say is used as
+//                  it is
 #ifndef MI_OS_OS_H
 #define MI_OS_OS_H
 
@@ -83,6 +85,13 @@ MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size);
 // Map exactly [start, start + size), all of whose addresses are free, as `mi_os_map` does. False if
 // some of them are taken, or the system refuses; then no mapping has changed.
 MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access);
+
+// What is mapped from now on has this number where the system shows mappings: on macOS (vmmap).
+#if MI_IS_MACOS && !MI_IS_OS_PLAIN
+MI_INTERNAL void mi_os_tag_maps(uint32_t number);
+#else
+static inline void mi_os_tag_maps(uint32_t number) { (void)number; }
+#endif
 
 // Give back a mapping or part of one. Returns 0 or an errno value (a split may need a new map
 // entry).

@@ -17,8 +17,13 @@ static mi_atomic(uint32_t) mi_os_key_word;
 // After the library's last destructor: what a key calls may be gone when a thread ends.
 #define MI_OS_KEY_CLOSED UINT32_MAX
 
-// glibc keeps the values of the first keys in the thread itself; for others it allocates.
+// glibc keeps the values of the first keys in the thread itself; for others it allocates. macOS
+// keeps all of them there, and numbers them from 256 on.
+#if MI_IS_MACOS
+#define MI_OS_KEY_INLINE_MAX UINT32_MAX
+#else
 #define MI_OS_KEY_INLINE_MAX 32
+#endif
 
 static bool mi_os_key_make(void (*on_exit)(void* value)) {
   pthread_key_t key;

@@ -6,19 +6,24 @@
 // (os_libc.h).
 #include "os_libc.h"
 
+#if MI_IS_MACOS // where only the program has that name
+#include <crt_externs.h>
+#define environ (*_NSGetEnviron())
+#else
 extern char** environ;
+#endif
 
 static uint64_t mi_os_clock_us(clockid_t clock) {
   struct timespec t = {0};
   const int saved_errno = errno;
-  if (clock_gettime(clock, &t) != 0) clock_gettime(CLOCK_MONOTONIC, &t);
+  if (clock_gettime(clock, &t) != 0) clock_gettime(MI_OS_CLOCK, &t);
   errno = saved_errno;
   return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
 MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(MI_OS_CLOCK_CHEAP) / 1000; }
 
-MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(CLOCK_MONOTONIC); }
+MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(MI_OS_CLOCK); }
 
 // Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
 // and a sandbox may not permit that.

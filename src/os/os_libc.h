@@ -25,7 +25,13 @@
 #if defined(CLOCK_MONOTONIC_COARSE)
 #define MI_OS_CLOCK_CHEAP CLOCK_MONOTONIC_COARSE
 #else
-#define MI_OS_CLOCK_CHEAP CLOCK_MONOTONIC
+#define MI_OS_CLOCK_CHEAP MI_OS_CLOCK
+#endif
+// An exact one. On macOS CLOCK_MONOTONIC asks the kernel when the machine was started.
+#if defined(CLOCK_UPTIME_RAW)
+#define MI_OS_CLOCK CLOCK_UPTIME_RAW
+#else
+#define MI_OS_CLOCK CLOCK_MONOTONIC
 #endif
 
 // -- The system's file defines --

@@ -6,7 +6,7 @@
 // inside of a mapping, moved memory, NUMA nodes and a list of mappings do not exist; memory goes
 // back by mapping it afresh; a thread that waits looks again and again.
 //
-// OS_POSIX-1 to OS_POSIX-3 hold here, too.
+// OS_POSIX-1 to OS_POSIX-3 hold here, too; what files need for that is in os_cancel.c.
 // Deliberately absent: speed.
 #include "os_posix.h"
 
@@ -19,47 +19,6 @@ static const int mi_os_call_map_at = 0;
 static const int mi_os_call_fault_flags = 0;
 
 static int mi_os_call_protection(void) { return PROT_READ | PROT_WRITE; }
-
-// The functions of libc are cancellation points: OS_POSIX-3.
-static int mi_os_cancel_off(void) {
-  int state = PTHREAD_CANCEL_ENABLE;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-  return state;
-}
-
-static void mi_os_cancel_restore(int state) {
-  const int saved_errno = errno;
-  pthread_setcancelstate(state, NULL);
-  errno = saved_errno;
-}
-
-static int mi_os_call_open(const char* path, int flags, int mode) {
-  const int state = mi_os_cancel_off();
-  const int file = open(path, flags, mode);
-  mi_os_cancel_restore(state);
-  return file;
-}
-
-static ptrdiff_t mi_os_call_read(int file, void* bytes, size_t size) {
-  const int state = mi_os_cancel_off();
-  const ssize_t done = read(file, bytes, size);
-  mi_os_cancel_restore(state);
-  return done;
-}
-
-static ptrdiff_t mi_os_call_write(int file, const void* bytes, size_t size) {
-  const int state = mi_os_cancel_off();
-  const ssize_t done = write(file, bytes, size);
-  mi_os_cancel_restore(state);
-  return done;
-}
-
-static int mi_os_call_close(int file) {
-  const int state = mi_os_cancel_off();
-  const int rc = close(file);
-  mi_os_cancel_restore(state);
-  return rc;
-}
 
 static void mi_os_call_raise(int number) { pthread_kill(pthread_self(), number); }
 

@@ -34,6 +34,7 @@ extern void __tsan_init(void) mi_attr_weak;
 
 MI_INTERNAL bool mi_os_hints(void) {
   if (MI_IS_32_BIT) return false; // what is free lies between the mappings of others
+  if (MI_IS_MACOS) return true; // there, the sanitizers turn a hint that they cannot follow down
   return &__asan_init == NULL && &__hwasan_init == NULL && &__msan_init == NULL &&
          &__tsan_init == NULL;
 }
@@ -45,7 +46,7 @@ static bool mi_os_may_hint(const void* hint) {
 static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int flags) {
   const int protection = access == MI_OS_READ_WRITE ? mi_os_call_protection() : PROT_NONE;
   flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* const p = mmap(hint, size, protection, flags, -1, 0);
+  void* const p = mmap(hint, size, protection, flags, MI_OS_NO_FILE, 0);
   return p == MAP_FAILED ? NULL : p;
 }
 
@@ -95,15 +96,15 @@ MI_INTERNAL int mi_os_commit(void* start, size_t size) {
 MI_INTERNAL int mi_os_decommit(void* start, size_t size) {
   const int saved_errno = errno;
   // A fresh inaccessible mapping gives back both the memory and its charge against the limit.
-  void* const p =
-      mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  void* const p = mmap(start, size, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, MI_OS_NO_FILE, 0);
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 
 MI_INTERNAL int mi_os_remap(void* start, size_t size) {
   const int saved_errno = errno;
   void* const p = mmap(start, size, mi_os_call_protection(),
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, MI_OS_NO_FILE, 0);
   return mi_os_result(p == MAP_FAILED ? -1 : 0, saved_errno);
 }
 

@@ -15,7 +15,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#if MI_IS_MACOS // whose <ucontext.h> has old functions, and permits no others
+#include <sys/ucontext.h>
+#else
 #include <ucontext.h>
+#endif
 
 #include "../base/tag.h"
 #include "lock.h"
@@ -27,6 +31,14 @@
 #endif
 #if !defined(MAP_ANONYMOUS)
 #define MAP_ANONYMOUS MAP_ANON
+#endif
+
+// What mmap(2) is told in the place of a file; on macOS that is a tag.
+#if MI_IS_MACOS && !MI_IS_OS_PLAIN
+static int mi_os_call_map_tag(void);
+#define MI_OS_NO_FILE mi_os_call_map_tag()
+#else
+#define MI_OS_NO_FILE (-1)
 #endif
 
 // -- The system's file defines --

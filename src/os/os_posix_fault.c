@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// os_posix_fault.c - faults, stacks and symbols, where there are signals and an ELF loader.
+// os_posix_fault.c - faults, stacks and symbols, where there are signals, and a loader of ELF files
+// or that of macOS.
 //
 //   fault -> mi_os_on_fault (SIGSEGV, SIGBUS) -> on_fault -> the handler there was before us
 //                                                        '-> none: the access is repeated without
@@ -12,19 +13,31 @@
 //     what they do next may end the process. A fault inside of the report is not reported.
 // OS_POSIX_FAULT-3  stacks are read with `backtrace` of libc, once that was called in a safe moment
 //     (its first call loads a library), and if it takes no lock: with glibc 2.35, which brought
-//     `_dl_find_object`. Else by the chain of frame pointers, each of which is tested before it is
-//     read (mi_os_is_readable).
+//     `_dl_find_object`, or on macOS. Else by the chain of frame pointers, each of which is tested
+//     before it is read (mi_os_is_readable).
 // All references to functions that not every libc has are weak: no further library is needed.
 #include <dlfcn.h>
+#if MI_IS_MACOS
+#include <mach-o/loader.h>
+#else
 #include <link.h>
+#endif
 
 #include "os_posix.h"
 
+#if MI_IS_MACOS // it reads frame pointers there, which all code has, and takes no lock
+extern int backtrace(void** frames, int capacity);
+#define MI_OS_HAS_SAFE_BACKTRACE true
+#define MI_OS_HAS_DLADDR true
+#else
 extern int backtrace(void** frames, int capacity) mi_attr_weak;
 // Only whether it is there; newer headers declare it.
 extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 #pragma weak dladdr
 #pragma weak dl_iterate_phdr
+#define MI_OS_HAS_DLADDR (dladdr != NULL)
+#define MI_OS_HAS_SAFE_BACKTRACE (backtrace != NULL && &mi_os_find_object != NULL)
+#endif
 
 #define MI_OS_STACK_MAX 80
 #define MI_OS_STEP_MAX ((uintptr_t)MI_MIB) // no frame is larger
@@ -38,9 +51,28 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 static mi_atomic(uintptr_t) mi_os_code_first, mi_os_code_end;
 static mi_atomic(bool) mi_os_asked_backtrace, mi_os_has_backtrace;
 
-static int mi_os_find_code(struct dl_phdr_info* info, size_t size, void* arg) {
+#if MI_IS_MACOS
+// A segment of code begins at the header of its file.
+static void mi_os_find_code(void) {
+  Dl_info info;
+  if (dladdr((const void*)(uintptr_t)&mi_os_find_code, &info) == 0) return;
+  const struct mach_header_64* const header = (const struct mach_header_64*)info.dli_fbase;
+  if (header->magic != MH_MAGIC_64 || header->filetype != MH_DYLIB) return;
+  const struct load_command* command = (const struct load_command*)(header + 1);
+  for (uint32_t i = 0; i < header->ncmds; i++) {
+    const struct segment_command_64* const part = (const struct segment_command_64*)command;
+    if (command->cmd == LC_SEGMENT_64 && (part->initprot & PROT_EXEC) != 0) {
+      mi_atomic_store_relaxed(&mi_os_code_first, (uintptr_t)header);
+      mi_atomic_store_relaxed(&mi_os_code_end, (uintptr_t)header + part->vmsize);
+      return;
+    }
+    command = (const struct load_command*)((const char*)command + command->cmdsize);
+  }
+}
+#else
+static int mi_os_find_code_of(struct dl_phdr_info* info, size_t size, void* arg) {
   (void)size;
-  const uintptr_t at = (uintptr_t)&mi_os_find_code;
+  const uintptr_t at = (uintptr_t)&mi_os_find_code_of;
   const bool is_program = info->dlpi_name == NULL || info->dlpi_name[0] == 0;
   (void)arg;
   for (size_t i = 0; !is_program && i < info->dlpi_phnum; i++) {
@@ -54,12 +86,17 @@ static int mi_os_find_code(struct dl_phdr_info* info, size_t size, void* arg) {
   return 0;
 }
 
+static void mi_os_find_code(void) {
+  if (dl_iterate_phdr != NULL) dl_iterate_phdr(&mi_os_find_code_of, NULL);
+}
+#endif
+
 MI_INTERNAL void mi_os_stack_prepare(void) {
   if (mi_atomic_load_relaxed(&mi_os_asked_backtrace)) return;
   mi_atomic_store_relaxed(&mi_os_asked_backtrace, true);
   const int saved_errno = errno;
-  if (dl_iterate_phdr != NULL) dl_iterate_phdr(&mi_os_find_code, NULL);
-  if (backtrace != NULL && &mi_os_find_object != NULL) {
+  mi_os_find_code();
+  if (MI_OS_HAS_SAFE_BACKTRACE) {
     // Libc loads the unwinder at its first call. If it has no memory for that it must not try
     // again: the loader of glibc ends the process then.
     void* frames[2];
@@ -118,7 +155,7 @@ MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol) {
   *symbol = (mi_os_symbol_t){0};
   Dl_info info;
   // A call may be the last instruction of its function.
-  if (dladdr != NULL && dladdr((const char*)at - 1, &info) != 0) {
+  if (MI_OS_HAS_DLADDR && dladdr((const char*)at - 1, &info) != 0) {
     symbol->function = info.dli_sname;
     if (info.dli_sname != NULL) {
       symbol->function_offset = (uintptr_t)at - (uintptr_t)info.dli_saddr;

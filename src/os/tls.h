@@ -5,7 +5,8 @@
 // four bits can carry flags and small values can mean "no thread"). Where the C library is not
 // glibc, it is twice the pointer: that of musl is a multiple of 8 only. On WebAssembly it is the
 // address of the thread-local variables, or a number if there are no threads; on Windows that of
-// what the system knows of the thread, which all its fibers share. It is unique only
+// what the system knows of the thread, which all its fibers share; on macOS it is made of that of
+// the values of the thread's keys. It is unique only
 // among living threads: after a thread has ended, the system may give its identity to a new one
 // (thread.c says why that is harmless).
 #ifndef MI_OS_TLS_H

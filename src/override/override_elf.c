@@ -21,7 +21,7 @@
 // Deliberately absent: functions that call malloc inside libc (strdup, realpath, getline, ...; they
 // call the chosen malloc), operator new and delete (override_new.c) and the information calls of
 // glibc (override_glibc.c).
-#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32)
+#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32) && !defined(__APPLE__)
 
 #include <errno.h>
 #include <stddef.h>

@@ -13,7 +13,7 @@
 //
 // OVERRIDE_GLIBC-1  no figure is invented: figures of things that we do not have (fast bins, a top)
 //     or do not count (free blocks) are 0.
-#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32)
+#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32) && !defined(__APPLE__)
 
 #include <features.h>
 

@@ -16,7 +16,7 @@
 //
 // In the archive and the object file all forms are weak: a program may define its own beside them.
 // Deliberately absent: what to do when there is no memory (api_new.c).
-#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32)
+#if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32) && !defined(__APPLE__)
 
 #include <stddef.h>
 #include <stdint.h>

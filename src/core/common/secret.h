@@ -18,7 +18,7 @@
 
 // The largest OS page that the secret is alone in. Windows has only small ones, and its linkers do
 // not align to more than two of them.
-#define MI_SECRET_ROOM (MI_IS_WINDOWS ? 4 * MI_KIB : 64 * MI_KIB)
+#define MI_SECRET_ROOM (MI_IS_WINDOWS ? 4 * MI_KIB : MI_IS_MACOS ? 16 * MI_KIB : 64 * MI_KIB)
 
 typedef union mi_secret_s {
   struct {
