@@ -108,7 +108,7 @@ foreach(
   "OPT_ARCH: use CMAKE_C_FLAGS" "NO_OPT_ARCH: nothing is done" "OPT_SIMD: use CMAKE_C_FLAGS"
   "SEE_ASM: use CMAKE_C_FLAGS, -save-temps" "USE_LIBATOMIC: it is not needed"
   "TLS_MODEL_LOCAL: use MI_LOCAL_DYNAMIC_TLS" "TLS_MODEL_PTHREADS: use MI_LOCAL_DYNAMIC_TLS"
-  "TLS_RECURSE_GUARD: it is not needed" "OSX_INTERPOSE: this is for macOS" "OSX_ZONE: this is for macOS"
+  "TLS_RECURSE_GUARD: it is not needed" "OSX_INTERPOSE: on macOS the shared library always does" "OSX_ZONE: on macOS all do, with MI_OVERRIDE"
   "WIN_REDIRECT: this is for Windows" "WIN_DIRECT_TLS: this is for Windows"
   "WIN_INIT_USE_RAW_DLLMAIN: this is for Windows" "WIN_INIT_USE_TLS_DLLMAIN: this is for Windows"
   "WIN_USE_FLS: this is for Windows")

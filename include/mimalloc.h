@@ -1641,7 +1641,7 @@ mi_decl_export void mi_arenas_print(void) mi_attr_noexcept;
 /// Another name of `mi_arenas_print()`.
 mi_decl_export void mi_debug_show_arenas(void) mi_attr_noexcept;
 
-/// Whether malloc of the C library leads here, on Windows.
+/// Whether malloc of the C library leads here, on Windows and macOS.
 /// @return whether it does; elsewhere false
 mi_decl_nodiscard mi_decl_export bool mi_is_redirected(void) mi_attr_noexcept;
 

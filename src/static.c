@@ -128,6 +128,8 @@
 #include "override/override_elf.c"
 #include "override/override_emscripten.c"
 #include "override/override_windows.c"
+#include "override/override_zone.c"
+#include "override/override_macos.c"
 #include "override/override_loader.c"
 #include "override/override_thread.c"
 #include "override/override_new.c"
