@@ -59,6 +59,9 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
   export MI_PLATFORMS
 fi
 
+# macOS: zig is large, and only `make platforms` and `make long WHAT=languages` fetch it. What looks into the files is small.
+[ -z "$quick" ] && { [ -x build/zig/bin/python ] || command -v zig >/dev/null; } && scripts/setup.sh lief
+
 # What makes the site is no package.
 [ -z "$quick" ] && command -v doxygen >/dev/null && scripts/setup.sh sphinx
 

@@ -1337,7 +1337,7 @@ void mi_arenas_print();
 /// Another name of `mi_arenas_print()`.
 void mi_debug_show_arenas();
 
-/// Whether malloc of the C library leads here, on Windows.
+/// Whether malloc of the C library leads here, on Windows and macOS.
 ///
 /// - Returns whether it does; elsewhere false
 bool mi_is_redirected();

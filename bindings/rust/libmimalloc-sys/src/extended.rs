@@ -1530,7 +1530,7 @@ extern "C" {
     /// Another name of `mi_arenas_print()`.
     pub fn mi_debug_show_arenas();
 
-    /// Whether malloc of the C library leads here, on Windows.
+    /// Whether malloc of the C library leads here, on Windows and macOS.
     ///
     /// - Returns whether it does; elsewhere false
     #[must_use]
