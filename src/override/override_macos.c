@@ -8,6 +8,9 @@
 //   malloc_zone_malloc(default)  the first zone                 the first zone
 //   a block that is not ours     free finds its zone            libSystem finds its zone
 //   operator new                 that of the C++ library, which calls malloc
+//   pthread_create               interposed, so that a program   that of libSystem
+//                                with a second thread gets the
+//                                purge thread
 //
 // The loader reads the table of pairs in the section __interpose of a library that came with the
 // program, linked or by DYLD_INSERT_LIBRARIES, and has all other libraries call the first of a pair
@@ -27,6 +30,7 @@
 // loaded late should not replace malloc (MI_OVERRIDE=OFF).
 #if defined(MI_MALLOC_OVERRIDE) && MI_IS_MACOS
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "../api/api.h"
@@ -46,7 +50,16 @@ typedef struct mi_interposed_s {
 extern char mi_system_aligned_alloc __asm("_aligned_alloc") __attribute__((weak_import));
 extern void vfree(void* p);
 
+// The purge thread itself is made by libSystem's function, as all calls of this library are.
+static int mi_macos_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                   void* (*run)(void*), void* arg) {
+  const int err = pthread_create(thread, attributes, run, arg);
+  if (err == 0) mi_process_follow_thread();
+  return err;
+}
+
 static const mi_interposed_t mi_macos_interposed[] MI_INTERPOSED = {
+    MI_INTERPOSE(mi_macos_pthread_create, pthread_create),
     MI_INTERPOSE(mi_malloc, malloc),
     MI_INTERPOSE(mi_calloc, calloc),
     MI_INTERPOSE(mi_valloc, valloc),
