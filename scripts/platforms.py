@@ -40,6 +40,11 @@ PLATFORMS = [
     Row("windows", "Windows, clang", "x86-64", "_WIN32"),
     Row("windows-gcc", "Windows, gcc", "x86-64", "_WIN32"),
     Row("clang-cl", "Windows, clang-cl", "x86-64", "_WIN32", "written, never compiled"),
+    Row("macos", "macOS", "arm64, x86-64", "__APPLE__", "linked, never run"),
+    Row("freebsd", "FreeBSD", "x86-64, 64-bit ARM", "__FreeBSD__", "linked, never run"),
+    Row("netbsd", "NetBSD 10", "x86-64, 64-bit ARM", "__NetBSD__", "linked, never run"),
+    Row("openbsd", "OpenBSD", "x86-64, 64-bit ARM", "__OpenBSD__", "linked, never run"),
+    Row("posix", "Android, DragonFly, Haiku", "any", "__ANDROID__ __DragonFly__ __HAIKU__", "written, never compiled"),
     Row("wasm", "WASI, Emscripten", "WebAssembly", "__wasi__ __EMSCRIPTEN__ __wasm__"),
 ]
 KEYS = sorted((row.key for row in PLATFORMS), key=len, reverse=True)

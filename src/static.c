@@ -126,6 +126,7 @@
 // override: the names of libc and C++, when this build replaces malloc.
 #include "override/override_glibc.c"
 #include "override/override_elf.c"
+#include "override/override_bsd.c"
 #include "override/override_emscripten.c"
 #include "override/override_windows.c"
 #include "override/override_zone.c"

@@ -32,10 +32,32 @@
 #define MI_IS_WINDOWS 0
 #endif
 
+#if defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__)
+#define MI_IS_BSD 1
+#else
+#define MI_IS_BSD 0
+#endif
+
 #if defined(__APPLE__)
 #define MI_IS_MACOS 1
 #else
 #define MI_IS_MACOS 0
+#endif
+
+// Systems that are taken for one with nothing but POSIX (os/os_plain.c). Written by reading, never
+// compiled there.
+#if defined(__ANDROID__) || defined(__DragonFly__) || defined(__HAIKU__)
+#define MI_IS_ONLY_POSIX 1
+#else
+#define MI_IS_ONLY_POSIX 0
+#endif
+
+// The compiler emulates thread-local variables, or the loader makes them: they call malloc at the
+// first access of a thread.
+#if (MI_IS_WINDOWS && !defined(__clang__)) || defined(__OpenBSD__) || MI_IS_MACOS
+#define MI_IS_TLS_EMULATED 1
+#else
+#define MI_IS_TLS_EMULATED 0
 #endif
 
 // Begin to load the cache line of an address, which may be any.

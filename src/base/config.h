@@ -138,13 +138,12 @@
 
 // 1 if the system is taken for one that has nothing but POSIX (os/os_plain.c); and if there is no
 // thread-local storage that does without malloc (os/thread_self.h).
-#if defined(MI_OS_PLAIN) && MI_OS_PLAIN
+#if (defined(MI_OS_PLAIN) && MI_OS_PLAIN) || MI_IS_ONLY_POSIX
 #define MI_IS_OS_PLAIN 1
 #else
 #define MI_IS_OS_PLAIN 0
 #endif
-// gcc for Windows emulates it, and macOS allocates it.
-#if MI_IS_OS_PLAIN || MI_IS_MACOS || (MI_IS_WINDOWS && !defined(__clang__))
+#if MI_IS_OS_PLAIN || MI_IS_TLS_EMULATED
 #define MI_HAS_SELF_TABLE 1
 #else
 #define MI_HAS_SELF_TABLE 0

@@ -32,7 +32,14 @@
 
 #if MI_IS_OS_PLAIN
 #include "os_cancel.c"
+#include "os_common.c"
 #include "os_plain.c"
+#include "os_bare.c"
+#include "os_lacks.c"
+#elif MI_IS_BSD
+#include "os_cancel.c"
+#include "os_common.c"
+#include "os_bsd.c"
 #include "os_bare.c"
 #include "os_lacks.c"
 #elif MI_IS_MACOS
@@ -47,7 +54,7 @@
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
 #else
-#error "This version supports Linux, macOS, Windows and WebAssembly. A port starts with os/os.h."
+#error "This version is for Linux, BSD, macOS, Windows and WebAssembly. A port starts with os/os.h."
 #endif
 
 #include "os_key.c"

@@ -12,10 +12,10 @@
 //
 // A port implements these functions, the two of os/lock.h, os/tls.h, and os/thread_self.h where the
 // compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
-// them from os_posix.c and os_posix_fault.c, its files from os_cancel.c, and the rest to start with
-// from os_plain.c. Less is enough for os_libc.c, a C library; for os_key.c, keys of threads; for
-// os_lacks.c, nothing. Which of the functions below may say no shows os_wasm.c, a port to a system
-// that has hardly anything.
+// them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c, or a part
+// of that from os_cancel.c and os_common.c. Less is enough for os_libc.c, a C library; for
+// os_key.c, keys of threads; for os_lacks.c, nothing. Which of the functions below may say no shows
+// os_wasm.c, a port to a system that has hardly anything.
 // How much a function must do:
 //
 //   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;

@@ -17,12 +17,20 @@ static mi_atomic(uint32_t) mi_os_key_word;
 // After the library's last destructor: what a key calls may be gone when a thread ends.
 #define MI_OS_KEY_CLOSED UINT32_MAX
 
-// glibc keeps the values of the first keys in the thread itself; for others it allocates. macOS
-// keeps all of them there, and numbers them from 256 on.
-#if MI_IS_MACOS
+// glibc keeps the values of the first keys in the thread itself; for others it allocates. FreeBSD
+// and DragonFly allocate for the first value of a thread, and OpenBSD for each one, even to read
+// it. macOS keeps all of them in the thread, and numbers them from 256 on.
+#if defined(__FreeBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+#define MI_OS_KEY_INLINE_MAX 0
+#elif MI_IS_MACOS
 #define MI_OS_KEY_INLINE_MAX UINT32_MAX
 #else
 #define MI_OS_KEY_INLINE_MAX 32
+#endif
+#if defined(__OpenBSD__)
+#define MI_OS_KEY_IS_READABLE false
+#else
+#define MI_OS_KEY_IS_READABLE true
 #endif
 
 static bool mi_os_key_make(void (*on_exit)(void* value)) {
@@ -52,10 +60,10 @@ MI_INTERNAL bool mi_os_thread_on_exit(void (*on_exit)(void* value), void* value)
 MI_INTERNAL bool mi_os_thread_watch(void* value) {
   // Sees the key; pairs with the release in `mi_os_key_make`.
   const uint32_t word = mi_atomic_load_acquire(&mi_os_key_word);
-  if (word == 0 || word == MI_OS_KEY_CLOSED) return false;
+  if (word == 0 || word == MI_OS_KEY_CLOSED || !MI_OS_KEY_IS_READABLE) return false;
   const pthread_key_t key = (pthread_key_t)(word - 1);
   if (pthread_getspecific(key) != NULL) return true;
-  return key < MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
+  return word <= MI_OS_KEY_INLINE_MAX && pthread_setspecific(key, value) == 0;
 }
 
 MI_INTERNAL void mi_os_thread_key_done(void) {

@@ -6,11 +6,17 @@
 // (os_libc.h).
 #include "os_libc.h"
 
-#if MI_IS_MACOS // where only the program has that name
+#if MI_IS_BSD ||                                                                                   \
+    defined(__DragonFly__) // where the start code of a program has the name, and libc may not
+extern char** environ mi_attr_weak;
+#define MI_OS_HAS_ENVIRON (&environ != NULL && environ != NULL)
+#elif MI_IS_MACOS // where only the program has that name
 #include <crt_externs.h>
 #define environ (*_NSGetEnviron())
+#define MI_OS_HAS_ENVIRON (environ != NULL)
 #else
 extern char** environ;
+#define MI_OS_HAS_ENVIRON (environ != NULL)
 #endif
 
 static uint64_t mi_os_clock_us(clockid_t clock) {
@@ -40,7 +46,7 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
 }
 
 MI_INTERNAL const char* mi_os_environment(const char* name) {
-  if (environ == NULL) return NULL;
+  if (!MI_OS_HAS_ENVIRON) return NULL;
   const size_t length = mi_text_length(name);
   for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
     if (mi_text_equal_nocase(environ[i], name, length) && environ[i][length] == '=') {
@@ -51,7 +57,7 @@ MI_INTERNAL const char* mi_os_environment(const char* name) {
 }
 
 MI_INTERNAL mi_os_environment_t mi_os_environment_look(const char* prefix) {
-  if (environ == NULL) return MI_OS_ENVIRONMENT_UNKNOWN;
+  if (!MI_OS_HAS_ENVIRON) return MI_OS_ENVIRONMENT_UNKNOWN;
   const size_t length = mi_text_length(prefix);
   for (size_t i = 0; i < 10000 && environ[i] != NULL; i++) {
     if (mi_text_equal_nocase(environ[i], prefix, length)) return MI_OS_ENVIRONMENT_WITH;

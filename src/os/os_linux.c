@@ -253,7 +253,7 @@ static bool mi_os_can_move(void) {
   if (mi_atomic_load_relaxed(&answer) == 0) {
     const int saved_errno = errno;
     const size_t page_size = (size_t)getauxval(AT_PAGESZ);
-    uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE);
+    uint8_t* const p = (uint8_t*)mi_os_map_anywhere(NULL, 2 * page_size, MI_OS_READ_WRITE, 0);
     if (p != NULL) {
       mi_atomic_store_relaxed(&answer, mi_os_try_move(p, page_size) ? 1 : 2);
       mi_os_unmap(p, 2 * page_size);

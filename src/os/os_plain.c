@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // os_plain.c - os.h with nothing but POSIX: the least that a system must give, and where a port
-// starts. It is chosen by MI_OS_PLAIN on any system, and the tests of this library run with it.
+// starts. It is chosen by MI_OS_PLAIN on any system, and the tests of this library run with it. On
+// Android, DragonFly and Haiku there is no other choice, by reading: it was never compiled there.
 //
 // What POSIX has no function for is answered as os.h permits: explicit and huge OS pages, guards
 // inside of a mapping, moved memory, NUMA nodes and a list of mappings do not exist; memory goes
 // back by mapping it afresh; a thread that waits looks again and again.
 //
-// OS_POSIX-1 to OS_POSIX-3 hold here, too; what files need for that is in os_cancel.c.
+// OS_POSIX-1 to OS_POSIX-3 hold here, too; what files need for that is in os_cancel.c, and what
+// systems with more than POSIX have no better answer to, in os_common.c.
 // Deliberately absent: speed.
 #include "os_posix.h"
 
@@ -17,10 +19,6 @@
 
 static const int mi_os_call_map_at = 0;
 static const int mi_os_call_fault_flags = 0;
-
-static int mi_os_call_protection(void) { return PROT_READ | PROT_WRITE; }
-
-static void mi_os_call_raise(int number) { pthread_kill(pthread_self(), number); }
 
 static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucontext_t* context,
                                   mi_os_fault_t* fault) {
@@ -45,18 +43,7 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
-MI_INTERNAL int mi_os_purge(void* start, size_t size) { return mi_os_remap(start, size); }
-
 MI_INTERNAL int mi_os_reset(void* start, size_t size) { return mi_os_remap(start, size); }
-
-MI_INTERNAL bool mi_os_is_alone(void) { return false; }
-
-// Addresses and clocks differ from process to process.
-MI_INTERNAL uint64_t mi_os_random(void) {
-  mi_random_t random = {(uintptr_t)&mi_os_random ^ (uintptr_t)&random << 16};
-  random.state ^= mi_random_next(&random) ^ mi_os_now_us();
-  return mi_random_next(&random);
-}
 
 // An array, because long literals lie where few programs come (cmake/layout.ld).
 static const char mi_os_random_file[] = "/dev/urandom";
@@ -72,8 +59,6 @@ MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
   }
   errno = saved_errno;
 }
-
-MI_INTERNAL bool mi_os_is_single_threaded(void) { return false; }
 
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
   const int saved_errno = errno;
@@ -111,17 +96,3 @@ MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint6
 }
 
 MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) { (void)word; }
-
-// The kernel reads what is written to a pipe, and says if it cannot.
-MI_INTERNAL bool mi_os_is_readable(const void* p) {
-  const int saved_errno = errno;
-  int ends[2];
-  bool is_readable = false;
-  if (pipe(ends) == 0) {
-    is_readable = mi_os_call_write(ends[1], p, 4) == 4;
-    mi_os_call_close(ends[0]);
-    mi_os_call_close(ends[1]);
-  }
-  errno = saved_errno;
-  return is_readable;
-}

@@ -50,17 +50,27 @@ static void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access, int 
   return p == MAP_FAILED ? NULL : p;
 }
 
-static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access) {
-  return mi_os_map_with(mi_os_may_hint(hint) ? hint : NULL, size, access, 0);
+static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access, int flags) {
+  return mi_os_map_with(mi_os_may_hint(hint) ? hint : NULL, size, access, flags);
+}
+
+// Return flags of mmap(2) for memory at a multiple of `alignment`, 0 if the system has none.
+static int mi_os_aligned_flags(size_t alignment) {
+#if defined(MAP_ALIGNED) // FreeBSD, NetBSD
+  return MAP_ALIGNED((int)mi_bits_log2(alignment));
+#else
+  (void)alignment;
+  return 0;
+#endif
 }
 
 MI_INTERNAL void* mi_os_map(void* hint, size_t size, size_t alignment, mi_os_access_t access) {
   const int saved_errno = errno;
-  uint8_t* p = mi_os_map_anywhere(hint, size, access);
+  uint8_t* p = mi_os_map_anywhere(hint, size, access, mi_os_aligned_flags(alignment));
   if (p != NULL && (uintptr_t)p % alignment != 0) {
     // Map more than needed and cut off both ends, so that one mapping remains.
     munmap(p, size);
-    p = mi_os_map_anywhere(NULL, size + alignment, access);
+    p = mi_os_map_anywhere(NULL, size + alignment, access, 0);
     if (p != NULL) {
       uint8_t* const start = (uint8_t*)mi_bits_align_up((uintptr_t)p, alignment);
       if (start > p) munmap(p, (size_t)(start - p));

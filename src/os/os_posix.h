@@ -17,7 +17,7 @@
 #include <sys/time.h>
 #if MI_IS_MACOS // whose <ucontext.h> has old functions, and permits no others
 #include <sys/ucontext.h>
-#else
+#elif !defined(__OpenBSD__) && !defined(__HAIKU__) // where it is in <signal.h>
 #include <ucontext.h>
 #endif
 
@@ -39,6 +39,14 @@ static int mi_os_call_map_tag(void);
 #define MI_OS_NO_FILE mi_os_call_map_tag()
 #else
 #define MI_OS_NO_FILE (-1)
+#endif
+
+#if defined(__ANDROID__) // where no thread can be cancelled
+#if !defined(PTHREAD_CANCEL_ENABLE)
+#define PTHREAD_CANCEL_ENABLE 0
+#define PTHREAD_CANCEL_DISABLE 1
+#endif
+#define pthread_setcancelstate(state, before) ((void)(state), (void)(before))
 #endif
 
 // -- The system's file defines --
@@ -64,7 +72,8 @@ static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucont
 static int mi_os_result(int rc, int saved_errno);
 // True if the address may be chosen.
 static bool mi_os_may_hint(const void* hint);
-static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access);
+// Map where the hint says or anywhere, with these flags of mmap(2) beside the usual ones.
+static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access, int flags);
 // Store what POSIX knows of that; the rest is left as it is.
 static void mi_os_usage_posix(mi_os_usage_t* usage);
 

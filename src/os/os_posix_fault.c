@@ -76,7 +76,7 @@ static int mi_os_find_code_of(struct dl_phdr_info* info, size_t size, void* arg)
   const bool is_program = info->dlpi_name == NULL || info->dlpi_name[0] == 0;
   (void)arg;
   for (size_t i = 0; !is_program && i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr)* const part = &info->dlpi_phdr[i];
+    const __typeof__(*info->dlpi_phdr)* const part = &info->dlpi_phdr[i];
     const uintptr_t first = info->dlpi_addr + part->p_vaddr;
     if (part->p_type != PT_LOAD || at - first >= part->p_memsz) continue;
     mi_atomic_store_relaxed(&mi_os_code_first, first);
@@ -198,9 +198,16 @@ static mi_atomic(uintptr_t) mi_os_fault_thread;
 // True if there is room on the stack: unless it is a small alternate one (sigaltstack(2)).
 static bool mi_os_has_room(const ucontext_t* context) {
   const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-  const uintptr_t start = (uintptr_t)context->uc_stack.ss_sp;
-  if ((context->uc_stack.ss_flags & SS_DISABLE) != 0) return true;
-  if (here - start >= context->uc_stack.ss_size) return true;
+#if defined(__OpenBSD__) // a context does not have it
+  (void)context;
+  stack_t stack;
+  if (sigaltstack(NULL, &stack) != 0) return true;
+#else
+  const stack_t stack = context->uc_stack;
+#endif
+  const uintptr_t start = (uintptr_t)stack.ss_sp;
+  if ((stack.ss_flags & SS_DISABLE) != 0) return true;
+  if (here - start >= stack.ss_size) return true;
   return here - start >= MI_OS_ROOM_MIN;
 }
 

@@ -15,7 +15,11 @@
 //     or do not count (free blocks) are 0.
 #if defined(MI_MALLOC_OVERRIDE) && !defined(_WIN32) && !defined(__APPLE__)
 
+#if defined(__has_include)
+#if __has_include(<features.h>)
 #include <features.h>
+#endif
+#endif
 
 #if defined(__GLIBC__)
 

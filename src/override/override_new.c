@@ -117,7 +117,7 @@ void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other)
 #define MI_CXX_CALL "call *%rdx\n"
 #define MI_CXX_LEAVE "addq $8, %rsp\n .cfi_remember_state\n .cfi_def_cfa_offset 8\n ret\n"
 #define MI_CXX_CATCH                                                                               \
-  "movq %rax, %rdi\n call *__cxa_begin_catch@GOTPCREL(%rip)\n"                                     \
+  "endbr64\n movq %rax, %rdi\n call *__cxa_begin_catch@GOTPCREL(%rip)\n"                           \
   "call *__cxa_end_catch@GOTPCREL(%rip)\n xorl %eax, %eax\n"
 #elif defined(__aarch64__)
 #define MI_CXX_ENTER                                                                               \
@@ -127,7 +127,7 @@ void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other)
 #define MI_CXX_LEAVE                                                                               \
   "ldp x29, x30, [sp], 16\n .cfi_remember_state\n .cfi_restore 29\n .cfi_restore 30\n"             \
   ".cfi_def_cfa_offset 0\n ret\n"
-#define MI_CXX_CATCH "bl __cxa_begin_catch\n bl __cxa_end_catch\n mov x0, 0\n"
+#define MI_CXX_CATCH "hint #36\n bl __cxa_begin_catch\n bl __cxa_end_catch\n mov x0, 0\n" // bti j
 #elif defined(__riscv) && __riscv_xlen == 64
 #define MI_CXX_ENTER                                                                               \
   ".option push\n .option norelax\n addi sp, sp, -16\n .cfi_def_cfa_offset 16\n"                   \

@@ -21,7 +21,8 @@
 //
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
 // for itself (timer_create, aio), and those made by clone(2).
-#if defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT) && defined(__linux__)
+#if defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT) && defined(__linux__) &&          \
+    !defined(__ANDROID__)
 
 #include <errno.h>
 #include <pthread.h>
