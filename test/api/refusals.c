@@ -365,14 +365,14 @@ static void work_refused(size_t first, size_t end, int err, const char* name) {
   const pid_t child = fork();
   if (child < 0) cannot("fork");
   if (child == 0) {
-    const int statm = proc_open_statm(); // before the filter
+    const int status = proc_open_status(); // before the filter
     // A mapping of its own that cannot be unmapped is there for good: no block gets one.
     mi_option_set(mi_option_arena_reserve, 1024 * 1024);
-    const size_t before = proc_statm(statm, PROC_RESIDENT);
+    const size_t before = proc_status(status, PROC_RESIDENT);
     refuse(first, end, err);
     for (size_t round = 0; round < 4; round++) {
       churn(800, 300 * TEST_KIB);
-      const size_t grown = proc_statm(statm, PROC_RESIDENT) - before;
+      const size_t grown = proc_status(status, PROC_RESIDENT) - before;
       CHECK_SAY(grown < 2 * live_peak + 16 * TEST_MIB, "%s: %zu MiB, %zu live at most", name,
                 grown / TEST_MIB, live_peak / TEST_MIB);
       grow_all();

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -24,22 +25,23 @@ size_t proc_areas(void);
 
 #else
 
-// Bytes, from an open file: for who must not open one any more.
-static inline size_t proc_statm(int statm, proc_memory_t which) {
-  char text[128] = {0};
-  CHECK(pread(statm, text, sizeof(text) - 1, 0) > 0);
-  char* at = text;
-  size_t pages = strtoul(at, &at, 10);
-  if (which == PROC_RESIDENT) pages = strtoul(at, &at, 10);
-  return pages * (size_t)sysconf(_SC_PAGESIZE);
+// Bytes, from an open file: for who must not open one any more. (An emulator of larger OS pages
+// hands on the kernel's figures, so one in pages, as those of statm, would be too large.)
+static inline size_t proc_status(int status, proc_memory_t which) {
+  char text[4096] = {0};
+  CHECK(pread(status, text, sizeof(text) - 1, 0) > 0);
+  const char* const label = which == PROC_RESIDENT ? "\nVmRSS:" : "\nVmSize:";
+  const char* const line = strstr(text, label);
+  CHECK(line != NULL);
+  return strtoul(line + strlen(label), NULL, 10) * 1024; // kB
 }
 
-static inline int proc_open_statm(void) { return open("/proc/self/statm", O_RDONLY | O_CLOEXEC); }
+static inline int proc_open_status(void) { return open("/proc/self/status", O_RDONLY | O_CLOEXEC); }
 
 static inline size_t proc_memory(proc_memory_t which) {
-  const int statm = proc_open_statm();
-  const size_t bytes = proc_statm(statm, which);
-  close(statm);
+  const int status = proc_open_status();
+  const size_t bytes = proc_status(status, which);
+  close(status);
   return bytes;
 }
 

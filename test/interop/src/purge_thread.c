@@ -31,9 +31,9 @@
 #define MIB ((size_t)1024 * 1024)
 #define WAIT_MS 5000 // for what should be done after one second
 
-static int statm = -1; // a file, open before a sandbox
+static int status_file = -1; // a file, open before a sandbox
 
-static size_t resident_mib(void) { return proc_statm(statm, PROC_RESIDENT) / MIB; }
+static size_t resident_mib(void) { return proc_status(status_file, PROC_RESIDENT) / MIB; }
 
 static size_t threads_now(void) {
   DIR* const folder = opendir("/proc/self/task");
@@ -152,7 +152,7 @@ static void end_child(pid_t child) {
 
 static void child_of_fork(void) {
   CHECK(threads_now() == 1);
-  statm = proc_open_statm(); // the parent's is about the parent
+  status_file = proc_open_status(); // the parent's is about the parent
   start_thread(&sleep_for_ever);
   CHECK(comes_to_threads(3));
   burst(64 * MIB / 1000, 1000, 0);
@@ -400,8 +400,8 @@ static int in_exit(void) {
 
 int main(int argc, char** argv) {
   const char* const mode = argc > 1 ? argv[1] : "";
-  statm = proc_open_statm();
-  CHECK(statm >= 0);
+  status_file = proc_open_status();
+  CHECK(status_file >= 0);
   if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
   if (strcmp(mode, "again") == 0) return again();
   if (strcmp(mode, "count") == 0) return count();
