@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// os.c - the one place that chooses the implementation of os.h.
+// os.c - the one place that chooses the implementation of os.h, and what is the same for all.
 //
 // The unit tests compile test/lib/os_fake.c instead of this file. A header that several choices use
 // comes before the choice, because the amalgamation has each header once, where it comes first.
@@ -68,3 +68,17 @@
 #if MI_HAS_SELF_TABLE
 #include "self_table.c"
 #endif
+
+// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
+// and a sandbox may not permit that.
+MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
+#if MI_HAS_CPU_TICKS
+  const uint64_t now = mi_cpu_ticks();
+  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
+#else
+  const uint64_t now = mi_os_now_us();
+  const bool was_away = now - *mark >= 2000;
+#endif
+  *mark = now;
+  return was_away;
+}

@@ -31,20 +31,6 @@ MI_INTERNAL uint64_t mi_os_now_ms(void) { return mi_os_clock_us(MI_OS_CLOCK_CHEA
 
 MI_INTERNAL uint64_t mi_os_now_us(void) { return mi_os_clock_us(MI_OS_CLOCK); }
 
-// Use a counter of the processor: on some machines libc must enter the kernel to read the clock,
-// and a sandbox may not permit that.
-MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
-#if MI_HAS_CPU_TICKS
-  const uint64_t now = mi_cpu_ticks();
-  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
-#else
-  const uint64_t now = mi_os_now_us();
-  const bool was_away = now - *mark >= 2000;
-#endif
-  *mark = now;
-  return was_away;
-}
-
 MI_INTERNAL const char* mi_os_environment(const char* name) {
   if (!MI_OS_HAS_ENVIRON) return NULL;
   const size_t length = mi_text_length(name);

@@ -412,18 +412,6 @@ MI_INTERNAL uint64_t mi_os_now_us(void) {
   return ticks / frequency * 1000000 + ticks % frequency * 1000000 / frequency;
 }
 
-MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
-#if MI_HAS_CPU_TICKS
-  const uint64_t now = mi_cpu_ticks();
-  const bool was_away = now - *mark >= 2 * mi_cpu_ticks_per_ms();
-#else
-  const uint64_t now = mi_os_now_us();
-  const bool was_away = now - *mark >= 2000;
-#endif
-  *mark = now;
-  return was_away;
-}
-
 // Where the stack and the library are differs from process to process, and the time does.
 MI_INTERNAL uint64_t mi_os_random(void) {
   LARGE_INTEGER now;
