@@ -530,6 +530,24 @@ UNIT_TEST_PAGE_SIZES(large_free_of_a_wrong_address_is_reported) {
   unit_check_empty();
 }
 
+// If this fails, `committed` forgets what a block uses beyond the one that was there before it.
+UNIT_TEST(large_in_the_spare_run_is_charged_for_more) {
+  mi_process_setup();
+  const size_t size = 20 * MI_SLICE_SIZE;
+  const size_t page_size = mi_state.os.page_size;
+  unsigned char* const first = mi_malloc(size - 8 * page_size);
+  const int64_t before = mi_atomic_load_relaxed(&mi_state.main.count.charged);
+  const size_t block_size = unit_page_of(first)->block_size;
+  mi_free(first);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.count.charged), before);
+  unsigned char* const second = mi_malloc(size - 2 * page_size);
+  check(second == first); // the spare run
+  const int64_t more = (int64_t)(unit_page_of(second)->block_size - block_size);
+  check(more > 0);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.count.charged), before + more);
+  mi_free(second);
+}
+
 // If this fails, a large block under strict overcommit is charged beyond its size.
 UNIT_TEST_PAGE_SIZES(large_without_overcommit) {
   os_fake.has_overcommit = false;
@@ -656,6 +674,7 @@ UNIT_TEST_PAGE_SIZES(large_tail_is_not_cleared_by_hand) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(large_in_the_spare_run_is_charged_for_more),
       cmocka_unit_test(large_zero_memory_is_not_cleared_by_hand),
       cmocka_unit_test(large_zero_memory_is_cleared_where_it_must_stay),
       cmocka_unit_test(large_zero_memory_of_others_is_cleared),
