@@ -414,10 +414,10 @@ def test_service_refuses(arguments, message):
 
 
 @pytest.mark.slow
-def test_scaling(micro, python):
+def test_scaling(micro, python, library):
     """bench/scaling.py: each metric has a row for each workload and number of threads."""
-    done = subprocess.run([python, "bench/scaling.py", "--scale", "tiny", "--seconds", "0", "--threads", "1,2", "--peers", "glibc,ours"],
-                          cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "bench/scaling.py", "--scale", "tiny", "--seconds", "0", "--threads", "1,2", "--peers",
+                           f"glibc,mine={library}"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "failed" not in done.stdout, done.stdout + done.stderr
     rows = re.findall(r"^\| ([a-z0-9-]+) \| (\d+) \| [0-9.]+ (s|MiB) \| ([0-9.]+|-) \|$", done.stdout, re.M)
     assert len(rows) == 3 * 2 * 12 and {row[1] for row in rows} == {"1", "2"}

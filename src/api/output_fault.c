@@ -143,7 +143,7 @@ MI_INTERNAL void mi_output_stacks(const void* p) {
 
 // -- Faults --
 
-static mi_output_json_t mi_output_fault_json; // OUTPUT_FAULT-2
+static mi_output_json_t mi_output_fault_json mi_attr_sparse; // OUTPUT_FAULT-2
 
 static void mi_output_fault_as_json(const mi_fault_t* fault, const char* access,
                                     const char* message) {

@@ -23,9 +23,7 @@ typedef enum mi_option_index_e {
 // most. Written by the thread that makes or releases a page, and when a sub-process ends; read by
 // any thread. Relaxed: each is a figure of its own.
 typedef struct mi_class_pages_s {
-  mi_atomic(int64_t) made;
-  mi_atomic(int32_t) there;
-  mi_atomic(int32_t) most;
+  mi_atomic(int64_t) made, there, most;
 } mi_class_pages_t;
 
 // Counters that the slow paths keep, for statistics. Written and read by any thread, relaxed: each

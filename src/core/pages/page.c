@@ -46,13 +46,10 @@ static void mi_page_count(mi_heap_t* heap, size_t size_class, int32_t pages) {
   mi_count_add_peak(&count->pages, &count->pages_peak, pages);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
   mi_class_pages_t* const those = &count->of_class[size_class];
-  const int32_t now = mi_atomic_add_relaxed(&those->there, pages) + pages;
+  mi_count_add_peak(&those->there, &those->most, pages);
   if (pages < 0) return;
   mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, pages);
-  mi_atomic_add_relaxed(&those->made, pages);
-  int32_t seen = mi_atomic_load_relaxed(&those->most);
-  while (now > seen && !mi_atomic_cas_weak_relaxed(&those->most, &seen, now)) {
-  }
+  mi_count_add(&those->made, pages);
 }
 
 // Reset the descriptors of the page to those of no page. This happens before the page leaves its

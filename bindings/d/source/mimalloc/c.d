@@ -1829,7 +1829,6 @@ struct mi_stats_t
     mi_stat_counter_t[4] _stat_counter_reserved;
     /// blocks of each size; the last also has `total`
     mi_stat_count_t[MI_BIN_COUNT] malloc_bins;
-    /// pages of these blocks, likewise
     mi_stat_count_t[MI_BIN_COUNT] page_bins;
     /// not counted: 0
     mi_stat_count_t[MI_CBIN_COUNT] chunk_bins;

@@ -2069,7 +2069,6 @@ pub struct mi_stats_t {
     pub _stat_counter_reserved: [mi_stat_counter_t; 4],
     /// blocks of each size; the last also has `total`
     pub malloc_bins: [mi_stat_count_t; MI_BIN_COUNT as usize],
-    /// pages of these blocks, likewise
     pub page_bins: [mi_stat_count_t; MI_BIN_COUNT as usize],
     /// not counted: 0
     pub chunk_bins: [mi_stat_count_t; MI_CBIN_COUNT as usize],
