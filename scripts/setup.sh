@@ -17,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service scaling languages packages"
-processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows", "windows-gcc" and "bsd" are some of `cross`, too
+processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows" and "windows-gcc" are some of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -458,7 +458,6 @@ fi
 for group in "$@"; do
   if [ "$group" = cross ]; then
     for processor in ${WHICH:-aarch64}; do
-      [ "$processor" != bsd ] || { fetch_zig; continue; }
       fetch_cross "$processor" ||
         echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
     done
