@@ -96,8 +96,8 @@ run_platforms() {
     cmake --preset $processor -DMI_TEST_STRESS=ON -DMI_TEST_SOME=OFF && cmake --build --preset $processor || return 1
   done
   case " $which " in *" windows "*) scripts/setup.sh lief exe ;; esac
-  case " $which" in *" macos-"*) scripts/setup.sh lief zig ;; esac
-  case " $which " in *" bsd "*) scripts/setup.sh zig ;; esac
+  case " $which " in *" macos-"*) scripts/setup.sh lief ;; esac
+  case " $which " in *" macos-"* | *" bsd "*) scripts/setup.sh zig ;; esac
   rm -f build/platforms.xml
   MI_EXE=yes MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh -k "$tests" --junitxml=build/platforms.xml
   status=$?

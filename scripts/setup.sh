@@ -477,7 +477,7 @@ for group in "$@"; do
   elif [ "$group" = lief ]; then
     fetch_python lief lief lief==1.0.0
   elif [ "$group" = zig ]; then
-    fetch_zig
+    fetch_python zig ziglang ziglang==0.17.1
   elif is_in "$groups" "$group"; then
     "need_$group"
   else

@@ -3,6 +3,7 @@ name them and the line to type (scripts/setup.sh), and a long run of scripts/lon
 
 The machine is a folder with the few programs that the scripts themselves call; it is all of PATH. Its apt-get writes down
 how it was called, and every other program that stands there does nothing."""
+import re
 import shutil
 import subprocess
 
@@ -120,6 +121,14 @@ def test_setup_refuses_an_unknown_group(tmp_path):
     machine = Machine(tmp_path)
     done = machine.setup("--check", "soap")
     assert done.returncode == 2 and "unknown group 'soap'; there are: build" in done.stdout
+
+
+def test_setup_calls_what_there_is():
+    # If this fails, a group installs nothing, and what needs it is skipped.
+    text = (conftest.ROOT / "scripts" / "setup.sh").read_text()
+    defined = set(re.findall(r"^((?:fetch|need)_\w+)\(\)", text, re.M))
+    called = set(re.findall(r"\b(?:fetch|need)_\w+", text)) - {"need_"}
+    assert len(called) > 20 and called <= defined, called - defined
 
 
 # -- The commands
