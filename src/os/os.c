@@ -44,6 +44,7 @@
 #include "os_lacks.c"
 #elif MI_IS_MACOS
 #include "os_cancel.c"
+#include "os_common.c"
 #include "os_macos.c"
 #include "os_bare.c"
 #include "os_lacks.c"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // os_common.c - the part of os.h that POSIX has a poor answer to, where the system has no better
-// one: for os_plain.c and os_bsd.c.
+// one: for os_plain.c, os_bsd.c and os_macos.c.
 //
 //   contents go back                   by mapping the memory afresh
 //   is there one thread, is it alone   not known: no
 //   unpredictable bits                 from addresses and a clock
-//   can memory be read                 the kernel tries to
+//   can memory be read                 the kernel tries to (macOS has a better answer)
 //
 // OS_POSIX-1 to OS_POSIX-3 hold here, too.
 // Deliberately absent: what each of these systems answers in its own way.
@@ -28,6 +28,8 @@ MI_INTERNAL uint64_t mi_os_random(void) {
   return mi_random_next(&random);
 }
 
+#if !MI_IS_MACOS || MI_IS_OS_PLAIN
+
 // The kernel reads what is written to a pipe, and says if it cannot.
 MI_INTERNAL bool mi_os_is_readable(const void* p) {
   const int saved_errno = errno;
@@ -41,3 +43,5 @@ MI_INTERNAL bool mi_os_is_readable(const void* p) {
   errno = saved_errno;
   return is_readable;
 }
+
+#endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// os_macos.c - what os.h needs of macOS, on arm64 and x86-64; the rest is in os_posix.c. Written
-// and linked, never run.
+// os_macos.c - what os.h needs of macOS, on arm64 and x86-64; the rest is in os_common.c and
+// os_posix.c. Written and linked, never run.
 //
-//   contents go back at once   a fresh mapping in the place of the old one (`mi_os_purge`): what
+//   contents go back at once   a fresh mapping in the place of the old one (os_common.c): what
 //                              madvise(2) takes, reads as before or as zero, and nobody can tell
 //   ... when memory is short   MADV_FREE_REUSABLE, which the kernel refuses for some memory; then
 //                              MADV_DONTNEED (`mi_os_reset`)
@@ -45,10 +45,6 @@ static int mi_os_call_map_tag(void) {
   return (int)VM_MAKE_TAG(number != 0 ? number : MI_OS_TAG_FIRST);
 }
 
-static int mi_os_call_protection(void) { return PROT_READ | PROT_WRITE; }
-
-static void mi_os_call_raise(int number) { pthread_kill(pthread_self(), number); }
-
 // The error code of a page fault says in bit 1, the syndrome register in bit 6, that it was a
 // write.
 static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucontext_t* context,
@@ -81,8 +77,6 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
   errno = saved_errno;
 }
 
-MI_INTERNAL int mi_os_purge(void* start, size_t size) { return mi_os_remap(start, size); }
-
 MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   const int saved_errno = errno;
   int rc;
@@ -90,17 +84,6 @@ MI_INTERNAL int mi_os_reset(void* start, size_t size) {
   while (rc != 0 && errno == EAGAIN);
   if (rc != 0) rc = madvise(start, size, MADV_DONTNEED);
   return mi_os_result(rc, saved_errno);
-}
-
-MI_INTERNAL bool mi_os_is_alone(void) { return false; }
-
-MI_INTERNAL bool mi_os_is_single_threaded(void) { return false; }
-
-// Addresses and clocks differ from process to process.
-MI_INTERNAL uint64_t mi_os_random(void) {
-  mi_random_t random = {(uintptr_t)&mi_os_random ^ (uintptr_t)&random << 16};
-  random.state ^= mi_random_next(&random) ^ mi_os_now_us();
-  return mi_random_next(&random);
 }
 
 MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
