@@ -95,28 +95,17 @@ def options():
         counts = [0]
     if min(counts) < 1 or max(counts) > 1024:
         parser.error("--threads must be numbers from 1 to 1024, with commas between them")
-    try:
-        found = peers.parse(arguments.peers or ",".join(USUAL))
-    except ValueError as error:
-        parser.error(str(error))
-    missing = [peer.name for peer in found if not peer.exists]
-    if missing and (arguments.peers or "ours" in missing):
-        parser.error(f"not installed or not built: {', '.join(missing)} (make, make deps FOR=bench, make bench)")
-    if missing:
-        print(f"scaling: left out, because they are not there: {', '.join(missing)}")
+    chosen = peers.choose(parser, arguments.peers, USUAL)
     cells = workloads(counts)
     gone = sorted({cell.name for cell in cells if cell.missing(arguments.scale)})
     if gone:
         parser.error(f"not built, or too large for this machine: {', '.join(gone)} (make long WHAT=scaling builds them)")
-    return arguments, cells, [peer for peer in found if peer.exists]
+    peers.expect(parser, chosen)
+    return arguments, cells, chosen
 
 
 def main():
     arguments, cells, chosen = options()
-    for peer in chosen:
-        reason = peers.check(peer)
-        if reason:
-            sys.exit(f"scaling: {peer.name} does not work: {reason}")
     runs, rounds = measured(cells, chosen, arguments)
     table(runs, cells, chosen)
     print(f"\nMedians of at least {rounds - 2 or 1} rounds on {os.cpu_count()} cores, scale {arguments.scale}.")

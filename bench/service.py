@@ -95,27 +95,16 @@ def options():
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
-    try:
-        found = peers.parse(arguments.peers or ",".join(USUAL))
-    except ValueError as error:
-        parser.error(str(error))
-    missing = [peer.name for peer in found if not peer.exists]
-    if missing and (arguments.peers or "ours" in missing):
-        parser.error(f"not installed or not built: {', '.join(missing)} (make, make deps FOR=bench, make bench)")
-    if missing:
-        print(f"service: left out, because they are not there: {', '.join(missing)}")
+    chosen = peers.choose(parser, arguments.peers, USUAL)
     if not (catalog.MICRO / "pool").exists():
         parser.error("build/bench/micro/pool is missing: make long WHAT=service builds it")
-    return arguments, [peer for peer in found if peer.exists]
+    peers.expect(parser, chosen)
+    return arguments, chosen
 
 
 def main():
     arguments, chosen = options()
     OUT.mkdir(parents=True, exist_ok=True)
-    for peer in chosen:
-        reason = peers.check(peer)
-        if reason:
-            sys.exit(f"service: {peer.name} does not work: {reason}")
     rounds = {peer.name: [] for peer in chosen}
     for number in range(arguments.rounds + 1):
         shift = number % len(chosen)

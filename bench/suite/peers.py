@@ -229,6 +229,32 @@ def parse(text):
     return [by_name[name] or everything[name] for name in peers]
 
 
+def name_of(parser):
+    return parser.prog.removesuffix(".py")
+
+
+def choose(parser, text, usual):
+    """The peers of a command line, or with "" those of `usual` that are there; ends with an error of the parser."""
+    try:
+        found = parse(text or ",".join(usual))
+    except ValueError as error:
+        parser.error(str(error))
+    missing = [peer.name for peer in found if not peer.exists]
+    if missing and (text or "ours" in missing):
+        parser.error(f"not installed or not built: {', '.join(missing)} (make, make deps FOR=bench, make bench)")
+    if missing:
+        print(f"{name_of(parser)}: left out, because they are not there: {', '.join(missing)}")
+    return [peer for peer in found if peer.exists]
+
+
+def expect(parser, peers):
+    """End with a message if a peer does not work."""
+    for peer in peers:
+        reason = check(peer)
+        if reason:
+            sys.exit(f"{name_of(parser)}: {peer.name} does not work: {reason}")
+
+
 def build(wanted, log):
     """Build what is missing or older than its crate. `log` gets all output. Returns [(name, reason)] of what failed.
 
