@@ -54,11 +54,8 @@ static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   MI_MERGE(reset);
   MI_MERGE(reset_calls);
   MI_MERGE(rollbacks);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) MI_MERGE(of_class[c].made);
 #undef MI_MERGE
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    const int64_t made = mi_atomic_load_relaxed(&from->of_class[c].made);
-    mi_atomic_add_relaxed(&to->of_class[c].made, made);
-  }
   *from = (mi_counters_t){0};
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
     mi_heap_move_tally(heap, &subproc->heap_main);
