@@ -520,7 +520,8 @@ mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment, size_t offset) 
 ///         not ours
 mi_decl_nodiscard mi_decl_export size_t mi_usable_size(const void* p) mi_attr_noexcept;
 
-/// The usable size that a request would get.
+/// The usable size that a request gets at least. Where a thread has few blocks of about a size, the
+/// block may be larger, at most twice as large as the request.
 /// @param size bytes
 /// @return bytes; `size` itself when no such block can exist
 mi_decl_nodiscard mi_decl_export size_t mi_good_size(size_t size) mi_attr_noexcept;

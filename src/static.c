@@ -70,6 +70,7 @@
 #include "core/threads/portion.c"
 #include "core/threads/parcel.c"
 #include "core/threads/sparse.c"
+#include "core/threads/split.c"
 #include "core/threads/flush.c"
 #include "core/threads/quarantine.c"
 #include "core/threads/thread.c"

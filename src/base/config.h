@@ -100,6 +100,9 @@
 #endif
 // 1 if memory inside pages may go back: hole.c. Tools and patterns need the memory of free blocks.
 #define MI_HAS_HOLES (!MI_IS_TRACKED && !MI_IS_TAGGED)
+// 1 if sizes share classes where there are few blocks: split.c. What a build watches behind a block
+// is the further away the larger the block is.
+#define MI_HAS_SPLIT (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_SECURE)
 // 1 if blocks are counted by size: census.h.
 #define MI_HAS_CENSUS MI_IS_PADDED
 // 1 if a theap of another thread, and a heap that has ended, are noticed where they are used.

@@ -25,7 +25,7 @@ static int64_t large_bytes;
 static void allocate_all_in(mi_heap_t* heap) {
   normal_bytes = large_bytes = 0;
   for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-    const size_t size = i < SMALL_COUNT ? 64 : i < SMALL_COUNT + MIDDLE_COUNT ? 6000 : 3 * TEST_MIB;
+    const size_t size = i < SMALL_COUNT ? 64 : i < SMALL_COUNT + MIDDLE_COUNT ? 8000 : 3 * TEST_MIB;
     blocks[i] = mi_heap_malloc(heap, size);
     *(i < SMALL_COUNT + MIDDLE_COUNT ? &normal_bytes : &large_bytes) +=
         (int64_t)mi_usable_size(blocks[i]);
@@ -51,7 +51,7 @@ static void check_growth_of(const mi_stats_t* from, const mi_stats_t* to) {
   assert_true(to->malloc_huge.total - from->malloc_huge.total >= large_bytes);
   assert_int_equal(to->malloc_huge_count.total - from->malloc_huge_count.total, LARGE_COUNT);
   const size_t small = bin_of(64);
-  const size_t middle = bin_of(6000);
+  const size_t middle = bin_of(8000);
   const size_t large = MI_BIN_COUNT - 1;
   assert_int_equal(to->malloc_bins[small].current - from->malloc_bins[small].current, SMALL_COUNT);
   assert_int_equal(to->malloc_bins[middle].current - from->malloc_bins[middle].current,
@@ -333,7 +333,7 @@ static void statistics_survive_frees_during_a_delete(void** state) {
     for (int i = 0; i < RACE_BLOCKS; i++) {
       // Each with a page of its own, or the only one of a page that is full.
       race_blocks[i] = i % 2 == 0 ? mi_heap_malloc_aligned(heap, 100, 128 * TEST_KIB)
-                                  : mi_heap_malloc(heap, 60000);
+                                  : mi_heap_malloc(heap, 65000);
     }
     pthread_barrier_wait(&race_start);
     mi_heap_delete(heap);

@@ -34,7 +34,7 @@ GUARDED_BOUND = 1.05
 SMALL_MAX = 1024
 CLASS_MAX = 512 * 1024
 PAIR_BOUND_SMALL = 36
-PAIR_BOUND = 51
+PAIR_BOUND = 52
 ROUNDS = 50  # of 100 pairs
 # A random block of a heap full of blocks of one size is freed, and another allocated: 500 to 800 if the page of each is
 # parked and taken back in turn.

@@ -118,13 +118,13 @@ def test_commands(start, folder):
     assert it.ask("set show_errors on") == "ok\n1\n"
     assert it.ask("explain 0x10") == "ok\nthe address is not ours\n"
     about = it.ask(f"explain {it.block + 7:#x}")
-    assert about.startswith("ok\n") and re.search(rf"^block \d+ of \d+ at {it.block:#x} of 5120 bytes, 7 bytes into it", about, re.M), about
+    assert about.startswith("ok\n") and re.search(rf"^block \d+ of \d+ at {it.block:#x} of 8192 bytes, 7 bytes into it", about, re.M), about
     assert about.endswith("\n") and not about.endswith("\n\n")
     assert it.ask(f"explain {it.block}").startswith("ok\nblock ")
     stats = it.ask("stats")
     assert stats.startswith("ok\nsubproc 0\n") and "committed" in stats and "peak rss" in stats
     metrics = it.ask("metrics")
-    assert re.search(r"^mimalloc_class_blocks{size=\"5120\"} 1$", metrics, re.M)
+    assert re.search(r"^mimalloc_class_blocks{size=\"8192\"} 1$", metrics, re.M)
     assert not list(folder.iterdir())
     assert it.end() == ""
 

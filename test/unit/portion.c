@@ -218,7 +218,7 @@ UNIT_TEST_PAGE_SIZES(portion_replaces_pages_from_before) {
     check(i <= count);
     blocks[4095] = mi_malloc(SIZE);
   }
-  check(theap->queue[CLASS].first == NULL);
+  check(theap->queue[CLASS].last == NULL);
   unit_check_valid();
   dismiss();
   // Alone again: a page of its own, when the portion is used up.
@@ -378,7 +378,7 @@ UNIT_TEST(portion_is_not_for_a_small_heap) {
 UNIT_TEST(portion_serves_a_full_heap) {
   fill_eight_pages(OWN_PER);
   begin_portion();
-  while (unit_theap()->queue[OWN_CLASS].first != NULL) check(mi_malloc(OWN_SIZE) != NULL);
+  while (unit_theap()->queue[OWN_CLASS].last != NULL) check(mi_malloc(OWN_SIZE) != NULL);
   for (size_t i = 0; i < OWN_LENGTH / 2; i++) {
     void* const other = own[OWN_PER * (i % 8) + 1 + i / 8];
     mi_free(other);

@@ -343,7 +343,7 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
 
 #define CROWD 40
 #define SHARED_MIN (2 * MI_PORTION_BYTES) // each block is a portion
-#define SHARED_SIZE (SHARED_MIN + SHARED_MIN / 4)
+#define SHARED_SIZE (2 * SHARED_MIN) // a class that others can serve would be another one
 
 static puppet_t crowd[CROWD];
 

@@ -131,7 +131,7 @@ static void take_the_same(void) {
 // If this fails, an error function that allocates gets the very block that the program asked for,
 // or calloc gives memory that is not zero.
 UNIT_TEST_PAGE_SIZES(report_of_malloc_comes_behind_it) {
-  static const size_t sizes[] = {16, 48, 100, 200};
+  static const size_t sizes[] = {16, 48, 100, 256};
   for (size_t i = 0; i < 8; i++) {
     in_handler_size = sizes[i % 4];
     const size_t c = mi_class_of(in_handler_size);

@@ -6,8 +6,8 @@
 //   class 1..8     16, 32, ... 128
 //   class 9..      eight per doubling: 144, 160, ... 256, 288, ... up to MI_CLASS_MAX
 //
-// SIZECLASS-1  a block is at most 12.5 % larger than the smallest request it serves, from 129 bytes
-//     on.
+// SIZECLASS-1  a block is at most 12.5 % larger than the smallest request of its class, from 129
+//     bytes on. (Where there are few blocks, a class also serves sizes of those below it: split.c.)
 // SIZECLASS-2  a block size is a multiple of 16 from 16 bytes on.
 // SIZECLASS-3  a page of blocks up to 1/8 slice wastes at most 2 % behind its last block.
 // SIZECLASS-4  a request that is a multiple of a power of two gets a class whose block size is such
@@ -38,6 +38,12 @@ static mi_attr_inline size_t mi_class_of(size_t size) {
   if (size <= 8) return MI_CLASS_FIRST;
   if (size <= 128) return (size + 15) / 16;
   return mi_class_of_medium(size);
+}
+
+// Return where `class_of` of a theap has the class that serves a size above MI_SMALL_MAX, whose own
+// class is `size_class`.
+static mi_attr_inline size_t mi_class_entry(size_t size_class) {
+  return MI_SMALL_MAX / 8 + 1 - MI_CLASS_SMALL_COUNT + size_class;
 }
 
 static mi_attr_inline size_t mi_class_size(size_t size_class) {
@@ -86,7 +92,7 @@ static mi_attr_inline size_t mi_class_request(size_t size, size_t alignment) {
   return mi_bits_align_up(mi_bits_max(size, 1), alignment);
 }
 
-// Return the block size that a request of `size` bytes gets.
+// Return the block size that a request of `size` bytes gets where there are many such blocks.
 MI_INTERNAL size_t mi_class_good_size(size_t size);
 
 #endif

@@ -27,6 +27,8 @@
 
 // Size classes: 8; 16 to 128 in steps of 16; then eight per doubling up to MI_CLASS_MAX.
 #define MI_CLASS_COUNT (9 + 8 * ((size_t)MI_CLASS_MAX_LOG2 - 7))
+// Those of sizes up to MI_SMALL_MAX.
+#define MI_CLASS_SMALL_COUNT ((size_t)(9 + 8 * (10 - 7)))
 
 // A free block. Blocks in use have no header.
 typedef struct mi_block_s {
@@ -123,6 +125,7 @@ struct mi_page_s {
   //   write  owner  CAS release   clear OWNED          mi_remote_release  (publishes all fields)
   //   write  owner  store relaxed begin and end of the page  mi_life_open, mi_life_close
   //   write  any    store relaxed with one thread  mi_remote_push, mi_remote_release
+  //   write  owner  store relaxed with one thread  mi_remote_take
   //   read   any    acquire       look at the list     mi_usage_returned, mi_visit_find_free
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
   //   read   any    relaxed       what a CAS expects, or for a report
@@ -175,9 +178,9 @@ typedef enum mi_page_backing_e {
   MI_BACKING_DIRECT, // a mapping of its own
 } mi_page_backing_t;
 
+// Pages in a ring: the `next` of the last one is the first, whose `prev` is NULL.
 typedef struct mi_page_queue_s {
-  mi_page_t* first;
-  mi_page_t* last;
+  mi_page_t* last; // NULL: there is none
 } mi_page_queue_t;
 
 // The heap of a theap whose heap was destroyed: a value that equals no heap.
@@ -226,7 +229,9 @@ typedef enum mi_tally_index_e {
 struct mi_theap_s {
   // -- read by every malloc: the list being allocated from lives here, one head per class --
   mi_block_t* free[MI_CLASS_COUNT];
-  uint8_t class_of[MI_SMALL_MAX / 8 + 8]; // (size + 7) / 8 -> class, for sizes up to MI_SMALL_MAX
+  // The class that serves a size (SPLIT-1): one entry for each (size + 7) / 8 up to MI_SMALL_MAX,
+  // then one for each larger class.
+  uint8_t class_of[MI_SMALL_MAX / 8 + 1 + MI_CLASS_COUNT - MI_CLASS_SMALL_COUNT];
   // -- read at refill --
   mi_page_t* current[MI_CLASS_COUNT]; // the page whose blocks `free` holds, or MI_PAGE_NONE
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first

@@ -153,7 +153,7 @@ MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, siz
     mi_slow_note_large(theap, p);
     return p;
   }
-  const size_t c = mi_class_of(c_request);
+  const size_t c = mi_split_class(theap, c_request);
   if (theap->free[c] != NULL) return NULL;
   return mi_slow_sample_aligned_in(theap, c, size, alignment, fill);
 }
@@ -180,14 +180,15 @@ static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fi
 
 static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   mi_lock_check_none("allocates");
-  const size_t c = mi_class_of(size);
   theap = mi_slow_theap(theap);
+  if (theap == NULL) return mi_slow_fail(size);
   // Mistakes with other blocks are reported once this block is taken, and zero, because the error
   // function of the user may allocate.
   mi_report_enter(MI_REPORT_IN_MALLOC);
-  void* const p = theap == NULL ? NULL : mi_slow_take(theap, c, size, fill);
+  const size_t c = mi_split_choose(theap, size);
+  void* const p = mi_slow_take(theap, c, size, fill);
   mi_report_leave();
-  return mi_likely(p != NULL) ? p : mi_slow_fail(mi_class_size(c));
+  return mi_likely(p != NULL) ? p : mi_slow_fail(size);
 }
 
 // The cadence of large blocks, counted down as in alloc.c: only each so many of them come to it,

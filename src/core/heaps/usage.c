@@ -66,9 +66,9 @@ static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) 
       count = mi_list_length(current, theap->free[c]) +
               mi_list_length(current, current->sample_rest) + mi_usage_returned(current);
     }
-    for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
-      count += mi_usage_returned(page);
-    }
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    mi_page_t* page = mi_life_first(queue);
+    for (; page != NULL; page = mi_life_after(queue, page)) count += mi_usage_returned(page);
     mi_usage_subtract(usage, c, count);
   }
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {

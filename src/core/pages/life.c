@@ -110,11 +110,12 @@ MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id) {
 MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     mi_page_t* const current = theap->current[c] != MI_PAGE_NONE ? theap->current[c] : NULL;
-    mi_page_t* page = current != NULL ? current : theap->queue[c].first;
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    mi_page_t* page = current != NULL ? current : mi_life_first(queue);
     while (page != NULL) {
       const bool is_thread = owner > MI_OWNER_MAX_SPECIAL;
       mi_atomic_store_relaxed(&page->owner, is_thread ? mi_life_word(page, owner) : owner);
-      page = page == current ? theap->queue[c].first : page->next;
+      page = page == current ? mi_life_first(queue) : mi_life_after(queue, page);
     }
   }
 }
@@ -209,12 +210,11 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
   theap->page_count++;
   page->place = MI_PLACE_QUEUE;
   mi_life_arm(page);
-  page->next = NULL;
   page->prev = queue->last;
+  page->next = page;
   if (queue->last != NULL) {
+    page->next = queue->last->next;
     queue->last->next = page;
-  } else {
-    queue->first = page;
   }
   queue->last = page;
 }
@@ -229,15 +229,12 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
   mi_life_leave_queue(mi_atomic_load_relaxed(&theap->heap)->subproc, page);
   theap->page_count--;
   page->place = MI_PLACE_NONE;
-  if (page->prev != NULL) {
-    page->prev->next = page->next;
-  } else {
-    queue->first = page->next;
-  }
-  if (page->next != NULL) {
-    page->next->prev = page->prev;
-  } else {
+  mi_page_t* const before = page->prev != NULL ? page->prev : queue->last;
+  before->next = page->next;
+  if (queue->last == page) {
     queue->last = page->prev;
+  } else {
+    page->next->prev = page->prev;
   }
   page->next = page->prev = NULL;
 }

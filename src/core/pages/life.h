@@ -62,6 +62,15 @@ MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page);
 // page, which is in no place then, or NULL if there is none.
 MI_INTERNAL mi_page_t* mi_life_leave_current(mi_theap_t* theap, size_t size_class);
 
+// Return the first page of a queue, or NULL / the page after another one, or NULL.
+static inline mi_page_t* mi_life_first(const mi_page_queue_t* queue) {
+  return queue->last != NULL ? queue->last->next : NULL;
+}
+
+static inline mi_page_t* mi_life_after(const mi_page_queue_t* queue, const mi_page_t* page) {
+  return page != queue->last ? page->next : NULL;
+}
+
 // Put the page at the end of the queue of its class / take it out of the queue.
 MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page);
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page);

@@ -120,6 +120,10 @@ static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   return NULL;
 }
 
+MI_INTERNAL bool mi_pool_has(mi_heap_t* heap, size_t c) {
+  return mi_pool_index(mi_atomic_load_relaxed(&mi_pool_of(heap, c)->head)) != 0;
+}
+
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
   while ((page = mi_pool_pop_any(heap, c)) != NULL) {

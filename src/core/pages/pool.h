@@ -22,6 +22,9 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page);
 // Take a page with a free block out of the pool and become its owner. NULL if there is none.
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c);
 
+// True if a page is in the pool, at this moment.
+MI_INTERNAL bool mi_pool_has(mi_heap_t* heap, size_t c);
+
 // Take every page out once, release those that became empty in the pool (POOL-2 kept them), and put
 // the others back, into the pool of the heap that they belong to now. With MI_FORCE these get all
 // the holes that they can have (hole.h). Returns how many slices they have.

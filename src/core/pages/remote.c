@@ -37,8 +37,12 @@
 MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
   uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
   mi_assert_page(page, (word & MI_REMOTE_OWNED) != 0);
+  if (mi_likely(word <= MI_REMOTE_BITS)) return NULL;
+  if (mi_os_is_single_threaded()) { // from a parcel
+    mi_atomic_store_relaxed(&page->thread_free, word & MI_REMOTE_BITS);
+    return (mi_block_t*)(word & ~MI_REMOTE_BITS);
+  }
   do {
-    if (word <= MI_REMOTE_BITS) return NULL;
     // Sees every link on the list; pairs with the release in `mi_remote_push`.
   } while (!mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS));
   return (mi_block_t*)(word & ~MI_REMOTE_BITS);
@@ -99,6 +103,10 @@ MI_INTERNAL mi_remote_push_t mi_remote_push(mi_page_t* page, mi_block_t* first, 
       if (!mi_remote_is_sane(page, first, newest)) return MI_PUSH_REFUSED;
       mi_block_set_next(last, newest);
       const uintptr_t desired = (uintptr_t)first | (word & MI_REMOTE_BITS);
+      if (mi_os_is_single_threaded()) {
+        mi_atomic_store_relaxed(&page->thread_free, desired);
+        return MI_PUSH_DONE;
+      }
       // Publishes all links of the chain; pairs with the acquire in `mi_remote_take`.
       if (mi_atomic_cas_weak_release(&page->thread_free, &word, desired)) return MI_PUSH_DONE;
     }

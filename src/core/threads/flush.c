@@ -9,6 +9,7 @@
 #include "portion.h"
 #include "sample.h"
 #include "sparse.h"
+#include "split.h"
 
 // An empty page in a queue is kept if it has at most this many slices.
 #define MI_RETAIN_SLICES_MAX 4
@@ -36,8 +37,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_life_forget_sparse(mi_theap_subproc(theap), page);
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
-    const mi_page_queue_t* const queue = &theap->queue[page->size_class];
-    if (queue->first == queue->last && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
+    if (page->next == page && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
     if (mi_theap_keep_idle(theap, page)) return;
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
@@ -67,8 +67,9 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   size_t budget = MI_SPARSE_BUDGET;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    for (mi_page_t* page = theap->queue[c].first; page != NULL;) {
-      mi_page_t* const next = page->next;
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
+      mi_page_t* const next = mi_life_after(queue, page);
       mi_page_collect(page);
       if (mi_part_is_empty(page)) {
         mi_life_dequeue(theap, page);
@@ -85,6 +86,7 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
     mi_life_remove_guest(theap, page);
     mi_pool_give_up(page);
   }
+  mi_split_join(theap);
   mi_report_leave();
 }
 
@@ -115,7 +117,7 @@ MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
 MI_INTERNAL void mi_flush_class(mi_theap_t* theap, size_t size_class) {
   mi_page_t* page = mi_flush_detach(theap, size_class);
   if (page != NULL) mi_pool_give_up(page);
-  while ((page = theap->queue[size_class].first) != NULL) {
+  while ((page = mi_life_first(&theap->queue[size_class])) != NULL) {
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
   }
@@ -128,5 +130,6 @@ MI_INTERNAL void mi_flush_theap(mi_theap_t* theap) {
   mi_flush_idle(theap);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_flush_class(theap, c);
   mi_assert(theap->page_count == 0);
+  mi_split_join(theap);
   mi_report_leave();
 }

@@ -34,8 +34,8 @@ typedef enum mi_reclaim_e {
 
 // True if the queue has fewer pages than `limit`; a negative limit is none.
 static bool mi_reclaim_is_short(const mi_page_queue_t* queue, long limit) {
-  const mi_page_t* page = queue->first;
-  for (; limit > 0 && page != NULL; limit--) page = page->next;
+  const mi_page_t* page = mi_life_first(queue);
+  for (; limit > 0 && page != NULL; limit--) page = mi_life_after(queue, page);
   return limit != 0;
 }
 

@@ -69,14 +69,6 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   return list != NULL && mi_refill_set(theap, c, list, MI_LENGTH_UNKNOWN);
 }
 
-// Set the current page aside, which has no free block except those not yet carved.
-static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
-  mi_page_t* const page = mi_life_leave_current(theap, c);
-  if (page == NULL) return;
-  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
-  mi_life_enqueue(theap, page);
-}
-
 // Allocate from `page`, which this thread owns and which is in no place.
 static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   if (MI_DEBUG >= 3) mi_page_check(page);
@@ -155,9 +147,9 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   // first of them comes to the front again (REFILL-2).
   const mi_page_t* untouched = NULL;
   mi_page_t* page;
-  while ((page = theap->queue[c].first) != NULL && page != untouched) {
+  while ((page = mi_life_first(&theap->queue[c])) != NULL && page != untouched) {
     mi_life_dequeue(theap, page);
-    mi_refill_leave_current(theap, c);
+    mi_theap_leave_current(theap, c);
     if (mi_refill_from_few(theap, c, page)) return true;
     mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
@@ -200,7 +192,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
 static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
-  mi_refill_leave_current(theap, c);
+  mi_theap_leave_current(theap, c);
   mi_refill_make_current(theap, page);
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }

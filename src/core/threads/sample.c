@@ -41,6 +41,7 @@
 #include "sample.h"
 
 #include "portion.h"
+#include "split.h"
 
 // Guarded blocks this frequent are chosen exactly.
 #define MI_SAMPLE_EXACT ((size_t)64)
@@ -82,10 +83,10 @@ static void mi_sample_arm(mi_theap_t* theap) {
   if (theap->sample_left < theap->quick_left) mi_theap_set_quick(theap, theap->sample_left);
 }
 
-// True if a block of the class may have guards.
+// True if a block of the class may have guards: the request is looked at, too, when it is due.
 static bool mi_sample_is_in_bounds(const mi_theap_t* theap, size_t c) {
   return theap->guarded_rate != 0 && mi_class_size(c) >= theap->guarded_min &&
-         (c == 0 || mi_class_size(c - 1) < theap->guarded_max);
+         mi_split_least_size(c) <= theap->guarded_max;
 }
 
 // True if a block of the class may be a sample.

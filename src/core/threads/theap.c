@@ -36,9 +36,6 @@ MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* h
   theap->home = home != NULL ? home : theap;
   mi_theap_set_quick(theap, MI_QUICK_REFILLS);
   mi_theap_reset(theap);
-  for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
-    theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
-  }
   theap->random.state = mi_random_mix(mi_os_random() + (uintptr_t)theap);
   theap->sample_epoch = MI_SAMPLE_EPOCH_NONE;
 }
@@ -70,6 +67,13 @@ MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap) {
   theap->heap_next = NULL;
   theap->heap_link = NULL;
   mi_count_add(&mi_theap_subproc(theap)->count.theaps, -1);
+}
+
+MI_INTERNAL void mi_theap_leave_current(mi_theap_t* theap, size_t size_class) {
+  mi_page_t* const page = mi_life_leave_current(theap, size_class);
+  if (page == NULL) return;
+  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
+  mi_life_enqueue(theap, page);
 }
 
 MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page) {
@@ -139,13 +143,14 @@ MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap) {
     if (!mi_theap_is_current_valid(theap, c)) return false;
     if (mi_theap_current(theap, c) != NULL) pages++;
     const mi_page_t* before = NULL;
-    for (mi_page_t* page = theap->queue[c].first; page != NULL; page = page->next) {
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    for (mi_page_t* page = mi_life_first(queue); page != NULL; page = mi_life_after(queue, page)) {
       if (page->prev != before || !mi_theap_is_queued_valid(theap, page, c)) return false;
       if (page->is_idle) idle_bytes += page->reserved * page->block_size;
       before = page;
       pages++;
     }
-    if (theap->queue[c].last != before) return false;
+    if (queue->last != before) return false;
   }
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];

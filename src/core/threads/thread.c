@@ -44,6 +44,7 @@
 #include "parcel.h"
 #include "portion.h"
 #include "quarantine.h"
+#include "split.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
 #define MI_ORPHAN_PAGES_MAX 256
@@ -114,7 +115,9 @@ static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
   } else {
     theap = (mi_theap_t*)mi_meta_lock_and_alloc(sizeof(mi_theap_t));
   }
-  if (theap != NULL) mi_theap_init(theap, heap, home);
+  if (theap == NULL) return NULL;
+  mi_theap_init(theap, heap, home);
+  mi_split_reset(theap);
   return theap;
 }
 
@@ -201,6 +204,7 @@ static void mi_thread_clean(mi_theap_t* theap) {
   if (mi_self()->theap_recent == theap) mi_self()->theap_recent = &mi_theap_empty;
   if (theap->is_destroyed) {
     mi_theap_reset(theap);
+    mi_split_reset(theap);
   } else {
     mi_flush_theap(theap);
   }

@@ -5,6 +5,7 @@
 //   crowd.h            if so many threads run that they share pages
 //   sample.h           samples by cutting lists
 //   reclaim.h portion.h parcel.h   frees into pages of other threads, or into full ones
+//   split.h            which class serves a size
 //   flush.h            giving pages up
 //   thread.h           start, end, what a thread leaves behind
 //   refill.h           filling the list of a class
@@ -21,6 +22,7 @@
 #include "reclaim.h"
 #include "portion.h"
 #include "parcel.h"
+#include "split.h"
 #include "flush.h"
 #include "quarantine.h"
 #include "thread.h"

@@ -51,7 +51,7 @@ static void sizes(void) {
       CHECK(p != NULL);
       EQUAL((uintptr_t)p & (((uintptr_t)1 << lg) - 1), 0);
       CHECK(sallocx(p, 0) >= SIZES[i]);
-      EQUAL(sallocx(p, flags), nallocx(SIZES[i], flags));
+      CHECK(sallocx(p, flags) >= nallocx(SIZES[i], flags)); // wide classes: split.c
       EQUAL(malloc_usable_size(p), sallocx(p, 0));
       memset(p, 1, sallocx(p, 0));
       sdallocx(p, SIZES[i], flags);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // inspected.c - a program that knows its heap exactly, and does what it is told on its standard
 // input: what mimalloc-inspect says of it is compared with what it says itself. Each group of
-// blocks has a size of its own, which libc does not ask for.
+// blocks has a size of its own, which shares no class with others, and for which libc hardly asks.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void say(const char* what, const char* heap, const char* thread, size_t s
 static void* worker(void* arg) {
   (void)arg;
   prctl(PR_SET_NAME, "worker");
-  for (int i = 0; i < 123; i++) filled(malloc(700), 700);
+  for (int i = 0; i < 123; i++) filled(malloc(110), 110);
   go_to(1);
   wait_for(2);
   for (int i = 0; i < 101; i++) free(shared[5 * i]);
@@ -68,7 +68,7 @@ static void* worker(void* arg) {
 
 static void* leaver(void* arg) {
   (void)arg;
-  for (int i = 0; i < 57; i++) filled(malloc(900), 900);
+  for (int i = 0; i < 57; i++) filled(malloc(90), 90);
   return NULL;
 }
 
@@ -91,36 +91,36 @@ __attribute__((noinline)) static char* asked_here(size_t size) {
 }
 
 static void build_heap(void) {
-  for (size_t i = 0; i < COUNT(shared); i++) shared[i] = filled(malloc(200), 200);
+  for (size_t i = 0; i < COUNT(shared); i++) shared[i] = filled(malloc(250), 250);
   pthread_t thread, other;
   if (pthread_create(&thread, NULL, &worker, NULL) != 0) exit(2);
   wait_for(1);
-  say("worker", "main", "worker", 700, 123);
+  say("worker", "main", "worker", 110, 123);
   if (pthread_create(&other, NULL, &leaver, NULL) != 0) exit(2);
   pthread_join(other, NULL);
-  say("left", "main", "-", 900, 57);
+  say("left", "main", "-", 90, 57);
   mi_heap_t* const heap = mi_heap_new();
   mi_heap_t* const empty = mi_heap_new();
-  for (int i = 0; i < 311; i++) filled(mi_heap_malloc(heap, 1500), 1500);
-  say("heap", "1", "first", 1500, 311);
+  for (int i = 0; i < 311; i++) filled(mi_heap_malloc(heap, 4000), 4000);
+  say("heap", "1", "first", 4000, 311);
   mi_heap_delete(empty);
   for (int i = 0; i < 5; i++) filled(malloc(3000000 + (size_t)i), 3000000);
   say("large", "main", "-", 0, 5);
   // Most of these are free, and the memory between the others goes back: holes.
-  for (size_t i = 0; i < COUNT(sparse); i++) sparse[i] = filled(malloc(5500), 5500);
+  for (size_t i = 0; i < COUNT(sparse); i++) sparse[i] = filled(malloc(8000), 8000);
   for (size_t i = 0; i < COUNT(sparse); i++) {
     if (i % 50 != 0) free(sparse[i]);
   }
   mi_collect(true);
-  say("sparse", "main", "first", 5500, COUNT(sparse) / 50);
+  say("sparse", "main", "first", 8000, COUNT(sparse) / 50);
   // In a page that this thread allocates from, and another frees into.
-  for (size_t i = 0; i < COUNT(current); i++) current[i] = filled(malloc(1100), 1100);
+  for (size_t i = 0; i < COUNT(current); i++) current[i] = filled(malloc(500), 500);
   free(current[20]);
   free(current[21]);
   go_to(2);
   wait_for(3);
-  say("current", "main", "first", 1100, COUNT(current) - 7);
-  say("shared", "main", "first", 200, COUNT(shared) - 101);
+  say("current", "main", "first", 500, COUNT(current) - 7);
+  say("shared", "main", "first", 250, COUNT(shared) - 101);
 }
 
 int main(void) {

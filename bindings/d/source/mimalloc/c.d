@@ -356,7 +356,8 @@ void* mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment, size_t of
 ///   not ours
 size_t mi_usable_size(const(void)* p);
 
-/// The usable size that a request would get.
+/// The usable size that a request gets at least. Where a thread has few blocks of about a size, the
+/// block may be larger, at most twice as large as the request.
 ///
 /// - `size`: bytes
 /// - Returns bytes; `size` itself when no such block can exist

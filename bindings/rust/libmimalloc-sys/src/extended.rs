@@ -353,7 +353,8 @@ extern "C" {
 // -- Sizes --
 
 extern "C" {
-    /// The usable size that a request would get.
+    /// The usable size that a request gets at least. Where a thread has few blocks of about a size, the
+    /// block may be larger, at most twice as large as the request.
     ///
     /// - `size`: bytes
     /// - Returns bytes; `size` itself when no such block can exist
