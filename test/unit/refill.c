@@ -339,6 +339,22 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
   unit_check_empty();
 }
 
+// If this fails, a program that uses large blocks of many sizes, one after the other, keeps an
+// empty page of each.
+UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
+  mi_theap_t* const theap = unit_theap();
+  for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
+    mi_free(mi_malloc(mi_class_size(c)));
+    size_t idle = 0;
+    for (size_t k = 0; k < MI_CLASS_COUNT; k++) {
+      const mi_page_t* const page = mi_theap_current(theap, k);
+      if (page != NULL && k != c) idle += mi_page_capacity(page) * page->block_size;
+    }
+    check(idle <= 8 * MI_SLICE_SIZE);
+    check(mi_theap_current(theap, c) != NULL); // the next malloc of this size makes no page
+  }
+}
+
 // -- a crowd of threads --
 
 #define CROWD 40
@@ -476,6 +492,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(refill_keeps_few_idle_large_pages),
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shares_pages_of_a_threadpool),
       cmocka_unit_test(refill_shared_blocks_are_zero),

@@ -258,7 +258,6 @@ struct mi_theap_s {
   mi_atomic(mi_heap_t*) named;
   mi_theap_t* home; // the home of the same thread; a home points to itself
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
-  uint32_t trim_turn;
   size_t page_count; // pages in `current` and `queue`
   bool is_in_deferred_free;
   bool is_in_threadpool;

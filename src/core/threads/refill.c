@@ -40,9 +40,11 @@
 #define MI_REFILL_FEW_PART 64
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
-// The bytes that a theap may hold in idle pages of large classes while it makes another page.
-#define MI_TRIM_TURNS 32
+// The bytes that a theap may hold in idle pages of large classes while it makes another page: a
+// part of the heap, within bounds.
+#define MI_IDLE_LARGE_MIN (2 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
+#define MI_IDLE_LARGE_PART 16
 
 // Put a list of `length` blocks in place: all blocks of the page count as used from now on.
 static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
@@ -67,6 +69,14 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
   if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
   page->count.is_fresh_list = false; // the blocks of `list` count as used, and still do
   return list != NULL && mi_refill_set(theap, c, list, MI_LENGTH_UNKNOWN);
+}
+
+// Set the current page aside, which has no free block except those not yet carved.
+static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_life_leave_current(theap, c);
+  if (page == NULL) return;
+  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
+  mi_life_enqueue(theap, page);
 }
 
 // Allocate from `page`, which this thread owns and which is in no place.
@@ -149,7 +159,7 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   mi_page_t* page;
   while ((page = mi_life_first(&theap->queue[c])) != NULL && page != untouched) {
     mi_life_dequeue(theap, page);
-    mi_theap_leave_current(theap, c);
+    mi_refill_leave_current(theap, c);
     if (mi_refill_from_few(theap, c, page)) return true;
     mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
@@ -172,6 +182,13 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   return page;
 }
 
+// Give up idle pages of large classes before another one is made.
+static void mi_refill_trim(mi_theap_t* theap, mi_subproc_t* subproc, size_t c) {
+  const size_t committed = (size_t)mi_atomic_load_relaxed(&subproc->count.committed);
+  const size_t limit = MI_IDLE_LARGE_MIN + committed / MI_IDLE_LARGE_PART;
+  mi_flush_trim(theap, mi_bits_min(limit, MI_IDLE_LARGE_MAX), c);
+}
+
 // Steps 6 and 7: find or make a page of the class with a free block, owned by this thread and in no
 // place. NULL if there is no memory.
 static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
@@ -183,8 +200,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
     mi_tally_often(theap, heap, MI_TALLY_ADOPTED);
     return page;
   }
-  const bool is_trim_due = mi_class_slices(c) > 1 && theap->trim_turn++ % MI_TRIM_TURNS == 0;
-  if (is_trim_due) mi_flush_trim(theap, MI_IDLE_LARGE_MAX, c);
+  if (mi_class_size(c) > MI_SLICE_SIZE / 8) mi_refill_trim(theap, heap->subproc, c);
   return mi_refill_make_page(theap, c);
 }
 
@@ -192,7 +208,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
 static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_refill_find_page(theap, c);
   if (page == NULL) return false;
-  mi_theap_leave_current(theap, c);
+  mi_refill_leave_current(theap, c);
   mi_refill_make_current(theap, page);
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }

@@ -21,7 +21,8 @@
 //     pages are of one block.
 // SPLIT-2  a class is split when a request of another class than its own finds its page full and no
 //     other page with a free block: then the next class below it in the picture serves that size,
-//     and those with it. So a wide class wastes at most a part of one page. In a crowd, where
+//     and those with it. So a wide class wastes at most a part of one page, which stays its current
+//     one (if it were set aside, the next of these sizes would make another one). In a crowd, where
 //     threads own no pages, it is split as soon as the heap has two pages of it.
 // SPLIT-3  a class between the size and the one that serves it is used at once if it has free
 //     blocks: its pages are from before classes were joined, or from other threads.
@@ -145,8 +146,7 @@ MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size) {
   server = mi_split_find(theap, own, server, false);
   if (own == server || !mi_split_is_full(theap, server)) return server;
   server = mi_split_find(theap, own, server, true);
-  while (own != server && mi_split_is_due(theap, server)) {
-    mi_theap_leave_current(theap, server); // it may not be asked for blocks again
+  while (own != server && mi_split_is_full(theap, server) && mi_split_is_due(theap, server)) {
     server = mi_split_use(theap, mi_split_below(server, own), server);
   }
   mi_assert_full(mi_split_is_valid(theap));

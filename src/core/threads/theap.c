@@ -69,13 +69,6 @@ MI_INTERNAL void mi_theap_unlink(mi_theap_t* theap) {
   mi_count_add(&mi_theap_subproc(theap)->count.theaps, -1);
 }
 
-MI_INTERNAL void mi_theap_leave_current(mi_theap_t* theap, size_t size_class) {
-  mi_page_t* const page = mi_life_leave_current(theap, size_class);
-  if (page == NULL) return;
-  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
-  mi_life_enqueue(theap, page);
-}
-
 MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page) {
   mi_page_t* const oldest = mi_life_add_guest(theap, page);
   if (oldest != NULL) mi_pool_give_up(oldest);

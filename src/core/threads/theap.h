@@ -75,10 +75,6 @@ MI_INTERNAL void mi_theap_reset(mi_theap_t* theap);
 // Return the calling thread's theap of `heap` (NULL: the main heap), or NULL if it has none.
 MI_INTERNAL mi_theap_t* mi_theap_find(const mi_heap_t* heap);
 
-// Set the current page of a class aside, if there is one, whose list in the theap is empty: a full
-// page is parked, any other waits in the queue.
-MI_INTERNAL void mi_theap_leave_current(mi_theap_t* theap, size_t size_class);
-
 // Keep a page of another theap that this thread owns since its free into it; the oldest guest is
 // given up.
 MI_INTERNAL void mi_theap_add_guest(mi_theap_t* theap, mi_page_t* page);

@@ -17,6 +17,7 @@ impl World {
     fn remote_take(&self, i: usize) -> usize {
         let page = &self.pages[i];
         let take = order(self.fault == Fault::TakeRelaxed, Acquire);
+        //@ src/core/pages/remote.c mi_remote_take mi_atomic_store_relaxed thread_free left out: with one thread
         //@ src/core/pages/remote.c mi_remote_take mi_atomic_load_relaxed thread_free
         let mut word = page.thread_free.load(Relaxed);
         loop {
