@@ -545,8 +545,8 @@ UNIT_TEST_PAGE_SIZES(heap_theap_arrays_are_given_back) {
   check(home->others_count >= MANY && mi_theap_find(heap[0]) != NULL);
   const size_t new_size = mi_bits_align_up(home->others_count * sizeof(mi_theap_t*), 64);
   const size_t theap_size = mi_bits_align_up(sizeof(mi_theap_t), mi_state.os.page_size);
-  check(new_size < mi_state.os.page_size * 2 / 5 && theap_size >= mi_state.os.page_size * 2 / 5);
-  const bool has_pages = sizeof(mi_theap_t) >= mi_state.os.page_size * 2 / 5;
+  check(new_size < mi_state.os.page_size / 2 && theap_size >= mi_state.os.page_size / 2);
+  const bool has_pages = sizeof(mi_theap_t) >= mi_state.os.page_size / 2;
   const size_t theap_meta = has_pages ? theap_size : mi_bits_align_up(sizeof(mi_theap_t), 64);
   check_equal(mi_state.main.count.meta, meta + (int64_t)(theap_meta + new_size - old_size));
   for (size_t i = 0; i < MANY; i++) end(heap[i], true);

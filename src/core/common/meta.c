@@ -4,9 +4,8 @@
 //
 // META-1  memory past `used` of a region has never been touched.
 // META-2  a freed piece waits in a list of its exact size: there are few sizes, each used again and
-//     again. A piece of more than two fifths of an OS page (a theap, also with 32 bits) occupies
-//     whole OS pages and has its list entry elsewhere, so that its contents can go back to the
-//     system (mi_meta_purge).
+//     again. A piece of more than half an OS page occupies whole OS pages and has its list entry
+//     elsewhere, so that its contents can go back to the system (mi_meta_purge).
 // META-3  the list entry of a mapping lies in a mapping whose own entry is older, or in that
 //     mapping itself.
 // META-4  `count.meta_charged` is the memory that pieces have touched, in whole OS pages, but what
@@ -49,7 +48,7 @@ static size_t mi_meta_round_up(size_t size) {
   return mi_bits_align_up(size, mi_state.os.page_size);
 }
 
-static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size * 2 / 5; }
+static bool mi_meta_has_pages(size_t size) { return size >= mi_state.os.page_size / 2; }
 
 // Round a size up. The result is on the same side of `mi_meta_has_pages` when it is rounded again.
 static size_t mi_meta_round(size_t size) {

@@ -105,6 +105,12 @@ static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   return theap;
 }
 
+// Return the size of a theap with whole OS pages, which go back when it does (META-2): with 32
+// bits, it is somewhat smaller than half of one.
+static size_t mi_thread_theap_size(void) {
+  return mi_bits_max(sizeof(mi_theap_t), mi_bits_min(mi_state.os.page_size / 2, 2 * MI_KIB));
+}
+
 static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
   // The first home of the main sub-process is there already, and is never freed (THREAD-5).
   const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
@@ -113,7 +119,7 @@ static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
     mi_state.is_theap_main_taken = true;
     theap = &mi_state.theap_main;
   } else {
-    theap = (mi_theap_t*)mi_meta_lock_and_alloc(sizeof(mi_theap_t));
+    theap = (mi_theap_t*)mi_meta_lock_and_alloc(mi_thread_theap_size());
   }
   if (theap == NULL) return NULL;
   mi_theap_init(theap, heap, home);
@@ -234,7 +240,7 @@ static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
     if (theap == NULL || !(which == MI_THREAD_ALL || is_due)) continue;
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
-    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
+    mi_meta_lock_and_free(theap, mi_thread_theap_size());
     home->others[i] = NULL;
   }
 }
@@ -373,7 +379,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
     if (theap->others != NULL) {
       mi_meta_lock_and_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
     }
-    mi_meta_lock_and_free(theap, sizeof(mi_theap_t));
+    mi_meta_lock_and_free(theap, mi_thread_theap_size());
   }
   mi_count_add(&subproc->count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);
