@@ -60,7 +60,6 @@ UNIT_TEST(split_keeps_the_alignment) {
     check_equal(mi_class_size(c) % (own & (0 - own)), 0);
     check(mi_split_is_valid(theap));
     // Pages come and go, in any order.
-    blocks[round % 300] = round < 300 ? NULL : blocks[round % 300];
     mi_free(blocks[round % 300]);
     blocks[round % 300] = mi_malloc(size);
     if (round % 500 == 0) mi_flush_idle(theap);

@@ -46,7 +46,7 @@ static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* the
 
 static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   if (mi_unlikely(size > MI_CLASS_MAX)) return mi_slow_malloc(size, theap);
-  const size_t c = theap->class_of[mi_class_entry(mi_class_of_medium(size))];
+  const size_t c = mi_split_class_of_medium(theap, size);
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_quick(size, theap, c);
   if (mi_unlikely(!mi_theap_take(theap, c, block))) return mi_slow_malloc(size, theap);

@@ -306,8 +306,8 @@ static bool mi_page_is_in_place(const mi_page_t* page) {
   const bool is_linked = page->next != NULL || page->prev != NULL;
   if (page->place != MI_PLACE_QUEUE) return !is_linked;
   const mi_page_queue_t* const queue = &page->theap->queue[page->size_class];
-  if (page->next == NULL || (page->prev != NULL ? page->prev : queue->last)->next != page)
-    return false;
+  const mi_page_t* const before = page->prev != NULL ? page->prev : queue->last;
+  if (before == NULL || before->next != page || page->next == NULL) return false;
   return page == queue->last || page->next->prev == page;
 }
 

@@ -42,9 +42,9 @@ MI_INTERNAL mi_block_t* mi_remote_take(mi_page_t* page) {
     mi_atomic_store_relaxed(&page->thread_free, word & MI_REMOTE_BITS);
     return (mi_block_t*)(word & ~MI_REMOTE_BITS);
   }
-  do {
-    // Sees every link on the list; pairs with the release in `mi_remote_push`.
-  } while (!mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS));
+  // Sees every link on the list; pairs with the release in `mi_remote_push`.
+  while (!mi_atomic_cas_weak_acquire(&page->thread_free, &word, word & MI_REMOTE_BITS)) {
+  }
   return (mi_block_t*)(word & ~MI_REMOTE_BITS);
 }
 

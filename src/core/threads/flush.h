@@ -13,10 +13,10 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
-// Give up pages without a block in use that malloc still allocates from, in classes of several
-// slices, until they hold no more than `limit` bytes. Such pages keep a malloc and free pair from
-// making a page each time, but too many of them hold memory that other sizes could use. The class
-// `busy` is left alone; MI_CLASS_COUNT for none.
+// Give up pages without a block in use that malloc still allocates from, in classes of blocks over
+// an eighth of a slice, until they hold no more than `limit` bytes. Such pages keep a malloc and
+// free pair from making a page each time, but too many of them hold memory that other sizes could
+// use. The class `busy` is left alone; MI_CLASS_COUNT for none.
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy);
 
 // Give up the pages of one class.

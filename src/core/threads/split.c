@@ -27,7 +27,8 @@
 // SPLIT-3  a class between the size and the one that serves it is used at once if it has free
 //     blocks: its pages are from before classes were joined, or from other threads.
 // SPLIT-4  a class without a page is joined with the next one above it when idle pages are given
-//     up: at each tick, and when the theap gives everything up.
+//     up: at each tick, and when the theap gives everything up. `is_split` saves the walk through
+//     all classes where none is split, as in most theaps of heaps that come and go.
 //
 // Any block that is large enough is a block for a size: nothing else depends on this map, and only
 // the owner of the theap reads and changes it. Deliberately absent: a map for the whole heap, which
@@ -38,7 +39,7 @@
 #include "crowd.h"
 
 // One behind the last class that others can serve.
-#define MI_SPLIT_END (MI_CLASS_COUNT - 8 * (MI_CLASS_MAX_LOG2 - MI_SLICE_SHIFT))
+#define MI_SPLIT_END (MI_CLASS_COUNT - MI_SPLIT_TOP * (MI_CLASS_MAX_LOG2 - MI_SLICE_SHIFT))
 // The pages of a wide class from which on a crowd splits it.
 #define MI_SPLIT_CROWD_PAGES 2
 
@@ -93,7 +94,7 @@ static uint8_t mi_split_widest(size_t size_class) {
   return (uint8_t)(is_wide ? mi_split_above(size_class, MI_SPLIT_TOP) : size_class);
 }
 
-MI_INTERNAL void mi_split_reset(mi_theap_t* theap) {
+MI_INTERNAL void mi_split_init(mi_theap_t* theap) {
   for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
     theap->class_of[w] = mi_split_widest(mi_class_of(w * 8));
   }
@@ -104,6 +105,7 @@ MI_INTERNAL void mi_split_reset(mi_theap_t* theap) {
 
 // Let `server` serve all sizes that it may of those that `before` serves. Returns `server`.
 static size_t mi_split_use(mi_theap_t* theap, size_t server, size_t before) {
+  theap->is_split = true;
   for (size_t c = server; c > server - MI_SPLIT_TOP && c >= MI_SPLIT_FIRST; c--) {
     if (mi_split_of(theap, c) == before && mi_split_may_serve(server, c)) {
       mi_split_set(theap, c, server);
@@ -154,8 +156,7 @@ MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size) {
 }
 
 static bool mi_split_is_unused(const mi_theap_t* theap, size_t size_class) {
-  return theap->free[size_class] == NULL && mi_theap_current(theap, size_class) == NULL &&
-         theap->queue[size_class].last == NULL;
+  return mi_theap_current(theap, size_class) == NULL && mi_split_is_full(theap, size_class);
 }
 
 // Let the next class that is in use above `server` serve the sizes of a class.
@@ -169,10 +170,16 @@ static void mi_split_lift(mi_theap_t* theap, size_t size_class, size_t server) {
 }
 
 MI_INTERNAL void mi_split_join(mi_theap_t* theap) {
-  for (size_t c = MI_SPLIT_END - 1; MI_HAS_SPLIT && c >= MI_SPLIT_FIRST; c--) {
+  if (!theap->is_split) return;
+  theap->is_split = false;
+  for (size_t c = MI_SPLIT_END - 1; c >= MI_SPLIT_FIRST; c--) {
     const size_t server = mi_split_of(theap, c);
-    const bool is_top = server % MI_SPLIT_TOP == 0;
-    if (!is_top && mi_split_is_unused(theap, server)) mi_split_lift(theap, c, server);
+    if (server % MI_SPLIT_TOP == 0) continue;
+    if (mi_split_is_unused(theap, server)) {
+      mi_split_lift(theap, c, server);
+    } else {
+      theap->is_split = true;
+    }
   }
 }
 

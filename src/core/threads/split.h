@@ -18,14 +18,19 @@ static inline size_t mi_split_least_size(size_t size_class) {
   return mi_class_size(first - 1) + 1;
 }
 
-// Return the class that serves `size` bytes, up to MI_CLASS_MAX, in the theap.
-static inline size_t mi_split_class(const mi_theap_t* theap, size_t size) {
-  if (size <= MI_SMALL_MAX) return theap->class_of[(size + 7) / 8];
+// Return the class that serves `size` bytes, above MI_SMALL_MAX up to MI_CLASS_MAX, in the theap.
+static mi_attr_inline size_t mi_split_class_of_medium(const mi_theap_t* theap, size_t size) {
   return theap->class_of[mi_class_entry(mi_class_of_medium(size))];
 }
 
-// Serve all sizes by wide classes.
-MI_INTERNAL void mi_split_reset(mi_theap_t* theap);
+// The same for any size up to MI_CLASS_MAX.
+static inline size_t mi_split_class(const mi_theap_t* theap, size_t size) {
+  if (size > MI_SMALL_MAX) return mi_split_class_of_medium(theap, size);
+  return theap->class_of[(size + 7) / 8];
+}
+
+// Serve all sizes by wide classes, in a theap that was just made.
+MI_INTERNAL void mi_split_init(mi_theap_t* theap);
 
 // The same for a list that is about to be filled: the sizes may get a class of their own for it.
 MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size);

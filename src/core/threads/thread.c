@@ -51,6 +51,9 @@
 #define MI_ORPHAN_WAIT_MS 100
 #define MI_ENDED_MAX 16
 #define MI_OTHERS_MIN ((size_t)16)
+// The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
+// which go back when it does (META-2). With 32 bits the structure is somewhat smaller.
+#define MI_THEAP_SIZE (sizeof(mi_theap_t) > 2 * MI_KIB ? sizeof(mi_theap_t) : 2 * MI_KIB)
 
 typedef enum mi_presence_e {
   MI_PRESENCE_NONE, // does not count, but may
@@ -105,12 +108,6 @@ static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   return theap;
 }
 
-// Return the size of a theap with whole OS pages, which go back when it does (META-2): with 32
-// bits, it is somewhat smaller than half of one.
-static size_t mi_thread_theap_size(void) {
-  return mi_bits_max(sizeof(mi_theap_t), mi_bits_min(mi_state.os.page_size / 2, 2 * MI_KIB));
-}
-
 static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
   // The first home of the main sub-process is there already, and is never freed (THREAD-5).
   const bool is_first = home == NULL && heap == &mi_state.main.heap_main;
@@ -119,11 +116,11 @@ static mi_theap_t* mi_thread_make_theap(mi_heap_t* heap, mi_theap_t* home) {
     mi_state.is_theap_main_taken = true;
     theap = &mi_state.theap_main;
   } else {
-    theap = (mi_theap_t*)mi_meta_lock_and_alloc(mi_thread_theap_size());
+    theap = (mi_theap_t*)mi_meta_lock_and_alloc(MI_THEAP_SIZE);
   }
   if (theap == NULL) return NULL;
   mi_theap_init(theap, heap, home);
-  mi_split_reset(theap);
+  mi_split_init(theap);
   return theap;
 }
 
@@ -210,7 +207,7 @@ static void mi_thread_clean(mi_theap_t* theap) {
   if (mi_self()->theap_recent == theap) mi_self()->theap_recent = &mi_theap_empty;
   if (theap->is_destroyed) {
     mi_theap_reset(theap);
-    mi_split_reset(theap);
+    mi_split_join(theap);
   } else {
     mi_flush_theap(theap);
   }
@@ -240,7 +237,7 @@ static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
     if (theap == NULL || !(which == MI_THREAD_ALL || is_due)) continue;
     mi_thread_clean(theap);
     mi_thread_forget_ended(theap);
-    mi_meta_lock_and_free(theap, mi_thread_theap_size());
+    mi_meta_lock_and_free(theap, MI_THEAP_SIZE);
     home->others[i] = NULL;
   }
 }
@@ -379,7 +376,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
     if (theap->others != NULL) {
       mi_meta_lock_and_free(theap->others, theap->others_count * sizeof(mi_theap_t*));
     }
-    mi_meta_lock_and_free(theap, mi_thread_theap_size());
+    mi_meta_lock_and_free(theap, MI_THEAP_SIZE);
   }
   mi_count_add(&subproc->count.threads, -1);
   mi_lock_leave(&mi_state.thread_lock);
