@@ -85,6 +85,27 @@ static void realloc_large_blocks_keep_contents(void** state) {
   mi_free(p);
 }
 
+// If this fails, a program that makes a huge block smaller crashes: a block that is in no arena has
+// descriptors for its first slices only, and it spans several windows of the page map.
+static void realloc_shrinks_blocks_outside_of_arenas(void** state) {
+  (void)state;
+  size_t size = sizeof(void*) < 8 ? 200 * TEST_MIB : 3 * TEST_GIB;
+  mi_option_enable(mi_option_disallow_arena_alloc);
+  unsigned char* p = (unsigned char*)mi_malloc(size);
+  mi_option_disable(mi_option_disallow_arena_alloc);
+  assert_non_null(p);
+  fill(p, 0, TEST_MIB, 4);
+  while (size > 16 * TEST_MIB) {
+    size -= size / 16;
+    p = (unsigned char*)mi_realloc(p, size);
+    assert_non_null(p);
+    assert_true(mi_usable_size(p) >= size);
+    p[size - 1] = 1;
+  }
+  assert_true(is_kept(p, TEST_MIB, 4));
+  mi_free(p);
+}
+
 // If this fails, realloc to size 0 frees the object under the program, or leaks it.
 static void realloc_to_zero_gives_a_minimal_block(void** state) {
   (void)state;
@@ -192,6 +213,7 @@ int main(void) {
       cmocka_unit_test(realloc_grows_and_shrinks_with_contents),
       cmocka_unit_test(realloc_random_sizes_keep_contents),
       cmocka_unit_test(realloc_large_blocks_keep_contents),
+      cmocka_unit_test(realloc_shrinks_blocks_outside_of_arenas),
       cmocka_unit_test(realloc_to_zero_gives_a_minimal_block),
       cmocka_unit_test(realloc_failure_keeps_the_block),
       cmocka_unit_test(expand_never_moves),

@@ -252,6 +252,15 @@ static size_t mi_large_alignment(const mi_page_t* page) {
   return start & (0 - start);
 }
 
+// Release slices of a block, from its slice `from` on. A block outside of arenas has descriptors
+// for its first slices only: others are never written (PAGEMAP-1), and nobody asks them.
+static void mi_large_release(mi_heap_t* heap, const mi_page_t* page, size_t from, size_t count,
+                             size_t alignment) {
+  uint8_t* const start = page->start + from * MI_SLICE_SIZE;
+  if (from > 0 && page->arena != NULL) mi_pagemap_slice(start)->is_charged = false;
+  mi_run_release(heap, page->arena, start, count, alignment);
+}
+
 MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
@@ -264,11 +273,7 @@ MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   if (page->arena == NULL) {
     mi_charge_less(heap->subproc, mi_charge_round(page->block_size));
   }
-  if (left > 0) {
-    uint8_t* const start = page->start + lost_count * MI_SLICE_SIZE;
-    if (lost_count > 0) mi_pagemap_slice(start)->is_charged = false;
-    mi_run_release(heap, page->arena, start, left, mi_large_alignment(page));
-  }
+  if (left > 0) mi_large_release(heap, page, lost_count, left, mi_large_alignment(page));
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
   mi_inside_leave(heap);
 }
@@ -306,9 +311,7 @@ static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
     // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
     // the tools must be told first.)
     page->slice_count = (uint32_t)slice_count;
-    mi_pagemap_slice(page->start + slice_count * MI_SLICE_SIZE)->is_charged = false;
-    mi_run_release(heap, page->arena, page->start + slice_count * MI_SLICE_SIZE,
-                   old_count - slice_count, MI_SLICE_SIZE);
+    mi_large_release(heap, page, slice_count, old_count - slice_count, MI_SLICE_SIZE);
   }
   const size_t old_size = page->block_size;
   mi_large_count(heap, (int64_t)new_size - (int64_t)old_size);
