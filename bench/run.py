@@ -22,6 +22,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -353,7 +354,7 @@ def main():
     if arguments.list:
         return list_all(arguments, workloads, peers.parse(arguments.peers))
     try:
-        from suite import console, report  # noqa: F401  better to fail now than after hours
+        from suite import console, report  # better to fail now than after hours
     except ImportError as error:
         fail(f"{error.name} is missing for {sys.executable}: make deps FOR=bench installs it for /usr/bin/python3")
     try:
@@ -361,7 +362,14 @@ def main():
             return render(arguments.render, arguments)
     except (OSError, ValueError) as error:
         fail(error)
-    Interrupts()
+    # One folder for those of all runs: an interruption between the making of such a folder and its `with` leaves nothing.
+    with tempfile.TemporaryDirectory(prefix="bench-") as tempfile.tempdir:
+        Interrupts()
+        return measure_all(arguments, workloads, names)
+
+
+def measure_all(arguments, workloads, names):
+    from suite import console
     broken = {} if arguments.no_build else build(names)
     good, missing_peers = usable(peers.parse(arguments.peers), broken)  # now their versions can be asked
     able, missing = ready(workloads, arguments.scale)
