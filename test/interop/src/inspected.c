@@ -133,6 +133,8 @@ int main(void) {
   pthread_sigmask(SIG_BLOCK, &counted, NULL);
   build_heap();
   pthread_sigmask(SIG_UNBLOCK, &counted, NULL);
+  static char input[4096]; // nothing is allocated after "done"
+  setvbuf(stdin, input, _IOFBF, sizeof(input));
   printf("done\n");
   fflush(stdout);
   while (fgets(line, sizeof(line), stdin) != NULL) {
