@@ -27,7 +27,7 @@ function(mi_compat_library name version)
   set(MI_COMPAT_TARGETS ${MI_COMPAT_TARGETS} ${target} PARENT_SCOPE)
 endfunction()
 
-mi_compat_library(jemalloc 2 jemalloc.c jemalloc_ctl.c jemalloc_conf.c jemalloc_prof.c jemalloc_stats.c)
+mi_compat_library(jemalloc 2 jemalloc.c jemalloc_arena.c jemalloc_ctl.c jemalloc_conf.c jemalloc_prof.c jemalloc_stats.c)
 
 include(CheckSymbolExists)
 check_symbol_exists(mallinfo malloc.h MI_HAS_MALLINFO)

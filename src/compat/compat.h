@@ -24,6 +24,13 @@
 // The size that a block would have; 0 if there can be none. The alignment is a power of two.
 MI_INTERNAL size_t mi_compat_size(size_t size, size_t alignment);
 
+// Two to the power of a number in flags; where size_t has no such, the largest one, which no block
+// is aligned to either.
+static inline size_t mi_compat_power(unsigned lg) {
+  const unsigned most = (unsigned)sizeof(size_t) * 8 - 1;
+  return (size_t)1 << (lg < most ? lg : most);
+}
+
 // The current value of a figure, which may be less than nothing for a moment.
 static inline size_t mi_compat_amount(mi_stat_count_t count) {
   return count.current > 0 ? (size_t)count.current : 0;

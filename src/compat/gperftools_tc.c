@@ -50,7 +50,7 @@ MI_COMPAT_EXPORT size_t tc_malloc_size(void* p) { return mi_usable_size(p); }
 // -- Sizes. Of the flags of jemalloc's function, that of the alignment is known. --
 
 MI_COMPAT_EXPORT size_t tc_nallocx(size_t size, int flags) {
-  return mi_compat_size(size, (size_t)1 << ((unsigned)flags & 63));
+  return mi_compat_size(size, mi_compat_power((unsigned)flags & 63));
 }
 
 MI_COMPAT_EXPORT size_t nallocx(size_t size, int flags) { return tc_nallocx(size, flags); }

@@ -4,7 +4,8 @@
 // What programs call is declared here as jemalloc's manual page does, because a build of ours has
 // no header of jemalloc. Below it is what the files of this part share:
 //
-//   jemalloc.c        mallocx and its relatives; an arena of jemalloc is a heap of ours
+//   jemalloc.c        mallocx and its relatives
+//   jemalloc_arena.c  an arena of jemalloc is a heap of ours
 //   jemalloc_ctl.c    mallctl: the tree of names, and what is behind each of them
 //   jemalloc_conf.c   the options: malloc_conf, MALLOC_CONF, what acts at the end of the process
 //   jemalloc_prof.c   heap profiles
@@ -36,7 +37,7 @@ MI_COMPAT_EXPORT int mallctlbymib(const size_t* mib, size_t miblen, void* oldp, 
 MI_COMPAT_EXPORT void malloc_stats_print(void (*write)(void* arg, const char* text), void* arg,
                                          const char* opts);
 
-// -- Arenas (jemalloc.c). Number 0 is the main heap, the others are what arenas.create made. --
+// -- Arenas (jemalloc_arena.c). Number 0 is the main heap; arenas.create makes the others. --
 
 #define MI_JEMALLOC_ALL ((size_t)4096) // the number that stands for all of them
 #define MI_JEMALLOC_DESTROYED ((size_t)4097) // and for all that were destroyed
@@ -49,7 +50,12 @@ MI_INTERNAL mi_heap_t* mi_jemalloc_heap(size_t arena);
 MI_INTERNAL size_t mi_jemalloc_arena_of(const mi_heap_t* heap);
 // Make one. False if there is no memory, or no number.
 MI_INTERNAL bool mi_jemalloc_create_arena(size_t* arena);
-// Free all that is in an arena, and maybe the arena. Errno values.
+// Make an arena the one that malloc of the calling thread uses. Errno values.
+MI_INTERNAL int mi_jemalloc_choose_arena(size_t arena);
+// How many threads have chosen an arena; the first has those of `all` that chose no other.
+MI_INTERNAL size_t mi_jemalloc_threads(size_t arena, size_t all);
+// Free all that is in an arena, and maybe the arena, unless it is that of another thread. Errno
+// values.
 MI_INTERNAL int mi_jemalloc_reset_arena(size_t arena);
 MI_INTERNAL int mi_jemalloc_destroy_arena(size_t arena);
 

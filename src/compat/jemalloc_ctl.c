@@ -247,9 +247,7 @@ static int mi_jemalloc_read_thread_arena(const mi_jemalloc_call_t* call,
 static int mi_jemalloc_write_thread_arena(const mi_jemalloc_call_t* call,
                                           const mi_jemalloc_value_t* value) {
   (void)call;
-  if (!mi_jemalloc_is_arena(value->number)) return EFAULT;
-  mi_heap_set_default(mi_jemalloc_heap(value->number));
-  return 0;
+  return mi_jemalloc_is_arena(value->number) ? mi_jemalloc_choose_arena(value->number) : EFAULT;
 }
 
 // The next number of an explicit tcache. Written and read by any thread, relaxed.

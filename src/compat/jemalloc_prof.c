@@ -22,19 +22,24 @@ static mi_atomic(size_t) mi_jemalloc_lg_sample;
 static mi_atomic(bool) mi_jemalloc_was_reset;
 static mi_atomic(unsigned) mi_jemalloc_dumps;
 
+// As in jemalloc, a rate that is too large becomes the largest.
+static size_t mi_jemalloc_bound_rate(size_t lg) {
+  const size_t most = sizeof(size_t) * 8 - 2;
+  return lg < most ? lg : most;
+}
+
 MI_INTERNAL size_t mi_jemalloc_lg_rate(void) {
   const size_t set = mi_atomic_load_relaxed(&mi_jemalloc_lg_sample);
-  return set > 0 ? set - 1 : (size_t)mi_jemalloc_number(MI_JEMALLOC_OPT_lg_prof_sample);
+  if (set > 0) return set - 1;
+  return mi_jemalloc_bound_rate((size_t)mi_jemalloc_number(MI_JEMALLOC_OPT_lg_prof_sample));
 }
 
 MI_INTERNAL void mi_jemalloc_start_profile(void) {
   mi_profile_start((size_t)1 << mi_jemalloc_lg_rate());
 }
 
-// As in jemalloc, a rate that is too large becomes the largest.
 MI_INTERNAL void mi_jemalloc_set_lg_rate(size_t lg) {
-  const size_t most = sizeof(size_t) * 8 - 2;
-  mi_atomic_store_relaxed(&mi_jemalloc_lg_sample, (lg < most ? lg : most) + 1);
+  mi_atomic_store_relaxed(&mi_jemalloc_lg_sample, mi_jemalloc_bound_rate(lg) + 1);
 }
 
 MI_INTERNAL void mi_jemalloc_reset_profile(void) {

@@ -8,6 +8,7 @@
 //   resident          the same and metadata
 //   retained          reserved, but not committed: addresses without memory
 //   metadata          1/512 of the memory: a descriptor of 128 bytes for each 64 KiB
+//   nthreads          threads; of an arena, those that chose it (jemalloc_arena.c)
 //   bins              the sizes of blocks that share a page
 //
 // JEMALLOC_STATS-1  figures of the whole process are those of the moment when the epoch began;
@@ -90,7 +91,6 @@ static void mi_jemalloc_compute(const mi_stats_t* stats, bool is_all, size_t* fi
   figure[MI_JEMALLOC_MAPPED] = (mapped + mask) & ~mask;
   figure[MI_JEMALLOC_RESIDENT] = figure[MI_JEMALLOC_MAPPED] + figure[MI_JEMALLOC_METADATA];
   figure[MI_JEMALLOC_RETAINED] = is_all && reserved > mapped ? reserved - mapped : 0;
-  figure[MI_JEMALLOC_THREADS] = mi_compat_amount(is_all ? stats->threads : stats->theaps);
 }
 
 MI_INTERNAL void mi_jemalloc_next_epoch(void) {
@@ -98,6 +98,7 @@ MI_INTERNAL void mi_jemalloc_next_epoch(void) {
   size_t figure[MI_JEMALLOC_FIGURE_COUNT];
   if (!mi_jemalloc_get(MI_JEMALLOC_ALL, &stats)) return;
   mi_jemalloc_compute(&stats, true, figure);
+  figure[MI_JEMALLOC_THREADS] = mi_compat_amount(stats.threads);
   for (size_t i = 0; i < MI_JEMALLOC_FIGURE_COUNT; i++) {
     mi_atomic_store_relaxed(&mi_jemalloc_seen[i], figure[i]);
   }
@@ -120,8 +121,11 @@ MI_INTERNAL size_t mi_jemalloc_figure(size_t arena, mi_jemalloc_figure_t which) 
   }
   mi_stats_t stats;
   size_t figure[MI_JEMALLOC_FIGURE_COUNT] = {0};
-  if (mi_jemalloc_get(arena, &stats)) mi_jemalloc_compute(&stats, false, figure);
-  return figure[which];
+  if (!mi_jemalloc_get(arena, &stats)) return 0;
+  mi_jemalloc_compute(&stats, false, figure);
+  if (which != MI_JEMALLOC_THREADS) return figure[which];
+  mi_stats_init(&stats);
+  return mi_jemalloc_threads(arena, mi_stats_get(&stats) ? mi_compat_amount(stats.threads) : 0);
 }
 
 MI_INTERNAL size_t mi_jemalloc_bin_blocks(size_t arena, size_t bin) {

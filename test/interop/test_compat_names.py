@@ -76,7 +76,7 @@ SILENT = conftest.Ended(0, "", "")
 # -- jemalloc
 
 @pytest.mark.parametrize("scenario", ["sizes", "zeroes", "in_place", "no_memory", "errors", "mibs", "statistics", "activity",
-                                      "purge", "decay", "background", "threads", "arenas", "at_once"])
+                                      "purge", "decay", "background", "threads", "arenas", "arena_of_a_thread", "at_once"])
 def test_jemalloc(scenario, who, jemalloc, folder):
     assert execute(jemalloc, who, folder, scenario) == SILENT
 
@@ -176,6 +176,7 @@ def test_jemalloc_with_and_without_profiles(who, jemalloc, folder):
 def test_jemalloc_ours(jemalloc, folder):
     """What has no counterpart here, and which options of ours are set."""
     assert execute(jemalloc, "ours", folder, "ours") == SILENT
+    assert execute(jemalloc, "ours", folder, "reset_of_others") == SILENT
     assert execute(jemalloc, "ours", folder, "ours_first", MIMALLOC_PURGE_DELAY=99, MALLOC_CONF="dirty_decay_ms:5") == SILENT
 
 

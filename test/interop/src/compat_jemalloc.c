@@ -423,6 +423,71 @@ static void arenas(void) {
   free(other);
 }
 
+static pthread_barrier_t turn;
+
+// Allocates from the arena that it chose, and then from none.
+static void* guest(void* arg) {
+  const unsigned arena = *(const unsigned*)arg;
+  EQUAL(WRITE_AS(unsigned, "thread.arena", arena), 0);
+  char* const p = malloc(3000);
+  memset(p, 0x5A, 3000);
+  pthread_barrier_wait(&turn); // what ends the arena is refused
+  pthread_barrier_wait(&turn);
+  all_are(p, 0, 3000, 0x5A);
+  for (size_t i = 0; i < 1000; i++) free(malloc(i));
+  free(p);
+  EQUAL(act("thread.tcache.flush"), 0);
+  return NULL;
+}
+
+static unsigned threads_of(unsigned arena) {
+  char text[64];
+  snprintf(text, sizeof(text), "stats.arenas.%u.nthreads", arena);
+  refresh();
+  return READ_AS(unsigned, text);
+}
+
+// An arena is not ended while it is that of another thread.
+static void arena_of_a_thread(void) {
+  pthread_t thread;
+  unsigned arena = create();
+  EQUAL(threads_of(arena), 0);
+  pthread_barrier_init(&turn, NULL, 2);
+  EQUAL(pthread_create(&thread, NULL, &guest, &arena), 0);
+  pthread_barrier_wait(&turn);
+  EQUAL(threads_of(arena), 1);
+  EQUAL(of_arena(arena, "destroy"), EFAULT);
+  EQUAL(threads_of(arena), 1);
+  pthread_barrier_wait(&turn);
+  EQUAL(pthread_join(thread, NULL), 0);
+  EQUAL(threads_of(arena), 0);
+  EQUAL(of_arena(arena, "destroy"), 0);
+}
+
+// Ours refuses this, too; and only the thread that called fork is in the child.
+static void reset_of_others(void) {
+  pthread_t thread;
+  unsigned arena = create();
+  pthread_barrier_init(&turn, NULL, 2);
+  EQUAL(pthread_create(&thread, NULL, &guest, &arena), 0);
+  pthread_barrier_wait(&turn);
+  EQUAL(of_arena(arena, "reset"), EFAULT);
+  const pid_t child = fork();
+  if (child == 0) _exit(of_arena(arena, "destroy"));
+  int status = -1;
+  EQUAL(waitpid(child, &status, 0), child);
+  EQUAL(status, 0);
+  pthread_barrier_wait(&turn);
+  EQUAL(pthread_join(thread, NULL), 0);
+  EQUAL(WRITE_AS(unsigned, "thread.arena", arena), 0);
+  EQUAL(of_arena(arena, "reset"), 0);
+  EQUAL(threads_of(arena), 1);
+  memset(malloc(3000), 1, 3000);
+  EQUAL(of_arena(arena, "destroy"), EFAULT);
+  EQUAL(WRITE_AS(unsigned, "thread.arena", 0), 0);
+  EQUAL(of_arena(arena, "destroy"), 0);
+}
+
 // Threads create arenas, use them and end them at once, while others begin epochs.
 static void* worker(void* arg) {
   (void)arg;
@@ -625,6 +690,7 @@ int main(int argc, char** argv) {
   IS(background);
   IS(threads);
   IS(arenas);
+  IS(arena_of_a_thread);
   IS(at_once);
   IS(activity);
   IS(purge);
@@ -632,6 +698,7 @@ int main(int argc, char** argv) {
   IS(no_profile);
   IS(ours);
   IS(ours_first);
+  IS(reset_of_others);
 #define IS_WITH(name)                                                                              \
   if (strcmp(what, #name) == 0) return (name(word), 0)
   IS_WITH(options);
