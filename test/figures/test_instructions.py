@@ -40,6 +40,10 @@ ROUNDS = 50  # of 100 pairs
 # parked and taken back in turn.
 REPLACE_BOUND = 256
 REPLACE_MAX = 32768  # larger blocks have no portion
+HEAP_BOUNDS = {"destroy": 21_000, "delete": 34_000}
+HEAP_OTHERS = 1000
+HEAP_OTHERS_BOUND = 1.05
+HEAP_ROUNDS = 200
 ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged, and looks at the clock, must not count much
 
 
@@ -194,12 +198,16 @@ def class_sizes():
     return sizes
 
 
+def counted(folder, calls, *command):
+    """Instructions of each call of the function `measured` of a program."""
+    run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}", "--toggle-collect=measured",
+        "--dump-after=measured", *command)
+    return [int(re.search(r"^totals: (\d+)", (folder / f"out.{i + 1}").read_text(), re.M)[1]) for i in range(calls)]
+
+
 def pair_costs(library, pattern, sizes, folder, rounds=ROUNDS):
     """{size: instructions of a malloc and a free, without the loop around them}"""
-    run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}", "--toggle-collect=measured",
-        "--dump-after=measured", measure.program("pair", library), rounds, *(f"{pattern}:{size}" for size in sizes))
-    total = [int(re.search(r"^totals: (\d+)", (folder / f"out.{i + 1}").read_text(), re.M)[1])
-             for i in range(3 * len(sizes))]
+    total = counted(folder, 3 * len(sizes), measure.program("pair", library), rounds, *(f"{pattern}:{size}" for size in sizes))
     # Three calls for each size: to warm up, with malloc and free, and with two functions that only return,
     # whose two instructions belong to the loop's cost no more than malloc's own return does.
     return {size: (total[3 * i + 1] - total[3 * i + 2]) / (rounds * 100) + 2 for i, size in enumerate(sizes)}
@@ -259,6 +267,18 @@ def test_pair_makes_no_page_and_no_system_call(library, figure):
     measure.say(figure, "pages made by 500,000 pairs, every class", max(made), 0)
     assert len(made) == len(sizes) and not any(made)
     assert phases["pairs"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HEAP_BOUNDS)
+def test_a_heap_that_comes_and_goes_is_cheap(kind, library, figure, tmp_path):
+    """Language run-times have a heap for each request, module or arena of objects, and many of them."""
+    total = counted(tmp_path, 4, measure.program("heaps", library), HEAP_ROUNDS, f"{kind}:0", f"{kind}:{HEAP_OTHERS}")
+    alone, among = total[1] / HEAP_ROUNDS, total[3] / HEAP_ROUNDS
+    measure.say(figure, f"instructions of a heap with a block, made and ended by mi_heap_{kind}", f"{alone:.0f}", HEAP_BOUNDS[kind])
+    measure.say(figure, f"the same while {HEAP_OTHERS} other heaps exist", f"{among / alone:.3f} times", HEAP_OTHERS_BOUND)
+    assert alone <= HEAP_BOUNDS[kind]
+    assert among <= HEAP_OTHERS_BOUND * alone
 
 
 @pytest.mark.slow
