@@ -118,6 +118,9 @@ MI_INTERNAL void mi_api_set_redirected(bool is_redirected);
 
 // Calls the new-handler of C++. False if there is none.
 MI_INTERNAL bool mi_new_call_handler(void);
+// After malloc failed: call the handler and try again, until there is none. Alignment 0 means that
+// of malloc. An exception of the handler passes through.
+MI_INTERNAL mi_attr_cold void* mi_new_retry(size_t size, size_t alignment);
 // Called if there is neither memory nor a handler: throws std::bad_alloc, or ends the process.
 MI_INTERNAL mi_attr_cold void mi_new_throw(void);
 

@@ -11,7 +11,8 @@
 //     but not for an invalid alignment, or a handler that only frees memory would be called for
 //     ever.
 //
-// Deliberately absent: catching. An exception of a handler passes through the nothrow forms, too.
+// Deliberately absent: catching. An exception of a handler passes through the nothrow forms, too;
+// those of `operator new` catch it (override_new.c).
 #include <errno.h>
 
 #include "api.h"
@@ -58,7 +59,7 @@ MI_INTERNAL bool mi_new_call_handler(void) {
 
 // -- The slow halves, after the first try failed. Alignment 0 means that of malloc --
 
-static mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
+MI_INTERNAL mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
   while (mi_new_call_handler()) {
     void* const p =
         alignment == 0 ? mi_malloc(size)

@@ -12,7 +12,7 @@
 //     name. The basic forms call malloc, aligned_alloc and free by name, too: the standard does not
 //     specify that, but other C++ libraries do so.
 // OVERRIDE_NEW-2  the nothrow forms return NULL where the throwing form throws, even if that is not
-//     ours.
+//     ours, or if it is a new-handler that throws.
 //
 // In the archive and the object file all forms are weak: a program may define its own beside them.
 // Deliberately absent: what to do when there is no memory (api_new.c).
@@ -203,8 +203,9 @@ void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other) {
 static void* mi_cxx_new_or_null(size_t size, const mi_cxx_nothrow_t* tag) {
   (void)tag;
   const bool is_ours = MI_IS_OURS(_Znwm, mi_cxx_new) && MI_IS_OURS(malloc, mi_elf_malloc);
-  if (mi_likely(is_ours)) return mi_new_nothrow(size);
-  return mi_cxx_catching(size, 0, (uintptr_t)MI_BY_NAME(_Znwm));
+  if (mi_unlikely(!is_ours)) return mi_cxx_catching(size, 0, (uintptr_t)MI_BY_NAME(_Znwm));
+  void* const p = mi_malloc(size);
+  return mi_likely(p != NULL) ? p : mi_cxx_catching(size, 0, (uintptr_t)&mi_new_retry);
 }
 
 static void* mi_cxx_new_array_or_null(size_t size, const mi_cxx_nothrow_t* tag) {
@@ -217,8 +218,10 @@ static void* mi_cxx_new_aligned_or_null(size_t size, size_t alignment,
   (void)tag;
   const bool is_ours = MI_IS_OURS(_ZnwmSt11align_val_t, mi_cxx_new_aligned) &&
                        MI_IS_OURS(aligned_alloc, mi_elf_aligned_alloc);
-  if (is_ours) return mi_new_aligned_nothrow(size, alignment);
-  return mi_cxx_catching(size, alignment, (uintptr_t)MI_BY_NAME(_ZnwmSt11align_val_t));
+  if (!is_ours) {
+    return mi_cxx_catching(size, alignment, (uintptr_t)MI_BY_NAME(_ZnwmSt11align_val_t));
+  }
+  return mi_cxx_catching(size, alignment, (uintptr_t)&mi_new_aligned_nothrow);
 }
 
 static void* mi_cxx_new_array_aligned_or_null(size_t size, size_t alignment,

@@ -126,6 +126,10 @@ static void handlers_are_called() {
     is_caught = true;
   }
   CHECK(is_caught);
+  CHECK(::operator new(huge, std::nothrow) == nullptr);
+  CHECK(::operator new[](huge, std::nothrow) == nullptr);
+  CHECK(::operator new (huge, std::align_val_t{64}, std::nothrow) == nullptr);
+  CHECK(::operator new[](huge, std::align_val_t{64}, std::nothrow) == nullptr);
   std::set_new_handler(nullptr);
 }
 
