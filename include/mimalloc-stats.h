@@ -93,7 +93,7 @@ typedef struct mi_stat_counter_s {
   MI_STAT_COUNTER(arena_count) /**< arenas made */                                                 \
   MI_STAT_COUNTER(malloc_normal_count) /**< not counted: 0 */                                      \
   MI_STAT_COUNTER(malloc_huge_count) /**< blocks with a page of their own, ever made */            \
-  MI_STAT_COUNTER(malloc_guarded_count) /**< not counted: 0 */                                     \
+  MI_STAT_COUNTER(malloc_guarded_count) /**< blocks between guards, ever made */                   \
   MI_STAT_COUNTER(arena_rollback_count) /**< memory that was reserved, but the system refused */   \
   MI_STAT_COUNTER(arena_purges) /**< as purge_calls */                                             \
   MI_STAT_COUNTER(pages_extended) /**< not counted: 0 */                                           \

@@ -869,7 +869,7 @@ mi_decl_export void mi_process_info_print_out(mi_output_fun* out, void* arg) mi_
 
 /// Register who frees what the program had put off. The function may allocate and free; it is not
 /// entered again on the thread it runs on.
-/// @param deferred_free called now and then, and by every collect
+/// @param deferred_free called now and then, and by `mi_collect()`
 /// @param arg passed to it
 mi_decl_export void mi_register_deferred_free(mi_deferred_free_fun* deferred_free,
                                               void* arg) mi_attr_noexcept;
@@ -957,8 +957,10 @@ mi_decl_export void mi_heap_destroy(mi_heap_t* heap) mi_attr_noexcept;
 /// @return the heap, never NULL
 mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_main(void) mi_attr_noexcept;
 
-/// The heap that has memory at an address, in constant time. Nothing is said about whether a block
-/// there is in use.
+/// The heap that has memory at an address. Nothing is said about whether a block there is in use.
+/// In constant time for a small block and the start of a large one; far inside a large one, and for
+/// an address that is not ours, it takes a lock, and time that grows with the block, or with the
+/// number of arenas and of blocks outside of them.
 /// @param p any address
 /// @return the heap; NULL for addresses that are not ours
 mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_of(const void* p) mi_attr_noexcept;
@@ -1539,7 +1541,8 @@ mi_decl_export int mi_reserve_os_memory_ex(size_t size, bool commit, bool allow_
 /// @param size bytes; the end is rounded down, and if less than `mi_arena_min_size()` is left, it
 ///        is refused with a warning
 /// @param is_committed usable now; else the library makes it so by mprotect(2)
-/// @param is_pinned must not be given back to the system
+/// @param is_pinned must not be given back to the system. (That is never done on macOS and BSDs,
+///        which can give contents back only by another mapping.)
 /// @param is_zero reads as zero
 /// @param numa_node number of the node it is at; -1: unknown
 /// @return success
@@ -1856,7 +1859,7 @@ mi_decl_export void mi_thread_stats_print(mi_output_fun* out) mi_attr_noexcept;
 typedef enum mi_option_e {
   mi_option_show_errors = 0, ///< print errors and warnings
   mi_option_show_stats = 1, ///< print statistics at the end
-  mi_option_verbose = 2, ///< print what happens; 2: more
+  mi_option_verbose = 2, ///< print what happens
   mi_option_deprecated_eager_commit = 3, ///< no effect
   mi_option_arena_eager_commit = 4, ///< commit whole: 0 no, 1 yes, 2 if overcommitted
   mi_option_purge_decommits = 5, ///< unused memory: 1 goes back, 0 may be taken
@@ -1881,7 +1884,7 @@ typedef enum mi_option_e {
   mi_option_arena_purge_mult = 24, ///< purge delay of arenas, in multiples of `purge_delay`
   mi_option_deprecated_purge_extend_delay = 25, ///< no effect
   mi_option_disallow_arena_alloc = 26, ///< use no arenas
-  mi_option_retry_on_oom = 27, ///< Windows: milliseconds to keep trying
+  mi_option_retry_on_oom = 27, ///< no effect: milliseconds to keep trying, on Windows
   mi_option_visit_abandoned = 28, ///< always on: visitors find all abandoned memory
   mi_option_guarded_min = 29, ///< smallest size of guarded blocks, bytes
   mi_option_guarded_max = 30, ///< largest size of guarded blocks, bytes

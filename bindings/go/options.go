@@ -8,7 +8,7 @@ package mimalloc
 const (
 	OptionShowErrors                Option = 0    // print errors and warnings
 	OptionShowStats                 Option = 1    // print statistics at the end
-	OptionVerbose                   Option = 2    // print what happens; 2: more
+	OptionVerbose                   Option = 2    // print what happens
 	OptionArenaEagerCommit          Option = 4    // commit whole: 0 no, 1 yes, 2 if overcommitted
 	OptionPurgeDecommits            Option = 5    // unused memory: 1 goes back, 0 may be taken
 	OptionAllowLargeOsPages         Option = 6    // explicit 2 MiB pages; that memory stays
@@ -25,7 +25,6 @@ const (
 	OptionArenaReserve              Option = 23   // KiB that an arena may grow to
 	OptionArenaPurgeMult            Option = 24   // purge delay of arenas, in multiples of `purge_delay`
 	OptionDisallowArenaAlloc        Option = 26   // use no arenas
-	OptionRetryOnOom                Option = 27   // Windows: milliseconds to keep trying
 	OptionVisitAbandoned            Option = 28   // always on: visitors find all abandoned memory
 	OptionGuardedMin                Option = 29   // smallest size of guarded blocks, bytes
 	OptionGuardedMax                Option = 30   // largest size of guarded blocks, bytes

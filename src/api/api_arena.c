@@ -71,7 +71,7 @@ int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes,
 
 int mi_reserve_huge_os_pages(size_t pages, double max_secs,
                              size_t* pages_reserved) mi_attr_noexcept {
-  const double longest = 1e9;
+  const double longest = SIZE_MAX < (uint64_t)1000000000000 ? (double)(SIZE_MAX / 1000) : 1e9;
   const double seconds = max_secs < longest ? max_secs : longest;
   const size_t timeout_msecs = seconds > 0 ? (size_t)(seconds * 1000) : 0;
   const int err = mi_reserve_huge_os_pages_interleave(pages, 0, timeout_msecs);
@@ -92,7 +92,7 @@ static bool mi_api_arena_trim(void* start, size_t size, mi_arena_plan_t* plan) {
   const size_t alignment = mi_bits_max(MI_SLICE_SIZE, mi_state.os.page_size);
   const uintptr_t first = mi_bits_align_up(from, alignment);
   const uintptr_t end = mi_bits_align_down(from + size, alignment);
-  if (end < first || end - first < MI_RESERVE_UNIT) {
+  if (first < from || end < first || end - first < MI_RESERVE_UNIT) {
     mi_output_force_warning("too little memory for an arena: %p, %zu bytes, at least %zu\n", start,
                             size, MI_RESERVE_UNIT);
     return false;
@@ -109,7 +109,7 @@ bool mi_manage_memory(void* start, size_t size, bool is_committed, bool is_pinne
   mi_api_arena_give(NULL, arena_id);
   mi_arena_plan_t plan = {
       .is_committed = is_committed,
-      .is_pinned = is_pinned,
+      .is_pinned = is_pinned || (MI_OS_PURGE_REMAPS && commit_fun == NULL), // ARENA-5
       .is_exclusive = exclusive,
       .is_foreign = true,
       .is_dirty = !is_zero,

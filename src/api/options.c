@@ -22,7 +22,6 @@ typedef enum mi_option_kind_e { MI_OPTION_KIND_NUMBER, MI_OPTION_KIND_SIZE } mi_
 typedef enum mi_option_effect_e {
   MI_OPTION_EFFECT_LIVE,
   MI_OPTION_EFFECT_OLD,
-  MI_OPTION_EFFECT_WINDOWS,
   MI_OPTION_EFFECT_MACOS,
   MI_OPTION_EFFECT_ALWAYS,
   MI_OPTION_EFFECT_ABSENT,
@@ -31,7 +30,6 @@ typedef enum mi_option_effect_e {
 static const char* const mi_option_reason[] = {
     "",
     "it is of earlier versions",
-    "it is about Windows",
     "it is about macOS",
     "it is always on",
     "there is nothing it could set",
@@ -127,7 +125,8 @@ static bool mi_option_parse_unit(const char* text, size_t length, unsigned* shif
 static long mi_option_to_kib(uint64_t number, unsigned shift) {
   const uint64_t max = (uint64_t)PTRDIFF_MAX;
   const uint64_t size = number > (max >> shift) ? max : number << shift;
-  return (long)(size / MI_KIB + (size % MI_KIB != 0 ? 1 : 0));
+  const uint64_t kib = size / MI_KIB + (size % MI_KIB != 0 ? 1 : 0);
+  return kib > (uint64_t)LONG_MAX ? LONG_MAX : (long)kib;
 }
 
 static bool mi_option_parse_number(const char* text, size_t length, mi_option_kind_t kind,
@@ -287,6 +286,7 @@ static void mi_option_follow(size_t place) {
   const bool is_guarded = place >= MI_OPTION_guarded_min && place <= MI_OPTION_guarded_sample_seed;
   if (is_guarded || place == MI_OPTION_show_errors || place == MI_OPTION_verbose) mi_output_watch();
   if (is_guarded) mi_sample_announce();
+  if (place == MI_OPTION_purge_thread) mi_wait_notice(); // it may end a thread that sleeps
 }
 
 void mi_option_set(mi_option_t option, long value) {

@@ -42,12 +42,12 @@ static mi_attr_printf(2, 3) void mi_json_put(mi_json_t* json, const char* format
 }
 
 static void mi_json_count(mi_json_t* json, const char* name, const mi_stat_count_t* count) {
-  mi_json_put(json, "  \"%s\": { \"total\": %zd, \"peak\": %zd, \"current\": %zd },\n", name,
-              (ptrdiff_t)count->total, (ptrdiff_t)count->peak, (ptrdiff_t)count->current);
+  mi_json_put(json, "  \"%s\": { \"total\": %lld, \"peak\": %lld, \"current\": %lld },\n", name,
+              (long long)count->total, (long long)count->peak, (long long)count->current);
 }
 
 static void mi_json_counter(mi_json_t* json, const char* name, const mi_stat_counter_t* counter) {
-  mi_json_put(json, "  \"%s\": %zd,\n", name, (ptrdiff_t)counter->total);
+  mi_json_put(json, "  \"%s\": %lld,\n", name, (long long)counter->total);
 }
 
 static void mi_json_process(mi_json_t* json) {
@@ -59,13 +59,13 @@ static void mi_json_process(mi_json_t* json) {
               process.os.page_faults);
   mi_json_put(json, "    \"rss_current\": %zu,\n    \"rss_peak\": %zu,\n", process.os.rss,
               process.os.rss_peak);
-  mi_json_put(json, "    \"commit_current\": %zd,\n    \"commit_peak\": %zd\n  },\n",
-              (ptrdiff_t)process.commit, (ptrdiff_t)process.commit_peak);
+  mi_json_put(json, "    \"commit_current\": %lld,\n    \"commit_peak\": %lld\n  },\n",
+              (long long)process.commit, (long long)process.commit_peak);
 }
 
 static void mi_json_bin(mi_json_t* json, const mi_stat_count_t* count) {
-  mi_json_put(json, "    { \"total\": %zd, \"peak\": %zd, \"current\": %zd, ",
-              (ptrdiff_t)count->total, (ptrdiff_t)count->peak, (ptrdiff_t)count->current);
+  mi_json_put(json, "    { \"total\": %lld, \"peak\": %lld, \"current\": %lld, ",
+              (long long)count->total, (long long)count->peak, (long long)count->current);
 }
 
 static void mi_json_bins(mi_json_t* json, const char* name, const mi_stat_count_t* bins) {

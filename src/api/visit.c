@@ -172,6 +172,7 @@ bool mi_abandoned_visit_blocks(mi_subproc_id_t id, int heap_tag, bool visit_bloc
   (void)heap_tag;
   mi_subproc_t* const subproc = mi_api_subproc(id);
   if (subproc == NULL || visitor == NULL) return false;
+  mi_parcel_flush(); // blocks that this thread freed are free
   mi_visit_t visit = {
       .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
   return mi_walk_pages(subproc, NULL, &mi_visit_page, &visit);

@@ -44,6 +44,20 @@ static size_t mi_text_pad(char* buffer, size_t capacity, size_t used, size_t cou
   return used;
 }
 
+// Fetches the argument of %d. A modifier of two letters is given as 'q'.
+static int64_t mi_text_integer(char modifier, va_list* args) {
+  switch (modifier) {
+    case 'l':
+      return va_arg(*args, long);
+    case 'q':
+      return va_arg(*args, long long);
+    case 'z':
+      return va_arg(*args, ptrdiff_t);
+    default:
+      return va_arg(*args, int);
+  }
+}
+
 // Fetches the argument of one conversion as text; `digits` is scratch space.
 static const char* mi_text_argument(char conversion, char modifier, char digits[24],
                                     va_list* args) {
@@ -69,7 +83,7 @@ static const char* mi_text_argument(char conversion, char modifier, char digits[
       return mi_text_number(digits, x, conversion == 'x' ? 16 : 10);
     }
     case 'd': {
-      const int64_t x = modifier == 0 ? va_arg(*args, int) : va_arg(*args, long);
+      const int64_t x = mi_text_integer(modifier, args);
       char* p = mi_text_number(digits, x < 0 ? 0 - (uint64_t)x : (uint64_t)x, 10);
       if (x < 0) *--p = '-';
       return p;
@@ -99,7 +113,7 @@ MI_INTERNAL size_t mi_text_vformat(char* buffer, size_t capacity, const char* fo
     size_t width = 0;
     for (; *f >= '0' && *f <= '9'; f++) width = width * 10 + (size_t)(*f - '0');
     char modifier = 0;
-    for (; *f == 'l' || *f == 'z'; f++) modifier = *f;
+    for (; *f == 'l' || *f == 'z'; f++) modifier = modifier == 'l' ? 'q' : *f;
     if (*f == 0) break;
     const char* const s = mi_text_argument(*f, modifier, digits, &args);
     const size_t length = mi_text_length(s);

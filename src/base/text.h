@@ -3,8 +3,8 @@
 //
 // The allocator prints while malloc is being called, before libc is ready and after `exit`, so it
 // cannot use `printf`. Formats understood by `mi_text_format`:
-//   %s string   %d int   %ld long   %zu size_t   %zd ptrdiff_t   %p pointer   %x unsigned   %zx
-//   size_t   %c %%
+//   %s string   %d int   %ld long   %lld long long   %zu size_t   %zd ptrdiff_t   %p pointer
+//   %x unsigned   %zx size_t   %c %%
 // with an optional width and '-' for left alignment. Output is always zero-terminated and cut at
 // the end of the buffer.
 #ifndef MI_BASE_TEXT_H

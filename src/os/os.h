@@ -103,7 +103,9 @@ MI_INTERNAL int mi_os_commit(void* start, size_t size);
 MI_INTERNAL int mi_os_decommit(void* start, size_t size);
 
 // Drop the contents at once: the memory stays usable, reads as zero, and no longer counts as
-// resident.
+// resident. Where MI_OS_PURGE_REMAPS, by a mapping of our own in its place: not for memory that the
+// program mapped, maybe from a file.
+#define MI_OS_PURGE_REMAPS (MI_IS_OS_PLAIN || MI_IS_BSD || MI_IS_MACOS)
 MI_INTERNAL int mi_os_purge(void* start, size_t size);
 
 // Let the system take the memory when it runs short (cheaper, but it counts as resident until
@@ -137,8 +139,11 @@ MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages);
 // mappings. Afterwards `from` is still mapped and reads as zero. ENOSYS: the system cannot do this,
 // and nothing happened. Any other error: nothing was moved, but `to` may be unmapped now (Linux
 // unmaps it before it checks the limits), and by the time this returns another thread may have
-// mapped something there: it is ours again only after `mi_os_map_at`.
+// mapped something there: it is ours again only after `mi_os_map_again`.
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size);
+// Map read-write memory where it was ours until then, as `mi_os_map_at`, but also where addresses
+// are not chosen. False if there is other memory by now, or the system refuses.
+MI_INTERNAL bool mi_os_map_again(void* start, size_t size);
 
 // Replace the mapping of a range by fresh zero memory that can merge with its neighbours. The whole
 // range must be ours: mappings of others would be destroyed.

@@ -36,6 +36,8 @@ MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   return mi_os_lacks(to, size);
 }
 
+MI_INTERNAL bool mi_os_map_again(void* start, size_t size) { return mi_os_lacks(start, size) == 0; }
+
 MI_INTERNAL int mi_os_prefer_node(void* start, size_t size, size_t node) {
   (void)node;
   return mi_os_lacks(start, size);

@@ -263,6 +263,13 @@ static bool mi_os_can_move(void) {
   return mi_atomic_load_relaxed(&answer) == 1;
 }
 
+MI_INTERNAL bool mi_os_map_again(void* start, size_t size) {
+  const int saved_errno = errno;
+  const void* const p = mi_os_map_with(start, size, MI_OS_READ_WRITE, MAP_FIXED_NOREPLACE);
+  errno = saved_errno;
+  return p != NULL; // a kernel that can move memory knows the flag
+}
+
 MI_INTERNAL int mi_os_move(void* from, void* to, size_t size) {
   return !mi_os_tags_are_on() && mi_os_can_move() ? mi_os_move_mapping(from, to, size) : ENOSYS;
 }

@@ -137,7 +137,9 @@ static uint64_t mi_os_limit_used(mi_os_limit_look_t* look, uint64_t limit) {
   const char* const cached = mi_os_limit_field(look, look->files->cached);
   const char* const kept = mi_os_limit_field(look, look->files->kept);
   if (cached == NULL || kept == NULL) return used;
-  const uint64_t back = mi_os_limit_number(cached) - mi_os_limit_number(kept);
+  // The fields are read one after the other by the kernel: the second may be the larger one.
+  const uint64_t cached_bytes = mi_os_limit_number(cached), kept_bytes = mi_os_limit_number(kept);
+  const uint64_t back = cached_bytes > kept_bytes ? cached_bytes - kept_bytes : 0;
   return back < used ? used - back : 0;
 }
 

@@ -72,7 +72,10 @@ static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucont
 static int mi_os_result(int rc, int saved_errno);
 // True if the address may be chosen.
 static bool mi_os_may_hint(const void* hint);
-// Map where the hint says or anywhere, with these flags of mmap(2) beside the usual ones.
+// Map with a hint and these flags of mmap(2) beside the usual ones; NULL if the system refuses.
+static mi_attr_unused void* mi_os_map_with(void* hint, size_t size, mi_os_access_t access,
+                                           int flags);
+// The same where the hint says, if the address may be chosen, or anywhere.
 static void* mi_os_map_anywhere(void* hint, size_t size, mi_os_access_t access, int flags);
 // Store what POSIX knows of that; the rest is left as it is.
 static void mi_os_usage_posix(mi_os_usage_t* usage);

@@ -180,9 +180,11 @@ MI_CALLS_EXPORT void* valloc(size_t size) {
 static void* mi_calls_next_pvalloc(size_t size) {
   if (mi_nextalloc.pvalloc != NULL) return mi_nextalloc.pvalloc(size);
   const size_t os_page = (size_t)sysconf(_SC_PAGESIZE);
-  return size > SIZE_MAX - os_page
-             ? NULL
-             : mi_calls_next_memalign(os_page, mi_bits_align_up(size, os_page));
+  if (size > SIZE_MAX - os_page) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return mi_calls_next_memalign(os_page, mi_bits_align_up(size, os_page));
 }
 
 MI_CALLS_EXPORT void* pvalloc(size_t size) {

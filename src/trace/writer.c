@@ -452,8 +452,8 @@ static void mi_writer_read_options(void) {
   mi_writer_options.is_read = true;
   mi_writer_options.limit = UINT64_MAX;
   mi_writer_options.has_times = times != NULL && mi_writer_number(times) != 0;
-  if (limit != NULL && mi_writer_number(limit) != 0)
-    mi_writer_options.limit = mi_writer_number(limit) << 20;
+  const uint64_t mib = limit != NULL ? mi_writer_number(limit) : 0;
+  if (mib != 0 && mib <= UINT64_MAX >> 20) mi_writer_options.limit = mib << 20;
   if (pattern == NULL || pattern[0] == 0) return;
   size_t used = 0;
   char folder[MI_WRITER_PATH_MAX];

@@ -75,6 +75,31 @@ static void* allocate_apart(void* arg) {
   return kept;
 }
 
+// The name and labels of a sample that a scraper takes for a counter; 0 if the line has none.
+static size_t counter_length(const char* line) {
+  const char* const end = line + strcspn(line, " \n");
+  const char* const name_end = line + strcspn(line, "{ \n");
+  if (line[0] == '#' || name_end - line < 6 || memcmp(name_end - 6, "_total", 6) != 0) return 0;
+  return (size_t)(end - line);
+}
+
+// No counter of an earlier text is above that of the text there is now.
+static void check_counters(const char* earlier) {
+  static char name[200];
+  size_t count = 0;
+  for (const char* line = earlier; *line != 0; line = strchr(line, '\n') + 1) {
+    const size_t length = counter_length(line);
+    if (length == 0 || length >= sizeof(name)) continue;
+    memcpy(name, line, length);
+    name[length] = 0;
+    count++;
+    if (metric(name) < atoll(line + length)) {
+      fail_msg("%s: %lld, then %lld", name, atoll(line + length), (long long)metric(name));
+    }
+  }
+  assert_true(count >= 15);
+}
+
 // If this fails, memory of an interpreter is missing in what is watched, or goes on being shown.
 static void metrics_are_of_all_subprocs(void** state) {
   (void)state;
@@ -93,8 +118,13 @@ static void metrics_are_of_all_subprocs(void** state) {
   mi_stats_t_decl(stats); // of the main one alone
   assert_true(mi_stats_get(&stats));
   assert_true(metric("mimalloc_committed_bytes") > stats.committed.current);
+  const int64_t arenas = metric("mimalloc_arenas_made_total");
+  static char before[METRICS_SIZE + 8];
+  memcpy(before, metrics, sizeof(before));
   mi_subproc_destroy(id);
   scrape();
+  check_counters(before); // a scraper takes one that shrinks for a process that starts again
+  assert_int_equal(metric("mimalloc_arenas_made_total"), arenas);
   assert_true(in_blocks() - bytes < 64 * 1000);
   assert_int_equal(metric("mimalloc_heaps"), heaps);
   assert_true(metric("mimalloc_threads_started_total") > threads);

@@ -337,6 +337,43 @@ static void profile_of_every_block_is_exact(void** state) {
   mi_heap_delete(other_heap);
 }
 
+static void* pool_blocks[2][20000];
+
+// Allocates as a thread that shares pages with others, and so holds a few blocks at a time.
+static void* allocate_in_a_pool(void* arg) {
+  const size_t count = *(size_t*)arg;
+  mi_thread_set_in_threadpool();
+  for (size_t i = 0; i < count; i++) pool_blocks[0][i] = place_0(64);
+  for (size_t i = 0; i < count; i++) pool_blocks[1][i] = place_1(512);
+  return NULL;
+}
+
+// If this fails, a profile of a program with many threads shows a hundred times of what there is,
+// or at a rate of 1 not each block.
+static void profile_of_threads_that_share_pages(void** state) {
+  (void)state;
+  for (size_t rate = 1; rate <= 128 * TEST_KIB; rate *= 128 * TEST_KIB) {
+    size_t count = rate == 1 ? 500 : 20000;
+    begin(rate);
+    const sum_t before = sum_of(mi_profile_live);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, &allocate_in_a_pool, &count), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    const sum_t now = sum_of(mi_profile_live);
+    for (size_t k = 0; k < 2; k++) {
+      double expected = 0;
+      for (size_t i = 0; i < count; i++) expected += (double)mi_usable_size(pool_blocks[k][i]);
+      const double off = (double)(now.bytes[k] - before.bytes[k]) - expected;
+      if (rate == 1) assert_int_equal(now.count[k] - before.count[k], count);
+      // A sample stands for `rate` bytes: five standard deviations.
+      if (rate > 1 && !test_is_tracked() && off * off > 25 * expected * (double)rate) {
+        fail_msg("rate %zu, place %zu: %.0f more than %.0f", rate, k, off, expected);
+      }
+      for (size_t i = 0; i < count; i++) mi_free(pool_blocks[k][i]);
+    }
+  }
+}
+
 // If this fails, the profile of the peak is that of another moment.
 static void profile_peak_is_that_of_the_peak(void** state) {
   (void)state;
@@ -624,6 +661,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test_teardown(profile_follows_blocks_that_are_resized, reset),
       cmocka_unit_test_teardown(profile_with_guards, reset),
       cmocka_unit_test_teardown(profile_of_every_block_is_exact, reset),
+      cmocka_unit_test_teardown(profile_of_threads_that_share_pages, reset),
       cmocka_unit_test_teardown(profile_peak_is_that_of_the_peak, reset),
       cmocka_unit_test_teardown(profile_growth_is_since_the_mark, reset),
       cmocka_unit_test_teardown(profile_knows_ends_of_threads_and_heaps, reset),

@@ -251,10 +251,12 @@ static void statistics_add_up(void** state) {
   assert_int_equal(check_sums(mi_subproc_main()), count + 2);
   assert_true(all.theaps.current >= all.threads.current + 2);
   free_all();
+  const int64_t theaps = all.theaps.total;
   mi_heap_destroy(a);
   assert_int_equal(check_sums(mi_subproc_main()), count + 1);
   mi_heap_delete(b);
   assert_int_equal(check_sums(mi_subproc_main()), count);
+  assert_int_equal(all.theaps.total, theaps); // none was made
   mi_free(p);
   assert_int_equal(check_sums(mi_subproc_main()), count);
 }

@@ -368,6 +368,10 @@ MI_INTERNAL bool mi_os_map_at(void* start, size_t size, mi_os_access_t access) {
   return is_done;
 }
 
+MI_INTERNAL bool mi_os_map_again(void* start, size_t size) {
+  return mi_os_map_at(start, size, MI_OS_READ_WRITE);
+}
+
 MI_INTERNAL void* mi_os_map_large(void* hint, size_t size, size_t os_page_size) {
   pthread_mutex_lock(&lock);
   if (size % os_page_size != 0 || size == 0) misuse("map: size not in large pages", hint, size);

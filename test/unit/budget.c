@@ -71,6 +71,16 @@ static void let_pass(void) {
   }
 }
 
+// If this fails, a program that asks for too much once is not told any more when memory is short.
+UNIT_TEST_PAGE_SIZES(budget_is_not_moved_by_what_is_refused) {
+  start(LIMIT);
+  claim(1);
+  const int64_t at = mi_atomic_load_relaxed(&mi_state.main.budget_at);
+  check(mi_malloc((size_t)1 << (MI_ADDRESS_BITS - 1)) == NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.budget_at), at);
+  release(1);
+}
+
 // If this fails, a small program opens files, or a large one does so all the time.
 UNIT_TEST_PAGE_SIZES(budget_is_looked_for_by_large_programs) {
   start(0);
@@ -261,6 +271,7 @@ UNIT_TEST_PAGE_SIZES(budget_asks_threads) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(budget_is_not_moved_by_what_is_refused),
       cmocka_unit_test(budget_is_looked_for_by_large_programs),
       cmocka_unit_test(budget_bounds_what_waits),
       cmocka_unit_test(budget_follows_others),

@@ -458,6 +458,39 @@ UNIT_TEST(heap_destroy_meets_statistics) {
   unit_check_valid();
 }
 
+// The same, while this thread switches sampling, which cuts the lists of all its theaps.
+static void sample(void* arg) {
+  (void)arg;
+  for (size_t round = 0; round < MEASURED_ROUNDS; round++) {
+    mi_heap_t* heap;
+    while ((heap = mi_atomic_load_acquire(&shared)) == NULL) sched_yield();
+    for (size_t i = 1; i < 40; i++) mi_free(mi_heap_malloc(heap, i * 40));
+    mi_atomic_store_release(&shared, NULL);
+    mi_atomic_store_release(&ready, 2 * round + 1);
+    for (size_t i = 0; mi_atomic_load_acquire(&ready) == 2 * round + 1; i++) {
+      mi_sample_profile(i % 2 == 0 ? 200000 : 0);
+    }
+    mi_sample_profile(0);
+  }
+}
+
+static void destroy_sampled(void* arg) {
+  if (*(size_t*)arg == 0) {
+    sample(NULL);
+  } else {
+    destroy_measured(arg);
+  }
+}
+
+// If this fails, a program that starts a profile while it destroys a heap crashes, or its memory is
+// damaged.
+UNIT_TEST(heap_destroy_meets_samples) {
+  os_fake.has_overcommit = false;
+  size_t id[2] = {0, 1};
+  unit_on_threads(2, &destroy_sampled, id, sizeof(id[0]));
+  unit_check_valid();
+}
+
 // -- theaps after the end --
 
 // If this fails, a thread goes on to allocate from the pages of a heap that ended.
@@ -646,6 +679,24 @@ UNIT_TEST_PAGE_SIZES(heap_collect_reaches_all_heaps_of_the_thread) {
   end(live, false);
 }
 
+// A block of the heap that a thread left behind.
+static void leave_block(void* arg) {
+  void** const given = (void**)arg;
+  given[1] = mi_heap_malloc((mi_heap_t*)given[0], SIZE);
+}
+
+// If this fails, a program keeps memory of heaps that only threads used which have ended.
+UNIT_TEST_PAGE_SIZES(heap_collect_reaches_pools_of_all_heaps) {
+  mi_heap_t* const heap = make_heap();
+  void* given[2] = {heap, NULL};
+  unit_on_thread(&leave_block, given);
+  mi_free(given[1]);
+  check(mi_pagemap_find(given[1]) != NULL); // POOL-2
+  check_all_given_back();
+  check(mi_pagemap_find(given[1]) == NULL);
+  end(heap, false);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heap_delete_moves_every_page),
@@ -660,6 +711,7 @@ int main(void) {
       cmocka_unit_test(heap_delete_meets_frees),
       cmocka_unit_test(heap_ends_while_its_threads_end),
       cmocka_unit_test(heap_destroy_meets_statistics),
+      cmocka_unit_test(heap_destroy_meets_samples),
       cmocka_unit_test(heap_end_is_told_to_every_theap),
       cmocka_unit_test(heap_theaps_of_ended_heaps_are_few),
       cmocka_unit_test(heap_theap_arrays_are_given_back),
@@ -667,6 +719,7 @@ int main(void) {
       cmocka_unit_test(heap_forgets_theaps_of_threads_that_end),
       cmocka_unit_test(heap_find_page_of_any_address),
       cmocka_unit_test(heap_collect_reaches_all_heaps_of_the_thread),
+      cmocka_unit_test(heap_collect_reaches_pools_of_all_heaps),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

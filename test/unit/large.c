@@ -381,8 +381,20 @@ UNIT_TEST_PAGE_SIZES(large_takes_nothing_where_others_map) {
   os_fake.fail_at[OS_FAKE_MOVE] = 1;
   uint8_t* const p = (uint8_t*)mi_malloc(3 * LARGE);
   check(p != NULL && (taken < p || taken >= p + 3 * LARGE));
+  unit_check_valid();
   memset(p, 2, 3 * LARGE);
   mi_free(p);
+  // What is left of the run around it is as any free memory: used, and then zero for who asks that.
+  uint8_t* const around = (uint8_t*)mi_malloc(2 * LARGE - MI_SLICE_SIZE);
+  memset(around, 3, 2 * LARGE - MI_SLICE_SIZE);
+  mi_free(around);
+  for (size_t i = 0; i < 8; i++) {
+    uint8_t* const zero = (uint8_t*)mi_zalloc(LARGE - i * MI_SLICE_SIZE);
+    check(unit_is_zero(zero, LARGE - i * MI_SLICE_SIZE));
+    memset(zero, 4, LARGE - i * MI_SLICE_SIZE);
+    mi_free(zero);
+    unit_check_valid();
+  }
   mi_free(wall[0]);
   mi_free(wall[1]);
   mi_collect_all(MI_FORCE);

@@ -25,6 +25,7 @@ UNIT_TEST(text_formats_all_kinds) {
   check_format("9223372036854775807", "%ld", LONG_MAX);
   check_format("18446744073709551615", "%zu", SIZE_MAX);
   check_format("-1", "%zd", (ptrdiff_t)-1);
+  check_format("-9223372036854775808 -2", "%lld %ld", LLONG_MIN, -2L);
   check_format("ffffffffffffffff", "%zx", SIZE_MAX);
   check_format("ff 4294967295", "%x %u", 255U, UINT_MAX);
   check_format("0x1234abcd", "%p", (void*)(uintptr_t)0x1234ABCD);

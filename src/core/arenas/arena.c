@@ -41,6 +41,7 @@
 #include "arena.h"
 
 #include "bitmap.h"
+#include "book.h"
 #include "charge.h"
 #include "fit.h"
 #include "numa.h"
@@ -332,7 +333,6 @@ static void mi_arena_publish(mi_subproc_t* subproc, mi_arena_t* arena) {
   mi_lock_expect(&mi_state.arena_lock);
   arena->subproc = subproc;
   mi_arena_count_reserved(arena, mi_arena_slices(arena));
-  mi_count_add(&subproc->count.arenas, 1);
   arena->before = subproc->arena_last;
   // Publishes the fields of the arena; pairs with the acquires in `MI_FOR_EACH_ARENA`.
   if (subproc->arena_last == NULL) {
@@ -430,6 +430,12 @@ static bool mi_arena_is_known(const mi_arena_plan_t* plan) {
     MI_FOR_EACH_ARENA(subproc, arena) {
       if (mi_arena_overlaps(arena, plan)) return true;
     }
+    // A block outside of arenas has descriptors for its first slices only.
+    const mi_page_t* page;
+    for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
+      const size_t size = page->slice_count * MI_SLICE_SIZE;
+      if (plan->start < page->start + size && page->start < plan->start + plan->size) return true;
+    }
   }
   for (size_t i = 0; i < plan->size / MI_SLICE_SIZE; i++) {
     const mi_page_t* const page = mi_pagemap_slice(plan->start + i * MI_SLICE_SIZE);
@@ -443,6 +449,7 @@ MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_pl
   mi_lock_enter(&mi_state.arena_lock);
   mi_arena_t* const arena = mi_arena_is_known(plan) ? NULL : mi_arena_make(plan);
   if (arena != NULL) {
+    mi_count_add(&subproc->count.arenas, 1);
     mi_arena_publish(subproc, arena);
     mi_arena_count_dirty(subproc, arena);
   }
@@ -564,6 +571,7 @@ static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_
   if (arena == NULL) {
     mi_os_unmap(plan->start, mapped);
   } else {
+    mi_count_add(&subproc->count.arenas, 1);
     mi_arena_note_end(arena);
     mi_arena_publish(subproc, arena);
   }

@@ -30,7 +30,7 @@
 // refuses; then nothing is moved any more in this process (MOVE-3).
 static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* start,
                                          size_t size) {
-  if (mi_os_map_at(start, size, MI_OS_READ_WRITE)) {
+  if (mi_os_map_again(start, size)) {
     if (arena != NULL) mi_arena_advise(start, size);
     return true;
   }

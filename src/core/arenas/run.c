@@ -18,10 +18,10 @@ static mi_attr_noinline bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wi
   if (heap->arena != NULL || mi_option_value(disallow_os_alloc) != 0) return false;
   mi_subproc_t* const subproc = heap->subproc;
   const size_t size = wish->slice_count * MI_SLICE_SIZE;
-  mi_retain_before_peak(subproc, wish->slice_count);
   mi_count_add(&subproc->count.mmap_calls, 1);
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
   if (p == NULL) return false;
+  mi_retain_before_peak(subproc, wish->slice_count); // it is not touched yet
   mi_tool_after_map(&subproc->direct);
   mi_lock_enter(&mi_state.arena_lock);
   uint8_t* const last = p + (wish->described_count - 1) * MI_SLICE_SIZE;

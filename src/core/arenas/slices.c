@@ -23,17 +23,15 @@
 #include "spare.h"
 #include "wait.h"
 
-// Some slices of a claimed run are lost: release the others.
+// Some slices of a claimed run are lost: release the others. They may never have been used, so that
+// they cannot be the spare run (SPARE-1).
 static mi_attr_cold void mi_slices_release_around(const mi_run_t* run, mi_slices_t lost) {
   const size_t end = run->slice_index + run->slice_count;
   const size_t behind = lost.index + lost.count;
-  mi_pagemap_slice(run->start)->is_charged = false;
-  if (behind < end)
-    mi_pagemap_slice(run->arena->start + behind * MI_SLICE_SIZE)->is_charged = false;
   if (lost.index > run->slice_index) {
-    mi_slices_release(run->arena, run->slice_index, lost.index - run->slice_index, MI_SLICE_SIZE);
+    mi_wait_release(run->arena, run->slice_index, lost.index - run->slice_index);
   }
-  if (behind < end) mi_slices_release(run->arena, behind, end - behind, MI_SLICE_SIZE);
+  if (behind < end) mi_wait_release(run->arena, behind, end - behind);
 }
 
 // Put a run that was claimed for `heap` (NULL: to grow a block in place) into use. False if part of

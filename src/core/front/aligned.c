@@ -62,9 +62,10 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
     if (theap != NULL) {
       // A size of 0 still needs an address of its own.
       if (size == 0) size = 1;
-      void* const p =
-          mi_large_alloc_shifted(mi_theap_heap(theap), size, large_alignment, shift, fill);
+      mi_report_enter(MI_REPORT_IN_MALLOC);
+      void* const p = mi_slow_large(mi_theap_heap(theap), size, large_alignment, shift, fill);
       mi_slow_note_large(theap, p);
+      mi_report_leave();
       if (p != NULL) return p;
     }
   }

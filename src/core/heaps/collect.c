@@ -11,12 +11,22 @@
 #include "heap.h"
 #include "walk.h"
 
+// Nobody may come to a heap whose threads have ended, or use others now.
+static void mi_collect_heaps(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock); // none of them ends meanwhile
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_pool_drain_all(heap, MI_FORCE);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
 // Give back all memory of a sub-process that is not in use.
 static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_guard_flush();
   mi_thread_flush_orphans();
   mi_heap_drain_ended(subproc);
   mi_pool_drain_all(&subproc->heap_main, MI_FORCE);
+  mi_collect_heaps(subproc);
   mi_lock_enter(&mi_state.arena_lock);
   mi_meta_purge();
   mi_lock_leave(&mi_state.arena_lock);
@@ -44,7 +54,6 @@ MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
     return 0;
   }
   mi_flush_theap(theap);
-  mi_pool_drain_all(mi_theap_heap(theap), MI_FORCE);
   return mi_collect_subproc(mi_theap_subproc(theap));
 }
 

@@ -49,6 +49,8 @@ static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   MI_MERGE(theaps_total);
   MI_MERGE(purged);
   MI_MERGE(purge_calls);
+  MI_MERGE(uncharged);
+  MI_MERGE(arenas);
   MI_MERGE(mmap_calls);
   MI_MERGE(commit_calls);
   MI_MERGE(reset);

@@ -142,6 +142,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   // `mi_walk_arenas`.
   mi_atomic_store_release(&page->heap, heap);
   if (!mi_run_enlist(heap, page)) {
+    page->is_charged = false;
     mi_mark_end(page);
     mi_life_undescribe(page, mi_large_interior(page->reserved));
     mi_run_release(heap, run.arena, run.start, slice_count, plan->alignment);

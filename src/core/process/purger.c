@@ -84,7 +84,7 @@ static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
 static void mi_purger_rest(int64_t waiting) {
   if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
   mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
-  if (mi_purger_look().waiting == waiting) {
+  if (mi_purger_look().waiting == waiting && mi_option_value(purge_thread) != 0) {
     while (mi_purger_is(MI_PURGER_ASLEEP)) {
       mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
     }

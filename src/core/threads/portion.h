@@ -3,7 +3,7 @@
 #ifndef MI_CORE_PORTION_H
 #define MI_CORE_PORTION_H
 
-#include "theap.h"
+#include "crowd.h"
 
 // In a crowd a portion has at most this many bytes, but at least one block.
 #define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
@@ -23,6 +23,11 @@ static inline size_t mi_portion_own_length(size_t size_class) {
   if (size > MI_PORTION_OWN_SIZE_MAX) return 1;
   return mi_bits_max(mi_bits_min(MI_PORTION_OWN_BYTES / size, MI_PORTION_OWN_MAX),
                      MI_PORTION_OWN_MIN);
+}
+
+// The most blocks of the portions that the theap has now: PORTION-2.
+static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
+  return mi_crowd_shares(theap) ? mi_portion_length(size_class) : mi_portion_own_length(size_class);
 }
 
 // The most blocks of any portion.
@@ -50,8 +55,8 @@ static inline size_t mi_portion_count(const mi_block_t* block, size_t most) {
 // none, or if that is full.
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
 
-// The same for a block of a page that was full when this thread last used it, without a crowd. A
-// portion that is full goes back as a whole.
+// The same for a block of a page that was full when this thread last used it, also without a crowd.
+// A portion that is full goes back as a whole.
 MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block);
 
 // True if PORTION-1 and PORTION-2 hold: the list, which the program may have damaged, has blocks of

@@ -13,7 +13,7 @@
 // Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
 // memory and tries 3 to 7 once more.
 //
-// In a crowd of threads steps 2 to 5 are left out, and 6 and 7 end in a portion (portion.c).
+// In a crowd of threads steps 3 to 5 are left out, and 6 and 7 end in a portion (portion.c).
 //
 // REFILL-1  on success `free[c]` is not empty, and its blocks belong to `current[c]`, or to pages
 //     that no thread owns, and all count as used there.
@@ -163,7 +163,8 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
     if (mi_refill_from_few(theap, c, page)) return true;
     mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
-    if (untouched == NULL) untouched = page;
+    const bool is_untouched = mi_page_capacity(page) < page->reserved || page->holes != 0;
+    if (untouched == NULL && is_untouched) untouched = page; // one that the program damaged is not
   }
   return mi_refill_carve(theap, c);
 }
@@ -255,7 +256,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   mi_hook_deferred_free(MI_GENTLE, theap->heartbeat);
   theap->is_in_deferred_free = false;
   const long collect = mi_option_value(generic_collect);
-  if (collect > 0 && theap->generic_count >= (uint32_t)collect) {
+  if (collect > 0 && (unsigned long)theap->generic_count >= (unsigned long)collect) {
     theap->generic_count = 0;
     mi_flush_idle(theap);
   }
@@ -266,11 +267,9 @@ static bool mi_refill_list(mi_theap_t* theap, size_t c) {
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
-// In a crowd of threads: fill a portion from a page that no thread owns before and after.
-static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
-  mi_flush_class(theap, c); // pages from before there was a crowd
-  mi_page_t* const page = mi_refill_find_page(theap, c);
-  if (page == NULL) return false;
+// Find or make a list of free blocks in a page that the theap has just taken. False if the program
+// has damaged it so that there is none.
+static bool mi_refill_ready(mi_theap_t* theap, mi_page_t* page) {
   if (page->local_free == NULL) mi_page_collect(page);
   if (page->local_free != NULL && !mi_page_is_head_sound(page, page->local_free)) {
     mi_page_cut_head(page, &page->local_free);
@@ -281,6 +280,17 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
     page->local_free = mi_refill_carve_page(theap, page, &carved);
     page->count.used -= carved;
   }
+  return page->local_free != NULL;
+}
+
+// In a crowd of threads: fill a portion from a page that no thread owns before and after.
+static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
+  mi_flush_class(theap, c); // pages from before there was a crowd
+  mi_page_t* page;
+  while ((page = mi_refill_find_page(theap, c)) != NULL && !mi_refill_ready(theap, page)) {
+    mi_pool_give_up(page); // damaged: it counts as full, and is in no pool
+  }
+  if (page == NULL) return false;
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;
   mi_block_t* rest = mi_block_next(last);

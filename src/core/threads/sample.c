@@ -27,7 +27,8 @@
 //     class of which a program uses few lists.
 // SAMPLE-4  a portion (portion.c) is not cut: the block that is asked for stands for those that the
 //     portion served before. While each list may be cut there are portions only in a crowd, where
-//     they are at most 1 KiB, and none at all if `sample_is_exact`.
+//     they are at most 1 KiB, and none at all if `sample_is_exact`. (Of the blocks that a portion
+//     served, one can be a sample: too few of them, if many should be.)
 // SAMPLE-5  where one block in MI_SAMPLE_PACED or fewer is chosen, a theap guards at most so many
 //     per second, and a few more at once: a program that does nothing but malloc and free must not
 //     notice it either.
@@ -45,6 +46,9 @@
 
 // Guarded blocks this frequent are chosen exactly.
 #define MI_SAMPLE_EXACT ((size_t)64)
+// A profile with an interval of so many bytes or fewer has no portions, of which one block at most
+// is a sample: with them it would miss up to 1 % of the samples.
+#define MI_SAMPLE_EXACT_INTERVAL MI_SLICE_SIZE
 // Such rare ones are bounded per time: one in so many milliseconds, and so many at once.
 #define MI_SAMPLE_PACED ((size_t)1000)
 #define MI_SAMPLE_PACE_MS 4
@@ -165,7 +169,7 @@ static mi_sample_t mi_sample_look(mi_theap_t* theap, size_t c) {
     return MI_SAMPLE_NONE;
   }
   if (theap->room[c] > 0 && mi_theap_current(theap, c) == NULL) {
-    return mi_sample_of_portion(theap, c, mi_portion_own_length(c));
+    return mi_sample_of_portion(theap, c, mi_portion_limit(theap, c));
   }
   mi_sample_t sample;
   const uint64_t draw = mi_sample_draw_block(theap, c, &sample);
@@ -234,7 +238,9 @@ static void mi_sample_start(mi_theap_t* theap) {
   mi_sample_stop(theap);
   if (theap->guarded_rate == 0 && theap->profile_interval == 0) return;
   theap->sample_is_on = true;
-  theap->sample_is_exact = theap->guarded_rate != 0 && theap->guarded_rate <= MI_SAMPLE_EXACT;
+  theap->sample_is_exact =
+      (theap->guarded_rate != 0 && theap->guarded_rate <= MI_SAMPLE_EXACT) ||
+      (theap->profile_interval != 0 && theap->profile_interval <= MI_SAMPLE_EXACT_INTERVAL);
   theap->sample_every = (uint32_t)mi_sample_every(theap);
   if (theap->sample_every > 1) {
     mi_sample_arm(theap);
@@ -283,11 +289,17 @@ MI_INTERNAL void mi_sample_announce(void) {
   mi_theap_t* const home = mi_self_home();
   if (home->thread_id == 0) return;
   mi_sample_follow_options(home);
+  if (home->others == NULL) return;
+  // The lock keeps their heaps from being destroyed meanwhile, with the lists that are cut.
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  mi_lock_enter(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     if (home->others[i] != NULL && !home->others[i]->is_ended) {
       mi_sample_follow_options(home->others[i]);
     }
   }
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_report_leave();
 }
 
 // -- Guarded samples --

@@ -23,7 +23,7 @@
 //     other page with a free block: then the next class below it in the picture serves that size,
 //     and those with it. So a wide class wastes at most a part of one page, which stays its current
 //     one (if it were set aside, the next of these sizes would make another one). In a crowd, where
-//     threads own no pages, it is split as soon as the heap has two pages of it.
+//     threads own no pages, it is split as soon as the sub-process has two.
 // SPLIT-3  a class between the size and the one that serves it is used at once if it has free
 //     blocks: its pages are from before classes were joined, or from other threads.
 // SPLIT-4  a class without a page is joined with the next one above it when idle pages are given

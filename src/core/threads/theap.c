@@ -56,7 +56,6 @@ MI_INTERNAL void mi_theap_link(mi_theap_t* theap, mi_heap_t* heap) {
   heap->theaps = theap;
   theap->heap_link = &heap->theaps;
   mi_counters_t* const count = &heap->subproc->count;
-  mi_count_add(&count->theaps_total, 1);
   mi_count_add_peak(&count->theaps, &count->theaps_peak, 1);
 }
 

@@ -13,12 +13,12 @@ static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
   return mi_theap_heap(theap)->subproc;
 }
 
-// Make the slow path due after `count` refills.
 // True if each list of the theap may be cut for a sample.
 static inline bool mi_theap_cuts_all(const mi_theap_t* theap) {
   return mi_unlikely(theap->sample_is_on) && theap->sample_every == 1;
 }
 
+// Make the slow path due after `count` refills.
 static inline void mi_theap_set_quick(mi_theap_t* theap, uint32_t count) {
   theap->quick_left = theap->quick_given = count;
 }

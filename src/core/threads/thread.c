@@ -277,6 +277,7 @@ static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
   }
   theap->thread_id = home->thread_id;
   mi_theap_link(theap, heap);
+  mi_count_add(&heap->subproc->count.theaps_total, 1);
   return theap;
 }
 

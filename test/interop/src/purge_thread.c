@@ -112,6 +112,20 @@ static int again(void) {
   return 0;
 }
 
+// A program that sets the option before it needs to be alone: the thread sleeps then, for ever if
+// nobody wakes it.
+static int off(void) {
+  void (*const set)(int, long) = (void (*)(int, long))dlsym(RTLD_DEFAULT, "mi_option_set");
+  CHECK(set != NULL);
+  free(malloc(1000));
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  usleep(2500000);
+  set(1009, 0); // mi_option_purge_thread
+  CHECK(comes_to_threads(2));
+  return 0;
+}
+
 // The number of threads: of a program with one thread, and with two, made in two ways.
 static int count(void) {
   free(malloc(1000));
@@ -404,6 +418,7 @@ int main(int argc, char** argv) {
   CHECK(status_file >= 0);
   if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
   if (strcmp(mode, "again") == 0) return again();
+  if (strcmp(mode, "off") == 0) return off();
   if (strcmp(mode, "count") == 0) return count();
   if (strcmp(mode, "count-c11") == 0) return count_c11();
   if (strcmp(mode, "fork") == 0) return in_fork();

@@ -677,7 +677,7 @@ void mi_process_info_print_out(mi_output_fun out_, void* arg);
 /// Register who frees what the program had put off. The function may allocate and free; it is not
 /// entered again on the thread it runs on.
 ///
-/// - `deferred_free`: called now and then, and by every collect
+/// - `deferred_free`: called now and then, and by `mi_collect()`
 /// - `arg`: passed to it
 void mi_register_deferred_free(mi_deferred_free_fun deferred_free, void* arg);
 
@@ -745,8 +745,10 @@ void mi_heap_destroy(mi_heap_t* heap);
 /// - Returns the heap, never NULL
 mi_heap_t* mi_heap_main();
 
-/// The heap that has memory at an address, in constant time. Nothing is said about whether a block
-/// there is in use.
+/// The heap that has memory at an address. Nothing is said about whether a block there is in use.
+/// In constant time for a small block and the start of a large one; far inside a large one, and for
+/// an address that is not ours, it takes a lock, and time that grows with the block, or with the
+/// number of arenas and of blocks outside of them.
 ///
 /// - `p`: any address
 /// - Returns the heap; NULL for addresses that are not ours
@@ -1238,7 +1240,8 @@ int mi_reserve_os_memory_ex(size_t size, bool commit, bool allow_large, bool exc
 /// - `size`: bytes; the end is rounded down, and if less than `mi_arena_min_size()` is left, it
 ///   is refused with a warning
 /// - `is_committed`: usable now; else the library makes it so by mprotect(2)
-/// - `is_pinned`: must not be given back to the system
+/// - `is_pinned`: must not be given back to the system. (That is never done on macOS and BSDs,
+///   which can give contents back only by another mapping.)
 /// - `is_zero`: reads as zero
 /// - `numa_node`: number of the node it is at; -1: unknown
 /// - Returns success
@@ -1504,7 +1507,7 @@ alias mi_option_t = int;
 enum mi_option_t mi_option_show_errors = 0;
 /// print statistics at the end
 enum mi_option_t mi_option_show_stats = 1;
-/// print what happens; 2: more
+/// print what happens
 enum mi_option_t mi_option_verbose = 2;
 /// no effect
 enum mi_option_t mi_option_deprecated_eager_commit = 3;
@@ -1554,7 +1557,7 @@ enum mi_option_t mi_option_arena_purge_mult = 24;
 enum mi_option_t mi_option_deprecated_purge_extend_delay = 25;
 /// use no arenas
 enum mi_option_t mi_option_disallow_arena_alloc = 26;
-/// Windows: milliseconds to keep trying
+/// no effect: milliseconds to keep trying, on Windows
 enum mi_option_t mi_option_retry_on_oom = 27;
 /// always on: visitors find all abandoned memory
 enum mi_option_t mi_option_visit_abandoned = 28;
@@ -1788,7 +1791,7 @@ struct mi_stats_t
     mi_stat_counter_t malloc_normal_count;
     /// blocks with a page of their own, ever made
     mi_stat_counter_t malloc_huge_count;
-    /// not counted: 0
+    /// blocks between guards, ever made
     mi_stat_counter_t malloc_guarded_count;
     /// memory that was reserved, but the system refused
     mi_stat_counter_t arena_rollback_count;

@@ -723,7 +723,7 @@ extern "C" {
     /// Register who frees what the program had put off. The function may allocate and free; it is not
     /// entered again on the thread it runs on.
     ///
-    /// - `deferred_free`: called now and then, and by every collect
+    /// - `deferred_free`: called now and then, and by `mi_collect()`
     /// - `arg`: passed to it
     pub fn mi_register_deferred_free(deferred_free: mi_deferred_free_fun, arg: *mut c_void);
 
@@ -796,8 +796,10 @@ extern "C" {
     #[must_use]
     pub fn mi_heap_main() -> *mut mi_heap_t;
 
-    /// The heap that has memory at an address, in constant time. Nothing is said about whether a block
-    /// there is in use.
+    /// The heap that has memory at an address. Nothing is said about whether a block there is in use.
+    /// In constant time for a small block and the start of a large one; far inside a large one, and for
+    /// an address that is not ours, it takes a lock, and time that grows with the block, or with the
+    /// number of arenas and of blocks outside of them.
     ///
     /// - `p`: any address
     /// - Returns the heap; NULL for addresses that are not ours
@@ -1394,7 +1396,8 @@ extern "C" {
     /// - `size`: bytes; the end is rounded down, and if less than `mi_arena_min_size()` is left, it
     ///   is refused with a warning
     /// - `is_committed`: usable now; else the library makes it so by mprotect(2)
-    /// - `is_pinned`: must not be given back to the system
+    /// - `is_pinned`: must not be given back to the system. (That is never done on macOS and BSDs,
+    ///   which can give contents back only by another mapping.)
     /// - `is_zero`: reads as zero
     /// - `numa_node`: number of the node it is at; -1: unknown
     /// - Returns success
@@ -1734,7 +1737,7 @@ pub type mi_option_t = c_int;
 pub const mi_option_show_errors: mi_option_t = 0;
 /// print statistics at the end
 pub const mi_option_show_stats: mi_option_t = 1;
-/// print what happens; 2: more
+/// print what happens
 pub const mi_option_verbose: mi_option_t = 2;
 /// no effect
 pub const mi_option_deprecated_eager_commit: mi_option_t = 3;
@@ -1784,7 +1787,7 @@ pub const mi_option_arena_purge_mult: mi_option_t = 24;
 pub const mi_option_deprecated_purge_extend_delay: mi_option_t = 25;
 /// use no arenas
 pub const mi_option_disallow_arena_alloc: mi_option_t = 26;
-/// Windows: milliseconds to keep trying
+/// no effect: milliseconds to keep trying, on Windows
 pub const mi_option_retry_on_oom: mi_option_t = 27;
 /// always on: visitors find all abandoned memory
 pub const mi_option_visit_abandoned: mi_option_t = 28;
@@ -2028,7 +2031,7 @@ pub struct mi_stats_t {
     pub malloc_normal_count: mi_stat_counter_t,
     /// blocks with a page of their own, ever made
     pub malloc_huge_count: mi_stat_counter_t,
-    /// not counted: 0
+    /// blocks between guards, ever made
     pub malloc_guarded_count: mi_stat_counter_t,
     /// memory that was reserved, but the system refused
     pub arena_rollback_count: mi_stat_counter_t,
