@@ -468,7 +468,7 @@ static void sample(void* arg) {
     mi_atomic_store_release(&shared, NULL);
     mi_atomic_store_release(&ready, 2 * round + 1);
     for (size_t i = 0; mi_atomic_load_acquire(&ready) == 2 * round + 1; i++) {
-      mi_sample_profile(i % 2 == 0 ? 200000 : 0);
+      mi_sample_profile(i % 2 == 0 ? 1000 : 0);
     }
     mi_sample_profile(0);
   }

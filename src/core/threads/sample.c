@@ -283,6 +283,17 @@ MI_INTERNAL void mi_sample_profile(size_t interval) {
   mi_sample_announce();
 }
 
+// The lock keeps the heaps of these theaps from being destroyed meanwhile, with the lists that are
+// cut.
+static void mi_sample_follow_in_others(mi_theap_t* home) {
+  mi_lock_expect(&mi_state.thread_lock);
+  for (size_t i = 0; i < home->others_count; i++) {
+    if (home->others[i] != NULL && !home->others[i]->is_ended) {
+      mi_sample_follow_options(home->others[i]);
+    }
+  }
+}
+
 MI_INTERNAL void mi_sample_announce(void) {
   uint32_t epoch = mi_atomic_add_relaxed(&mi_state.sample_epoch, 1) + 1;
   if (epoch == MI_SAMPLE_EPOCH_NONE) mi_atomic_store_relaxed(&mi_state.sample_epoch, 0);
@@ -290,14 +301,9 @@ MI_INTERNAL void mi_sample_announce(void) {
   if (home->thread_id == 0) return;
   mi_sample_follow_options(home);
   if (home->others == NULL) return;
-  // The lock keeps their heaps from being destroyed meanwhile, with the lists that are cut.
   mi_report_enter(MI_REPORT_IN_COLLECT);
   mi_lock_enter(&mi_state.thread_lock);
-  for (size_t i = 0; i < home->others_count; i++) {
-    if (home->others[i] != NULL && !home->others[i]->is_ended) {
-      mi_sample_follow_options(home->others[i]);
-    }
-  }
+  mi_sample_follow_in_others(home);
   mi_lock_leave(&mi_state.thread_lock);
   mi_report_leave();
 }
