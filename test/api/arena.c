@@ -167,7 +167,7 @@ static void arena_exclusive_serves_its_heaps_only(void** state) {
 // If this fails, a large block with an alignment is refused while memory is only kept.
 static void arena_gives_up_what_is_kept_for_aligned_blocks(void** state) {
   (void)state;
-  const mi_arena_id_t id = reserve_exclusive(4 * least);
+  const mi_arena_id_t id = reserve_exclusive(least);
   mi_heap_t* const heap = mi_heap_new_in_arena(id);
   size_t size = 0;
   assert_non_null(mi_arena_area(id, &size));
@@ -336,7 +336,7 @@ static void arena_manage_refuses_what_is_in_a_block(void** state) {
   unsigned char* const p = (unsigned char*)mi_malloc(size);
   mi_option_disable(mi_option_disallow_arena_alloc);
   assert_non_null(p);
-  assert_false(mi_manage_os_memory(p + size / 2, 4 * least, true, false, true, -1));
+  assert_false(mi_manage_os_memory(p + size / 2, 2 * least, true, false, true, -1));
   assert_false(mi_manage_os_memory(p + size - 2 * least, 4 * least, true, false, true, -1));
   mi_free(p);
 }
@@ -344,7 +344,7 @@ static void arena_manage_refuses_what_is_in_a_block(void** state) {
 // If this fails, memory that a program shares with others, and lets us use, is not shared any more.
 static void arena_manage_shared_memory_stays_shared(void** state) {
   (void)state;
-  const size_t size = 4 * least + unit;
+  const size_t size = least + unit;
   const int file = memfd_create("shared", MFD_CLOEXEC);
   if (file < 0) test_skip("no file without a name can be made");
   assert_int_equal(ftruncate(file, (off_t)size), 0);
@@ -366,6 +366,8 @@ static void arena_manage_shared_memory_stays_shared(void** state) {
     assert_memory_equal(view[1] + (p - view[0]), p, 1000);
   }
   mi_heap_destroy(other);
+  munmap(view[1], size);
+  close(file);
 }
 
 // If this fails, calloc in memory that the program used before gives what was in it.

@@ -138,6 +138,28 @@ UNIT_TEST_PAGE_SIZES(large_moves_without_copying) {
   unit_check_empty();
 }
 
+// If this fails, lists that grow again and again pay a fault for each OS page each time.
+UNIT_TEST_PAGE_SIZES(large_is_copied_where_memory_was_touched) {
+  const size_t size = 4 * MI_SLICE_SIZE;
+  uint8_t* const before = (uint8_t*)mi_malloc(LARGE);
+  uint8_t* const p = (uint8_t*)mi_large_alloc(UNIT_HEAP, size, MI_SLICE_SIZE, MI_UNINITIALIZED);
+  void* const wall = mi_malloc(LARGE);
+  memset(before, 1, LARGE);
+  memset(p, 2, size);
+  mi_free(before);
+  uint8_t* const q = (uint8_t*)mi_large_move(unit_page_of(p), UNIT_HEAP, LARGE / 2);
+  check(q == before && mi_usable_size(q) == LARGE / 2); // LARGE-6
+  for (size_t i = 0; i < size; i++) check(q[i] == 2);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 0);
+  check_equal(os_fake_resident(p, size), size);
+  check(mi_pagemap_find(p) == NULL);
+  unit_check_valid();
+  mi_free(q);
+  mi_free(wall);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 // If this fails, a system without such moves, or a failed one, breaks realloc.
 UNIT_TEST_PAGE_SIZES(large_move_that_fails_changes_nothing) {
   void* wall;
@@ -697,6 +719,7 @@ int main(void) {
       cmocka_unit_test(large_grows_in_place),
       cmocka_unit_test(large_shrinks_in_place),
       cmocka_unit_test(large_moves_without_copying),
+      cmocka_unit_test(large_is_copied_where_memory_was_touched),
       cmocka_unit_test(large_move_that_fails_changes_nothing),
       cmocka_unit_test(large_move_that_fails_spares_what_others_map),
       cmocka_unit_test(large_move_of_mappings_spares_what_others_map),

@@ -13,6 +13,7 @@ typedef struct mi_run_s {
   size_t slice_count;
   bool is_zero; // the whole run reads as zero
   bool is_resident; // part of the run has been touched, or populated by us
+  bool is_dirty; // all of it has been
 } mi_run_t;
 
 // Claim a run of free slices for `heap`, at a multiple of `alignment` bytes (a power of two, at

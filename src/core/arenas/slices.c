@@ -57,6 +57,7 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   const bool is_remembered = mi_wait_forget(arena, index, count) > 0;
   run->is_zero = run->is_zero && fresh == count;
   run->is_resident = is_remembered || fresh < count;
+  run->is_dirty = fresh == 0;
   mi_retain_before_touch(subproc, fresh);
   if (fresh > 0) {
     mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
@@ -93,6 +94,7 @@ static mi_attr_noinline bool mi_slices_fit(mi_run_t* run, size_t slice_count) {
     return false;
   }
   run->slice_count = slice_count;
+  run->is_dirty = run->is_dirty && slice_count <= old_count;
   if (old_count > slice_count) {
     mi_wait_release(run->arena, index + slice_count, old_count - slice_count);
     return true;

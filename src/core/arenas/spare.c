@@ -160,6 +160,7 @@ MI_INTERNAL bool mi_spare_claim(mi_heap_t* heap, size_t slice_count, size_t alig
       .slice_index = mi_arena_slice_of(arena, mi_spare_start(word)),
       .slice_count = mi_spare_count(word),
       .is_resident = true,
+      .is_dirty = true, // SPARE-1
   };
   return true;
 }

@@ -163,7 +163,9 @@ struct mi_page_s {
   // One byte; who may write one of these may write all.
   uint8_t backing : 1; // (const) mi_page_backing_t
   bool is_idle : 1; // the page is empty and kept in its queue, within the theap's budget
-  bool is_resident : 1; // memory past `capacity` may be resident, as far as we know (const)
+  // Memory past `capacity` may be resident, as far as we know (const); of a single block: all of it
+  // was touched before the block was made.
+  bool is_resident : 1;
   bool is_charged : 1; // of a single block: it is, up to `block_size`; stays while the run is spare
   bool is_lean : 1; // of a free slice: nothing past its first OS page is resident (hint, too)
   bool is_sparse : 1; // counted in `sparse_waiting` of its sub-process: sparse.c

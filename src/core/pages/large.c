@@ -22,6 +22,9 @@
 //     done only with memory that we mapped, and if the system takes it.
 // LARGE-5  the whole block is charged (charge.c): what the program will touch of it is not known.
 //     A run that is kept (spare.c) stays charged: `is_charged` tells the next block there.
+// LARGE-6  a block that grows elsewhere is copied if it is short and the memory there was touched
+//     before: a move would give that up, and leave none at the old addresses, so that whoever uses
+//     these next pays a fault for each OS page, which costs more than the copy.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
@@ -40,6 +43,8 @@
 // Less memory is cleared by hand, which is cheaper if all of it is used then: 0.1 us for 4 KiB, a
 // fault 0.5 and more.
 #define MI_LARGE_GIVE_BACK_MIN ((size_t)(128 * MI_SLICE_SIZE))
+// LARGE-6: what a second cache holds.
+#define MI_LARGE_COPY_MAX ((size_t)(16 * MI_SLICE_SIZE))
 
 static size_t mi_large_round(size_t size) { return mi_bits_align_up(size, mi_state.os.page_size); }
 
@@ -136,6 +141,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   page->block_size = is_exact ? plan->size : mi_large_round(plan->size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
   page->is_zero = run.is_zero;
+  page->is_resident = run.is_dirty;
   page->arena = run.arena;
   page->backing = mi_run_backing(&run);
   // Publishes the const fields of the heap and those above; pairs with the acquire in
@@ -365,6 +371,12 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (!mi_large_is_ours(moved)) {
     mi_large_free(moved, moved->start);
     return NULL;
+  }
+  if (moved->is_resident && bytes <= MI_LARGE_COPY_MAX) { // LARGE-6
+    memcpy(moved->start, page->start, mi_bits_min(page->block_size, moved->block_size));
+    mi_large_raise_fence(moved);
+    mi_large_free(page, page->start);
+    return moved->start;
   }
   // A fence would be moved along, or be lost with what is replaced.
   const bool is_open = mi_fence_drop(page) && mi_fence_drop(moved);
