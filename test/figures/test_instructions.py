@@ -40,7 +40,7 @@ ROUNDS = 50  # of 100 pairs
 # parked and taken back in turn.
 REPLACE_BOUND = 256
 REPLACE_MAX = 32768  # larger blocks have no portion
-HEAP_BOUNDS = {"destroy": 21_000, "delete": 34_000}
+HEAP_BOUNDS = {"destroy": 9_000, "delete": 12_500}
 HEAP_OTHERS = 1000
 HEAP_OTHERS_BOUND = 1.05
 HEAP_ROUNDS = 200

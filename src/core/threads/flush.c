@@ -128,7 +128,10 @@ MI_INTERNAL void mi_flush_theap(mi_theap_t* theap) {
   mi_report_enter(MI_REPORT_IN_COLLECT);
   mi_portion_return_all(theap);
   mi_flush_idle(theap);
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_flush_class(theap, c);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const bool has_pages = theap->queue[c].last != NULL || mi_theap_current(theap, c) != NULL;
+    if (has_pages) mi_flush_class(theap, c);
+  }
   mi_assert(theap->page_count == 0);
   mi_split_join(theap);
   mi_report_leave();

@@ -95,7 +95,9 @@ static void mi_portion_return_class(mi_theap_t* theap, size_t c) {
 }
 
 MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_portion_return_class(theap, c);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (theap->free[c] != NULL) mi_portion_return_class(theap, c);
+  }
 }
 
 // Push a block. The list has room for it.

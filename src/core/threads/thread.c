@@ -203,6 +203,8 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
 // Give up what the theap still has; no thread has the theap then. Under the thread lock.
 static void mi_thread_clean(mi_theap_t* theap) {
   mi_lock_expect(&mi_state.thread_lock);
+  // It was cleaned when its heap ended, and has nothing since then.
+  if (mi_theap_heap(theap) == MI_HEAP_GONE && !theap->is_destroyed) return;
   if (mi_self()->theap == theap) mi_self()->theap = theap->home;
   if (mi_self()->theap_recent == theap) mi_self()->theap_recent = &mi_theap_empty;
   if (theap->is_destroyed) {
