@@ -14,8 +14,8 @@ sys.path.insert(0, str(conftest.ROOT / "scripts"))
 import faults  # pylint: disable=wrong-import-position
 
 NAMES = sorted(path.stem for path in faults.FAULTS.glob("*.patch"))
-FLAVOURS = {"unit": ("debug", "tiny"), "api": ("release", "debug", "tiny", "padded", "secure", "full"),
-            "stress": ("release", "debug", "tiny", "padded", "secure", "full")}
+FLAVOURS = {"unit": ("debug", "tiny"), "api": ("release", "debug", "tiny", "padded", "secure", "full", "plain"),
+            "stress": ("release", "debug", "tiny", "padded", "secure", "full", "plain")}
 
 
 def why_no_program(program):
