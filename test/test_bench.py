@@ -205,7 +205,7 @@ def test_peers_that_do_not_parse(text, message):
 def test_raw_results_round_trip(tmp_path):
     path = tmp_path / "raw.csv"
     writer = raw.Writer(path, {"command": "run.py --only a", "peer.ours": "1\n2"})
-    run = measure.Run(seconds=0.125, peak_kib=7, check="ab", extra='a=1 b="x"').fail("it, said\n\"no\"")
+    run = measure.Run(seconds=0.125, peak_kib=7, check="ab", extra='a=1 b="x"').fail(f"{ROOT}/build/it, said\n\"no\"")
     keys = {"kind": "run", "round": 1, "position": 0, "attempt": 0, "workload": "w", "group": "g", "peer": "ours"}
     writer.row(run, **keys)
     writer.note("a sentence")
@@ -215,7 +215,7 @@ def test_raw_results_round_trip(tmp_path):
     assert header == {"command": "run.py --only a", "peer.ours": "1 2", "note.1": "a sentence"}
     assert len(rows) == 2 and {**rows[0], **keys} == rows[0]
     assert (rows[0]["seconds"], rows[0]["peak_kib"], rows[0]["instructions"]) == (0.125, 7, None)
-    assert (rows[0]["reason"], rows[0]["extra"]) == ('it, said "no"', 'a=1 b="x"')
+    assert (rows[0]["reason"], rows[0]["extra"]) == ('build/it, said "no"', 'a=1 b="x"')
     path.write_text(path.read_text()[:-10])  # a line that was cut off
     assert len(raw.read(path)[1]) == 1
     path.write_text("a,b\n1,2\n")

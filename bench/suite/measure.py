@@ -50,7 +50,8 @@ class Run:
     curve: str = ""  # "ms:kib ms:kib"
 
     def fail(self, reason):
-        self.status, self.reason = "failed", " ".join(str(reason).split())[:300]
+        text = str(reason).replace(f"{catalog.BENCH.parent}/", "")  # raw results are published: they name no folder of the machine
+        self.status, self.reason = "failed", " ".join(text.split())[:300]
         return self
 
 
