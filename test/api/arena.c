@@ -406,8 +406,8 @@ static void arena_manage_pinned_memory_stays(void** state) {
     mi_collect(true);
     const size_t left = resident_in(region, size);
     // Where only another mapping would give contents back, that of the program stays as it is.
-    const bool is_stay = is_pinned != 0 || strstr(program_invocation_name, "/plain/") != NULL;
-    if (is_stay ? left < used : left > used / 4) {
+    const bool has_to_stay = is_pinned != 0 || strstr(program_invocation_name, "/plain/") != NULL;
+    if (has_to_stay ? left < used : left > used / 4) {
       fail_msg("pinned %u: of %zu KiB %zu are left", is_pinned, used / TEST_KIB, left / TEST_KIB);
     }
   }

@@ -417,30 +417,37 @@ UNIT_TEST(heap_ends_while_its_threads_end) {
   }
 }
 
-enum { MEASURED_ROUNDS = 400 };
+enum { ENDED_ROUNDS = 400 };
 static mi_usage_t usage;
 
-// The heaps that others end, with lists of this thread in them.
-static void measure(void* arg) {
-  (void)arg;
-  for (size_t round = 0; round < MEASURED_ROUNDS; round++) {
+// What a thread does while heaps end in which it has lists.
+static void (*meanwhile)(size_t turn);
+
+static void measure(size_t turn) {
+  (void)turn;
+  mi_usage_measure(&mi_state.main, NULL, &usage);
+}
+
+// Sampling cuts the lists of all theaps of the thread.
+static void switch_samples(size_t turn) { mi_sample_profile(turn % 2 == 0 ? 1000 : 0); }
+
+static void use_what_others_end(void) {
+  for (size_t round = 0; round < ENDED_ROUNDS; round++) {
     mi_heap_t* heap;
     while ((heap = mi_atomic_load_acquire(&shared)) == NULL) sched_yield();
     for (size_t i = 1; i < 40; i++) mi_free(mi_heap_malloc(heap, i * 40));
     mi_atomic_store_release(&shared, NULL);
     mi_atomic_store_release(&ready, 2 * round + 1);
-    while (mi_atomic_load_acquire(&ready) == 2 * round + 1) {
-      mi_usage_measure(&mi_state.main, NULL, &usage);
-    }
+    for (size_t turn = 0; mi_atomic_load_acquire(&ready) == 2 * round + 1; turn++) meanwhile(turn);
   }
 }
 
-static void destroy_measured(void* arg) {
+static void destroy_what_others_use(void* arg) {
   if (*(size_t*)arg == 0) {
-    measure(NULL);
+    use_what_others_end();
     return;
   }
-  for (size_t round = 0; round < MEASURED_ROUNDS; round++) {
+  for (size_t round = 0; round < ENDED_ROUNDS; round++) {
     mi_heap_t* const heap = make_heap();
     mi_atomic_store_release(&shared, heap);
     while (mi_atomic_load_acquire(&ready) != 2 * round + 1) sched_yield();
@@ -450,46 +457,20 @@ static void destroy_measured(void* arg) {
   }
 }
 
-// If this fails, a program that prints statistics while it destroys a heap crashes.
-UNIT_TEST(heap_destroy_meets_statistics) {
+static void check_destroy_meets(void (*act)(size_t turn)) {
   os_fake.has_overcommit = false; // what is gone cannot be read
+  meanwhile = act;
   size_t id[2] = {0, 1};
-  unit_on_threads(2, &destroy_measured, id, sizeof(id[0]));
+  unit_on_threads(2, &destroy_what_others_use, id, sizeof(id[0]));
   unit_check_valid();
 }
 
-// The same, while this thread switches sampling, which cuts the lists of all its theaps.
-static void sample(void* arg) {
-  (void)arg;
-  for (size_t round = 0; round < MEASURED_ROUNDS; round++) {
-    mi_heap_t* heap;
-    while ((heap = mi_atomic_load_acquire(&shared)) == NULL) sched_yield();
-    for (size_t i = 1; i < 40; i++) mi_free(mi_heap_malloc(heap, i * 40));
-    mi_atomic_store_release(&shared, NULL);
-    mi_atomic_store_release(&ready, 2 * round + 1);
-    for (size_t i = 0; mi_atomic_load_acquire(&ready) == 2 * round + 1; i++) {
-      mi_sample_profile(i % 2 == 0 ? 1000 : 0);
-    }
-    mi_sample_profile(0);
-  }
-}
-
-static void destroy_sampled(void* arg) {
-  if (*(size_t*)arg == 0) {
-    sample(NULL);
-  } else {
-    destroy_measured(arg);
-  }
-}
+// If this fails, a program that prints statistics while it destroys a heap crashes.
+UNIT_TEST(heap_destroy_meets_statistics) { check_destroy_meets(&measure); }
 
 // If this fails, a program that starts a profile while it destroys a heap crashes, or its memory is
 // damaged.
-UNIT_TEST(heap_destroy_meets_samples) {
-  os_fake.has_overcommit = false;
-  size_t id[2] = {0, 1};
-  unit_on_threads(2, &destroy_sampled, id, sizeof(id[0]));
-  unit_check_valid();
-}
+UNIT_TEST(heap_destroy_meets_samples) { check_destroy_meets(&switch_samples); }
 
 // -- theaps after the end --
 

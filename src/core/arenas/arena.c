@@ -419,22 +419,20 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   return arena;
 }
 
-static bool mi_arena_overlaps(const mi_arena_t* arena, const mi_arena_plan_t* plan) {
-  return plan->start < arena->start + mi_arena_size(arena) &&
-         arena->start < plan->start + plan->size;
+static bool mi_arena_overlaps(const uint8_t* start, size_t size, const mi_arena_plan_t* plan) {
+  return plan->start < start + size && start < plan->start + plan->size;
 }
 
 // True if part of the range is in an arena or a page already. Under the thread and the arena lock.
 static bool mi_arena_is_known(const mi_arena_plan_t* plan) {
   for (mi_subproc_t* subproc = &mi_state.main; subproc != NULL; subproc = subproc->next) {
     MI_FOR_EACH_ARENA(subproc, arena) {
-      if (mi_arena_overlaps(arena, plan)) return true;
+      if (mi_arena_overlaps(arena->start, mi_arena_size(arena), plan)) return true;
     }
     // A block outside of arenas has descriptors for its first slices only.
     const mi_page_t* page;
     for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
-      const size_t size = page->slice_count * MI_SLICE_SIZE;
-      if (plan->start < page->start + size && page->start < plan->start + plan->size) return true;
+      if (mi_arena_overlaps(page->start, page->slice_count * MI_SLICE_SIZE, plan)) return true;
     }
   }
   for (size_t i = 0; i < plan->size / MI_SLICE_SIZE; i++) {

@@ -212,9 +212,7 @@ MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
 }
 
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    if (mi_pool_has(heap, c)) mi_pool_take_all(heap, c);
-  }
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);
   mi_atomic_store_relaxed(&heap->empty_count, 0);
 }

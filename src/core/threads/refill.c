@@ -87,6 +87,11 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   theap->room[page->size_class] = 0; // PORTION-4
 }
 
+// True if each block of the page was carved, and none has lost its memory since.
+static inline bool mi_refill_is_carved(const mi_page_t* page) {
+  return mi_page_capacity(page) == page->reserved && page->holes == 0;
+}
+
 // Carve blocks of a page that this thread owns, first those that never were, then those that touch
 // a hole. They count as used. NULL if there are none.
 static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page, uint32_t* count) {
@@ -101,9 +106,7 @@ static mi_block_t* mi_refill_carve_page(mi_theap_t* theap, mi_page_t* page, uint
   }
   mi_page_charge(subproc, page, index, *count);
   mi_probe3(carve, page->start, page->block_size, *count);
-  if (mi_unlikely(mi_page_capacity(page) == page->reserved && page->holes == 0)) {
-    mi_collapse_note(subproc, page);
-  }
+  if (mi_unlikely(mi_refill_is_carved(page))) mi_collapse_note(subproc, page);
   return list;
 }
 
@@ -131,8 +134,7 @@ static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
-  if (mi_theap_cuts_all(theap) || mi_page_capacity(page) < page->reserved) return false;
-  if (page->holes != 0) return false;
+  if (mi_theap_cuts_all(theap) || !mi_refill_is_carved(page)) return false;
   if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
@@ -163,8 +165,7 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
     if (mi_refill_from_few(theap, c, page)) return true;
     mi_refill_make_current(theap, page);
     if (mi_refill_from_lists(theap, c, page)) return true;
-    const bool is_untouched = mi_page_capacity(page) < page->reserved || page->holes != 0;
-    if (untouched == NULL && is_untouched) untouched = page; // one that the program damaged is not
+    if (untouched == NULL && !mi_refill_is_carved(page)) untouched = page; // else it is damaged
   }
   return mi_refill_carve(theap, c);
 }
