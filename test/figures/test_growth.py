@@ -23,11 +23,11 @@ GROWTH_OF = {"aligned": 2.0}
 ENVIRONMENT = {"MIMALLOC_ALLOW_THP": "0"}
 
 
-def cost(library, pattern, mib, folder):
+def cost(library, pattern, mib, folder, **options):
     """Instructions of an operation in a heap of that size."""
     out = folder / f"out-{pattern}-{mib}"
     run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=measured",
-        "--dump-after=measured", measure.program("growth", library), pattern, mib, **ENVIRONMENT)
+        "--dump-after=measured", measure.program("growth", library), pattern, mib, **ENVIRONMENT, **options)
     return int(re.search(r"^totals: (\d+)", out.with_name(f"{out.name}.2").read_text(), re.M)[1]) / OPERATIONS
 
 
@@ -36,6 +36,15 @@ def test_cost_does_not_grow_with_the_heap(pattern, library, figure, tmp_path):
     small, large = (cost(library, pattern, mib, tmp_path) for mib in (SMALL, LARGE))
     bound = GROWTH_OF.get(pattern, GROWTH)
     measure.say(figure, f"instructions of an operation in a heap of 4 GiB and of 64 MiB, {pattern}",
+                f"{large:.0f} and {small:.0f}, {large / small:.2f}", bound)
+    assert large <= bound * small
+
+
+@pytest.mark.parametrize("shortest,bound", [("0", 2.0), ("2M", GROWTH)])
+def test_giving_back_does_not_search_the_heap(shortest, bound, library, figure, tmp_path):
+    """If this fails, each free in a large heap that shrinks walks past all that waits and is too short to go back."""
+    small, large = (cost(library, "thin", mib, tmp_path, MIMALLOC_MINIMAL_PURGE_SIZE=shortest) for mib in (256, LARGE))
+    measure.say(figure, f"instructions of a free in a heap of 4 GiB and of 256 MiB that shrinks, runs below {shortest} stay",
                 f"{large:.0f} and {small:.0f}, {large / small:.2f}", bound)
     assert large <= bound * small
 

@@ -16,6 +16,8 @@
 #include "move.h"
 #include "spare.h"
 
+#define MI_PURGE_PASSES ((size_t)16) // runs that are too short, or claimed by another thread
+
 // Return the number of slices below which a run of free slices is not purged (option
 // minimal_purge_size; with allow_thp 2 at least a chunk, so that no huge page is cut).
 static size_t mi_purge_minimum(void) {
@@ -160,17 +162,21 @@ MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
 }
 
 // Purge `excess` bytes from the top of one arena. Returns what is left of `excess`. Under the purge
-// lock.
-static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess) {
-  const size_t minimum = mi_purge_minimum();
+// lock. `passes` runs that are too short may be passed over; a later call goes on below them, and
+// they stay until a neighbour is marked too, or the period ends.
+static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, size_t* passes) {
+  const size_t minimum = mi_bits_max(mi_purge_minimum(), 1);
   size_t bytes = 0;
-  size_t end = mi_wait_settle_top(arena);
-  while (excess > 0) {
+  size_t end = mi_wait_top(arena);
+  while (excess > 0 && *passes > 0) {
     const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
     const size_t start = mi_wait_top_run(arena, &end, longest);
+    mi_wait_lower_top(arena, start); // before the purge, in whose time others mark slices
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
+    } else {
+      (*passes)--;
     }
     end = start;
   }
@@ -181,9 +187,12 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
   mi_spare_release(subproc);
   int64_t left = bytes;
+  size_t passes = MI_PURGE_PASSES;
   mi_arena_t* last = NULL;
   MI_FOR_EACH_ARENA(subproc, arena) { last = arena; }
-  for (; last != NULL && left > 0; last = last->before) left = mi_purge_top_of(last, left);
+  for (; last != NULL && left > 0; last = last->before) {
+    left = mi_purge_top_of(last, left, &passes);
+  }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes - left;
 }

@@ -143,9 +143,3 @@ MI_INTERNAL mi_attr_cold size_t mi_wait_top_run(mi_arena_t* arena, size_t* end, 
   if (*end == 0) return 0;
   return mi_wait_mapping_start(arena, mi_wait_top_start(arena, *end, longest), *end);
 }
-
-MI_INTERNAL size_t mi_wait_settle_top(mi_arena_t* arena) {
-  const size_t end = mi_wait_top_end(arena, mi_wait_top(arena));
-  mi_atomic_store_relaxed(&arena->purge_end, end);
-  return end;
-}

@@ -37,12 +37,15 @@ MI_INTERNAL void mi_wait_age(mi_arena_t* arena);
 // mapping. Returns its start and stores its end in `*end`, 0 if there is none.
 MI_INTERNAL size_t mi_wait_top_run(mi_arena_t* arena, size_t* end, size_t longest);
 
-// No slice at or above this waits; the first `*end` for the above.
+// No slice at or above this waits, but those that mi_wait_lower_top left; the first `*end` for the
+// above.
 static inline size_t mi_wait_top(mi_arena_t* arena) {
   return mi_bits_min(mi_atomic_load_relaxed(&arena->purge_end), mi_arena_slices(arena));
 }
 
-// The same, exactly, and remember it. Under the purge lock.
-MI_INTERNAL size_t mi_wait_settle_top(mi_arena_t* arena);
+// From now on the walk begins at `top`: who purges has looked at all above. Under the purge lock.
+static inline void mi_wait_lower_top(mi_arena_t* arena, size_t top) {
+  mi_atomic_store_relaxed(&arena->purge_end, top);
+}
 
 #endif

@@ -13,6 +13,7 @@
 //   aligned   blocks of 4 KiB at multiples of 256 KiB: replace one at random, each second time at a
 //             multiple of 512 KiB, so that the place of the last one does not serve
 //   same      no heap: allocate so many MiB and free it
+//   thin      blocks of 1 to 200 KB, three of four were freed: free one at random
 //   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
 // `measured` is called twice with OPERATIONS: to warm up, and to be counted.
 #include <pthread.h>
@@ -45,6 +46,12 @@ static void replace(size_t i, void* p) {
   block[i] = p;
 }
 
+static void drop(void) {
+  const size_t i = any(count);
+  free(block[i]);
+  block[i] = block[--count];
+}
+
 void measured(char kind);
 
 __attribute__((noinline, noipa)) void measured(char kind) {
@@ -67,6 +74,9 @@ __attribute__((noinline, noipa)) void measured(char kind) {
         break;
       case 'n':
         same(FIGURES_MIB + any(FIGURES_MIB));
+        break;
+      case 't':
+        drop();
         break;
       case 's':
         same(count);
@@ -125,6 +135,7 @@ int main(int argc, char** argv) {
   } else {
     fill_random(bytes);
   }
+  for (size_t left = count / 4; kind == 't' && count > left;) drop();
   measured(kind);
   measured(kind);
   return 0;
