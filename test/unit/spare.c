@@ -231,7 +231,8 @@ UNIT_TEST_ON(spare_is_bounded, 512 * MI_MIB) {
   release(&run);
   mi_retain_bound(MAIN);
   check(os_fake_resident(run.start, count * MI_SLICE_SIZE) <= 1024 * MI_SLICE_SIZE);
-  check_equal(waiting(), 1024 * MI_SLICE_SIZE);
+  const size_t slices = (size_t)waiting() / MI_SLICE_SIZE;
+  check(slices <= 1024 && slices >= 1024 - 1024 / 32);
 }
 
 // If this fails, option purge_delay=0 leaves memory with the process.

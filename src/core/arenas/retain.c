@@ -11,7 +11,9 @@
 //     clock. The excess goes from the highest addresses down (if everything went at once instead,
 //     blocks of 5 to 25 MiB replaced at random would take ten times as long), but what was freed
 //     just now goes last, because it is used next (a malloc and free pair of 1 MiB at the bound:
-//     400 us otherwise, 0.3 so).
+//     400 us otherwise, 0.3 so). A 32nd of what waits, 2 MiB at most, goes with the excess, so that a
+//     heap that is freed in the order of its addresses goes in such pieces, not in one call for each
+//     slice (xmllint, freeing a tree of 170 MiB: 440 calls, 1,250 without).
 // RETAIN-2  a large block that is claimed where slices are clean gets memory that waits elsewhere:
 //     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least
@@ -67,6 +69,7 @@
 
 #define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_RETAIN_PART 2
+#define MI_RETAIN_BATCH_PART 32
 // RETAIN-4, RETAIN-5
 #define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
 #define MI_RETAIN_SOFT_PART 8
@@ -245,7 +248,9 @@ static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes) {
   const int64_t more = bytes + bytes / MI_RETAIN_PART;
   const int64_t excess = mi_retain_excess(subproc, min, MI_RETAIN_PART) + more;
   if (excess <= 0) return;
-  mi_retain_miss(subproc, mi_purge_from_top(subproc, excess), (int64_t)mi_os_now_ms());
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
+  const int64_t batch = (waiting < min ? waiting : min) / MI_RETAIN_BATCH_PART;
+  mi_retain_miss(subproc, mi_purge_from_top(subproc, excess + batch), (int64_t)mi_os_now_ms());
 }
 
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t count) {
