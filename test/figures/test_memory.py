@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 EMPTY_KIB = 100
 EMPTY_CALLS = 25
+BLOCKED_KIB = 300  # with and without requests before
 THREAD_KIB = 80
 THREADS = 9
 WASTE_RATIO = 1 / 8
@@ -76,6 +77,15 @@ def test_thread_costs_little(library, figure):
     assert statistics.median(more[1:]) <= THREAD_KIB
     assert max(more[1:]) <= 2 * THREAD_KIB
     assert more[0] <= first[0] + THREAD_KIB
+
+
+@pytest.mark.parametrize("threads,rounds", [(60, 20), (200, 20), (200, 1)])
+def test_blocked_thread_keeps_little(threads, rounds, library, figure):
+    """A server whose threads wait for requests, or a pool that has done its work, must not hold what they once used."""
+    kept = int(run(measure.program("blocked", library), threads, rounds)) / threads
+    measure.say(figure, f"KiB that each of {threads} threads keeps which freed all it had and waits, after {rounds} rounds",
+                f"{kept:.0f}", BLOCKED_KIB)
+    assert kept <= BLOCKED_KIB
 
 
 def waste_sizes():

@@ -13,7 +13,8 @@
 #define CROWD (MI_CROWD_THREADS + 4)
 #define SIZE ((size_t)16)
 #define CLASS mi_class_of(SIZE)
-#define LENGTH mi_portion_length(CLASS)
+#define LENGTH mi_portion_length_max(CLASS)
+#define BUSY_REFILLS (16 * 1024) // as crowd.c says
 
 static puppet_t crowd[CROWD];
 static void* blocks[4096];
@@ -58,17 +59,29 @@ UNIT_TEST_PAGE_SIZES(portion_threads_share_pages_of_small_blocks) {
   unit_check_empty();
 }
 
-// If this fails, a thread that frees much holds it all back, or every free of it goes a long way.
+// If this fails, a thread that frees much holds it all back, or each of these frees changes what
+// all threads share.
 UNIT_TEST_PAGE_SIZES(portion_is_bounded_and_filled_by_frees) {
   gather();
   mi_theap_t* const theap = unit_theap();
   const size_t count = 5 * LENGTH;
   for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(SIZE);
   while (theap->free[CLASS] != NULL) blocks[4095] = mi_malloc(SIZE);
+  const mi_page_t* const page = unit_page_of(blocks[0]);
+  uint32_t used = page->count.used;
+  size_t changes = 0;
   for (size_t i = 0; i < count; i++) {
     mi_free(blocks[i]);
-    check_equal(length_of(theap), mi_bits_min(i + 1, LENGTH)); // PORTION-2
+    const size_t length = length_of(theap);
+    if (i < LENGTH) {
+      check_equal(length, i + 1);
+    } else { // PORTION-2
+      check(length > LENGTH / 2 && length <= LENGTH);
+    }
+    if (page->count.used != used) changes++;
+    used = page->count.used;
   }
+  check(changes > 0 && changes <= 2 * count / LENGTH);
   unit_check_valid();
   dismiss();
 }
@@ -97,7 +110,7 @@ UNIT_TEST_PAGE_SIZES(portion_of_larger_blocks_is_one) {
   gather();
   mi_theap_t* const theap = unit_theap();
   for (size_t c = mi_class_of(MI_PORTION_BYTES / 2) + 1; c < MI_CLASS_COUNT; c++) {
-    check_equal(mi_portion_length(c), 1);
+    check_equal(mi_portion_length_max(c), 1);
     void* const p = mi_malloc(mi_class_size(c));
     check(mi_portion_of(theap, c) == NULL);
     mi_free(p);
@@ -230,7 +243,7 @@ UNIT_TEST_PAGE_SIZES(portion_replaces_pages_from_before) {
 // Refills, until it was decided whether the thread waits: in each round it does for so long.
 static void refill_often(uint64_t wait_us) {
   const uint64_t before = unit_theap()->heartbeat;
-  while (unit_theap()->heartbeat - before < 2100) {
+  while (unit_theap()->heartbeat - before < BUSY_REFILLS + 1100) {
     void* const p = mi_malloc(2 * MI_PORTION_BYTES);
     void* const q = mi_malloc(2 * MI_PORTION_BYTES);
     mi_free(p);
@@ -246,7 +259,7 @@ UNIT_TEST_PAGE_SIZES(portion_ends_for_a_thread_that_works) {
   mi_theap_t* const theap = unit_theap();
   mi_free(mi_malloc(SIZE));
   check(!theap->is_busy && mi_portion_of(theap, CLASS) != NULL);
-  for (size_t i = 0; i < 2 * MI_QUICK_REFILLS * LENGTH && !theap->is_busy; i++) {
+  for (size_t i = 0; i < 2 * BUSY_REFILLS * LENGTH && !theap->is_busy; i++) {
     mi_free(mi_malloc(SIZE));
   }
   check(theap->is_busy);

@@ -11,9 +11,9 @@
 //     clock. The excess goes from the highest addresses down (if everything went at once instead,
 //     blocks of 5 to 25 MiB replaced at random would take ten times as long), but what was freed
 //     just now goes last, because it is used next (a malloc and free pair of 1 MiB at the bound:
-//     400 us otherwise, 0.3 so). A 32nd of what waits, 2 MiB at most, goes with the excess, so that a
-//     heap that is freed in the order of its addresses goes in such pieces, not in one call for each
-//     slice (xmllint, freeing a tree of 170 MiB: 440 calls, 1,250 without).
+//     400 us otherwise, 0.3 so). A 32nd of what waits, 2 MiB at most, goes with the excess, so
+//     that a heap that is freed in the order of its addresses goes in such pieces, not in one call
+//     for each slice (xmllint, freeing a tree of 170 MiB: 440 calls, 1,250 without).
 // RETAIN-2  a large block that is claimed where slices are clean gets memory that waits elsewhere:
 //     it changes its addresses at 1/100 of the cost of a fault (0.013 us for 4 KiB, 1.3 us), and
 //     the heap does not grow while it has room in the wrong places. Only pieces of at least

@@ -267,7 +267,7 @@ struct mi_theap_s {
   bool is_unwatched; // of a home: the system will not call us when its thread ends
   // -- of a home, in a crowd: crowd.c --
   bool is_busy; // the thread did not wait recently
-  uint32_t wait_count; // times the thread waited since `is_busy` was decided
+  uint32_t busy_score; // how busy it is: CROWD-1
   uint64_t seen; // when the thread last refilled, for `mi_os_was_away`
   // -- sample.c --
   mi_random_t random;

@@ -3,24 +3,32 @@
 // holds is multiplied by hundreds, so that pages are shared (crowd.h says by which threads) and a
 // thread holds a portion of blocks (portion.c).
 //
-// CROWD-1  a thread that waited less than twice in its last 1,024 refills is busy: it keeps its
-//     pages as it does without a crowd (64 threads of larson that never wait: 0.4 of the time; one
-//     thread beside 32 that sleep: 9 ns for a pair of 2 KiB, 103 otherwise) and, once it waits,
-//     keeps what it holds until 1,024 refills later. A thread waited if a millisecond or two passed
-//     between two slow refills; to see that takes no system call. Of 64 threads on two processors
-//     that want to run all the time, 1 % are then taken for waiting: a thread that refills often is
-//     hardly ever interrupted twice within so few refills, and one that refills seldom loses
-//     little.
+// CROWD-1  a thread is busy, and keeps its pages as it does without a crowd (64 threads of larson
+//     that never wait: 0.4 of the time; one thread beside 32 that sleep: 9 ns for a pair of 2 KiB,
+//     103 otherwise), once it has refilled MI_CADENCE_CALLS * MI_BUSY_SCORE times, not counting
+//     MI_WAIT_COST of these for each time it waited. While it is busy a wait counts
+//     MI_WAIT_COST_BUSY, because a refill then brings a page, not a few blocks, and it is busy
+//     until nothing of the score is left. So a thread that answers requests shares from the start,
+//     although no request takes it long, and one that stops to work in a crowd shares some requests
+//     later; a thread that is only ever interrupted stays busy. A thread waited if two milliseconds
+//     passed between two looks, MI_QUICK_WAITING refills apart; to see that takes no system call.
+//
+// Deliberately absent: threads that sleep for good after they were busy. What they hold cannot be
+// taken from them (docs/decisions.md).
 #include "crowd.h"
 
-// A thread in a crowd that waited less often than this, in MI_CADENCE_CALLS refills, is busy.
-#define MI_WAITS_MIN 2
+#define MI_BUSY_SCORE 16
+#define MI_WAIT_COST 2
+#define MI_WAIT_COST_BUSY 1
 
-MI_INTERNAL mi_attr_cold void mi_crowd_note_wait(mi_theap_t* home) {
-  if (mi_os_was_away(&home->seen)) home->wait_count++;
+MI_INTERNAL mi_attr_cold void mi_crowd_look(mi_theap_t* home) {
+  if (!mi_os_was_away(&home->seen)) return;
+  const uint32_t cost = home->is_busy ? MI_WAIT_COST_BUSY : MI_WAIT_COST;
+  home->busy_score -= home->busy_score < cost ? home->busy_score : cost;
+  if (home->busy_score == 0) home->is_busy = false;
 }
 
-MI_INTERNAL void mi_crowd_weigh_waits(mi_theap_t* home) {
-  home->is_busy = home->wait_count < MI_WAITS_MIN;
-  home->wait_count = 0;
+MI_INTERNAL void mi_crowd_credit(mi_theap_t* home) {
+  if (home->busy_score < MI_BUSY_SCORE) home->busy_score++;
+  if (home->busy_score == MI_BUSY_SCORE) home->is_busy = true;
 }

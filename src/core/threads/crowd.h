@@ -39,10 +39,11 @@ static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class
          mi_crowd_has_little(mi_theap_subproc(theap));
 }
 
-// Called when the thread refills: note if it waited for something since its last refill.
-MI_INTERNAL void mi_crowd_note_wait(mi_theap_t* home);
+// Called now and then when the thread refills: if it waited for something since the last look, it
+// is less busy (CROWD-1).
+MI_INTERNAL void mi_crowd_look(mi_theap_t* home);
 
-// Called after a number of refills: decide if the thread is busy (CROWD-1).
-MI_INTERNAL void mi_crowd_weigh_waits(mi_theap_t* home);
+// Called after MI_CADENCE_CALLS refills: it is more busy.
+MI_INTERNAL void mi_crowd_credit(mi_theap_t* home);
 
 #endif

@@ -20,9 +20,9 @@
 //
 // PORTION-1  `free[c]` is a portion as long as `current[c]` is none. Its blocks may be of several
 //     pages, and count as used there.
-// PORTION-2  a portion has at most mi_portion_length(c) blocks, of which a refill takes half;
-//     without a crowd mi_portion_own_length(c). Where that is one, there is no portion between
-//     calls.
+// PORTION-2  a portion has at most mi_portion_length(theap, c) blocks, of which a refill takes half
+//     (more, if it is from before there were so many threads); without a crowd
+//     mi_portion_own_length(c). Where that is one, there is no portion between calls.
 // PORTION-3  a thread that ends or gives up everything returns its portions first: no other code
 //     looks for blocks in the lists of a theap without pages.
 // PORTION-4  without a crowd only a refill begins a portion, by giving it room, and one that is
@@ -133,14 +133,33 @@ static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c, siz
   return theap->room[c] > 0;
 }
 
+// The portion is full: return the half of it that was freed first, so that a thread that only frees
+// comes here once for so many blocks. True if there is room.
+static mi_attr_noinline bool mi_portion_halve(mi_theap_t* theap, size_t c, size_t length) {
+  if (theap->quick_left <= 1 || !mi_portion_is_valid(theap, c)) { // PORTION-5
+    mi_portion_return_class(theap, c);
+    return false;
+  }
+  theap->quick_left--;
+  mi_block_t* last = theap->free[c];
+  size_t kept = 1;
+  for (; kept < length / 2 && mi_block_next(last) != NULL; kept++) last = mi_block_next(last);
+  mi_block_t* list = mi_block_next(last);
+  mi_block_set_next(last, NULL);
+  theap->room[c] = (uint8_t)(length - kept);
+  while (list != NULL) list = mi_portion_return(list);
+  return true;
+}
+
 MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
-  const size_t length = mi_portion_length(c);
-  if (length == 1) return false;
+  if (mi_portion_length_max(c) == 1) return false;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || !mi_crowd_shares(theap)) return false;
+  const size_t length = mi_portion_length(theap, c);
+  if (length == 1) return false;
   if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_recount(theap, c, length)) {
-    return false;
+    if (theap->free[c] == NULL || !mi_portion_halve(theap, c, length)) return false;
   }
   return mi_portion_push(theap, page, block);
 }

@@ -5,17 +5,36 @@
 
 #include "crowd.h"
 
-// In a crowd a portion has at most this many bytes, but at least one block.
-#define MI_PORTION_BYTES (MI_SLICE_SIZE / 64)
+// In a crowd a portion has at most this many bytes and blocks, but at least one block. With more
+// threads than MI_PORTION_THREADS, those of a class have together as much as with so many, but each
+// one has MI_PORTION_BYTES_MIN.
+#define MI_PORTION_BYTES (MI_SLICE_SIZE / 16)
+#define MI_PORTION_BYTES_MIN (MI_SLICE_SIZE / 64)
+#define MI_PORTION_THREADS ((size_t)128)
 // Elsewhere it has this many bytes, within these numbers of blocks. Larger blocks have none.
 #define MI_PORTION_OWN_BYTES MI_SLICE_SIZE
 #define MI_PORTION_OWN_MAX ((size_t)128)
 #define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
 #define MI_PORTION_OWN_SIZE_MAX (MI_SLICE_SIZE / 2) // 16 such blocks of each class may lie idle
 
-static inline size_t mi_portion_length(size_t size_class) {
-  const size_t count = MI_PORTION_BYTES / mi_class_size(size_class);
-  return mi_bits_max(count, 1);
+// The most blocks of a portion of `bytes` bytes.
+static inline size_t mi_portion_blocks(size_t bytes, size_t size_class) {
+  const size_t count = bytes / mi_class_size(size_class);
+  return mi_bits_max(mi_bits_min(count, MI_PORTION_OWN_MAX), 1);
+}
+
+// The most blocks of a portion in a crowd, of any number of threads.
+static inline size_t mi_portion_length_max(size_t size_class) {
+  return mi_portion_blocks(MI_PORTION_BYTES, size_class);
+}
+
+// The same, with as many threads as there are.
+static inline size_t mi_portion_length(const mi_theap_t* theap, size_t size_class) {
+  const mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
+  if (mi_likely(threads <= MI_PORTION_THREADS)) return mi_portion_length_max(size_class);
+  const size_t bytes = MI_PORTION_BYTES * MI_PORTION_THREADS / threads;
+  return mi_portion_blocks(mi_bits_max(bytes, MI_PORTION_BYTES_MIN), size_class);
 }
 
 static inline size_t mi_portion_own_length(size_t size_class) {
@@ -27,12 +46,13 @@ static inline size_t mi_portion_own_length(size_t size_class) {
 
 // The most blocks of the portions that the theap has now: PORTION-2.
 static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
-  return mi_crowd_shares(theap) ? mi_portion_length(size_class) : mi_portion_own_length(size_class);
+  return mi_crowd_shares(theap) ? mi_portion_length(theap, size_class)
+                                : mi_portion_own_length(size_class);
 }
 
 // The most blocks of any portion.
 static inline size_t mi_portion_most(size_t size_class) {
-  return mi_bits_max(mi_portion_length(size_class), mi_portion_own_length(size_class));
+  return mi_bits_max(mi_portion_length_max(size_class), mi_portion_own_length(size_class));
 }
 
 // Return the first block of the portion of a class; NULL if it is empty, or if `free[size_class]`

@@ -216,11 +216,12 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
 }
 
 // Decide when the slow path is due again: soon while much memory waits to go back, because the slow
-// path reads the clock.
+// path reads the clock, and while a thread keeps its pages in a crowd (CROWD-1).
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const bool is_much = mi_retain_is_much(subproc);
-  const uint32_t quick = is_much ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
+  const bool is_soon = is_much || (theap->home->is_busy && mi_crowd_is_here(subproc));
+  const uint32_t quick = is_soon ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
   mi_theap_set_quick(theap, mi_sample_quick(theap, quick, since));
   theap->poll_count += since;
   if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
@@ -240,7 +241,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   theap->cadence_count += since;
   mi_parcel_flush();
   if (mi_unlikely(theap->home->is_unwatched)) mi_thread_watch(theap->home);
-  if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_note_wait(theap->home);
+  if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_look(theap->home);
   if (theap->cadence_count < MI_CADENCE_CALLS) return;
   theap->cadence_count = 0;
   const uint64_t now = mi_os_now_ms();
@@ -251,7 +252,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   }
   mi_retain_poll(mi_theap_subproc(theap));
   mi_collapse_poll(mi_theap_subproc(theap), now);
-  mi_crowd_weigh_waits(theap->home);
+  mi_crowd_credit(theap->home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(MI_GENTLE, theap->heartbeat);
@@ -297,7 +298,8 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
   // Half of what may be in it: the next frees find room, and the list is not counted each time.
-  for (; count < mi_portion_length(c) / 2 && rest != NULL; count++) {
+  const size_t length = mi_portion_length(theap, c);
+  for (; count < length / 2 && rest != NULL; count++) {
     last = rest;
     rest = mi_block_next(last);
   }
@@ -305,7 +307,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   page->count.used += (uint32_t)count;
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
-  theap->room[c] = (uint8_t)(mi_portion_length(c) - count);
+  theap->room[c] = (uint8_t)(length - count);
   mi_sample_note_portion(theap);
   mi_pool_give_up(page);
   return true;

@@ -187,6 +187,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     mi_assert((id & (MI_OWNER_FLAGS | MI_OWNER_MAX_SPECIAL)) == 0);
     theap->thread_id = id;
     theap->is_busy = false;
+    theap->busy_score = 0;
     theap->bucket_next = *mi_thread_bucket(id);
     *mi_thread_bucket(id) = theap;
     mi_life_set_owner(theap, id);
