@@ -6,7 +6,9 @@
 // Each case asks the kernel where memory is, in its files and by its calls, never the library. That
 // explicit huge pages are free again when a process has ended, init.c looks at.
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "machine.h"
 
@@ -183,7 +185,9 @@ static void allocated_on(int node, size_t size, bool is_checked) {
 
 static void* allocate_on(void* arg) {
   const int node = (int)(intptr_t)arg;
+  pthread_mutex_lock(&looking);
   pin(node);
+  pthread_mutex_unlock(&looking);
   pthread_barrier_wait(&barrier);
   for (size_t n = 0; n < 8000; n++) allocated_on(node, some_sizes[n % 3], n % 100 < 3);
   for (size_t n = 0; n < 4; n++) allocated_on(node, some_sizes[SOME_SIZES - 1], true);
@@ -406,6 +410,37 @@ static void large_stay(void) {
   CHECK(explicit_bytes() == bytes);
 }
 
+// How the child of a fork ends that writes to a block of its parent, in a large page. The parent
+// keeps what it has.
+static int status_of_child(void) {
+  uint8_t* const p = (uint8_t*)malloc(3 * MIB);
+  CHECK(p != NULL);
+  fill(p, 3 * MIB);
+  CHECK(page_size_of(p) == LARGE_PAGE);
+  const pid_t child = fork();
+  if (child == 0) {
+    memset(p, 7, 3 * MIB);
+    _exit(page_size_of(p) == LARGE_PAGE ? 3 : 4);
+  }
+  int status = 0;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  for (size_t i = 0; i < 3 * MIB; i++) CHECK(p[i] == 0x5A);
+  CHECK(page_size_of(p) == LARGE_PAGE);
+  return status;
+}
+
+// The child of a fork gets large pages of its own.
+static void large_fork(void) {
+  const int status = status_of_child();
+  CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 3, "%x", (unsigned)status);
+}
+
+// But there is none left that its parent has not reserved: the kernel ends it. (The guide says so.)
+static void large_fork_none_left(void) {
+  const int status = status_of_child();
+  CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS, "%x", (unsigned)status);
+}
+
 static void large_on_node(void) {
   for (int node = 0; node < NODES; node++) {
     pin(1 - node);
@@ -540,6 +575,8 @@ static const case_t cases[] = {
     CASE(giant_start_more, "MIMALLOC_RESERVE_HUGE_OS_PAGES=5"),
     CASE(large_allowed, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1"),
     CASE(large_stay, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1"),
+    CASE(large_fork, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1 MIMALLOC_ARENA_RESERVE=32M"),
+    CASE(large_fork_none_left, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1"),
     CASE(large_on_node, "MIMALLOC_ALLOW_LARGE_OS_PAGES=1 MIMALLOC_ARENA_RESERVE=32M"),
     CASE(large_reserved, ""),
     CASE(thp_where_they_pay, ""),
