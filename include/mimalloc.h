@@ -1591,9 +1591,9 @@ mi_decl_export bool mi_manage_memory(void* start, size_t size, bool is_committed
 mi_decl_export int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes,
                                                        size_t timeout_msecs) mi_attr_noexcept;
 
-/// As `mi_reserve_huge_os_pages_interleave()`, at one node.
+/// As `mi_reserve_huge_os_pages_interleave()`, at one node; what it has not, others give.
 /// @param pages how many, of 1 GiB
-/// @param numa_node number of the node; -1: any
+/// @param numa_node number of the node, modulo the number of nodes; -1: any
 /// @param timeout_msecs milliseconds; 0: no limit
 /// @return 0 or ENOMEM
 mi_decl_export int mi_reserve_huge_os_pages_at(size_t pages, int numa_node,
@@ -1601,7 +1601,7 @@ mi_decl_export int mi_reserve_huge_os_pages_at(size_t pages, int numa_node,
 
 /// As `mi_reserve_huge_os_pages_at()`.
 /// @param pages how many, of 1 GiB
-/// @param numa_node number of the node; -1: any
+/// @param numa_node number of the node, modulo the number of nodes; -1: any
 /// @param timeout_msecs milliseconds; 0: no limit
 /// @param exclusive only for heaps that ask for it
 /// @param[out] arena_id the arena

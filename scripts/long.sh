@@ -21,8 +21,9 @@ coverage   which lines of src/ the tests run, as HTML in build/coverage; 10 minu
 fuzz       look for inputs that break something; 1 minute for each of 12 programs
            SECONDS=600 for each, TARGET=calls: only this, ARGS=--merge
 platforms  unit, API and stress tests on other processors, under emulators, with other sizes of OS pages, with musl, for Windows under Wine,
-           and those of WebAssembly; what zig links for BSDs and macOS; writes what it saw into docs/platforms.json, and the table in README from it; 40 minutes
-           WHICH="s390x musl": only these (x86_64, aarch64, riscv64, s390x, ppc64le, i686, arm, musl, windows, windows-gcc, wasm, bsd, macos-arm64, macos-x86_64)
+           and those of WebAssembly; what zig links for BSDs and macOS; kernels with two NUMA nodes, huge pages, OS pages of 64 KiB are booted;
+           writes what it saw into docs/platforms.json, and the table in README from it; 45 minutes
+           WHICH="s390x musl": only these (x86_64, aarch64, riscv64, s390x, ppc64le, i686, arm, musl, windows, windows-gcc, wasm, bsd, macos-arm64, macos-x86_64, kernel)
 wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi-libc, dlmalloc and emmalloc; 5 minutes
            ARGS="--rounds 1"
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
@@ -78,7 +79,7 @@ run_fuzz() {
 }
 
 run_platforms() {
-  which=${WHICH:-x86_64 aarch64 riscv64 s390x ppc64le i686 arm musl windows windows-gcc wasm bsd macos-arm64 macos-x86_64}
+  which=${WHICH:-x86_64 aarch64 riscv64 s390x ppc64le i686 arm musl windows windows-gcc wasm bsd macos-arm64 macos-x86_64 kernel}
   tests="platform or windows" crossed=""
   for processor in $which; do
     case $processor in # those that the tests themselves build
@@ -86,9 +87,14 @@ run_platforms() {
       wasm) tests="$tests or test_wasm" ;;
       bsd) tests="$tests or test_bsd" ;;
       macos-*) tests="$tests or test_macos" ;;
+      kernel) tests="$tests or test_kernel" ;;
       *) crossed="$crossed $processor" ;;
     esac
   done
+  case " $which " in
+    *" ppc64le "*) ;;
+    *" kernel "*) crossed="$crossed ppc64le" ;; # it runs the programs of this one
+  esac
   [ -z "$crossed" ] || WHICH=$crossed scripts/setup.sh cross
   for processor in $crossed; do
     rm -f build/$processor/tests.json
@@ -98,6 +104,7 @@ run_platforms() {
   case " $which " in *" windows "*) scripts/setup.sh lief exe ;; esac
   case " $which " in *" macos-"*) scripts/setup.sh lief ;; esac
   case " $which " in *" macos-"* | *" bsd "*) scripts/setup.sh zig ;; esac
+  case " $which " in *" kernel "*) scripts/setup.sh kernel ;; esac
   rm -f build/platforms.xml
   MI_EXE=yes MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh -k "$tests" --junitxml=build/platforms.xml
   status=$?

@@ -2,7 +2,7 @@
 # Finds what a command of the Makefile needs and this machine lacks, and installs it (Debian, Ubuntu).
 #
 # Usage: scripts/setup.sh [--check] [GROUP...]     (no group: test)
-#        scripts/setup.sh actionlint | cross | exe | lief | sources | sphinx | tools | wasmtime | zig
+#        scripts/setup.sh actionlint | cross | exe | kernel | lief | sources | sphinx | tools | wasmtime | zig
 #
 # A group has the name of the command, or of the run of `make long`, that needs it. As root it calls apt-get, and only if
 # something is missing. With --check, and as another user, it names what is missing and the line to type, and fails if
@@ -10,8 +10,8 @@
 # had; the test then reports itself as skipped. Servers (bench, compat) are installed, but not started. For compat ONLY
 # names rows; all of them are gigabytes.
 #
-# Nine things are fetched into build/ and change nothing outside: `actionlint` checks .github/workflows, `cross` is cmocka for other processors (WHICH="aarch64
-# s390x"), `exe` are programs for Windows that run under Wine, `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
+# Ten things are fetched into build/ and change nothing outside: `actionlint` checks .github/workflows, `cross` is cmocka for other processors (WHICH="aarch64
+# s390x"), `exe` are programs for Windows that run under Wine, `kernel` are kernels that tests boot, `lief` is for scripts/minject.py, `sources` are the packages whose own tests the rows of `make compat` run, `sphinx` makes the site (Debian's
 # package of its theme is not whole), `tools` are conan and what reads an SBOM, `wasmtime` runs WebAssembly, `zig` is that compiler.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -121,10 +121,12 @@ need_i686() {
   need_file soft libc6-i386 /lib/ld-linux.so.2
 }
 
-# Compilers and the libc of other processors, and the emulator.
+# Compilers and the libc of other processors, and the emulators.
 need_platforms() {
   need_test
   need soft gcc-mingw-w64-x86-64-posix x86_64-w64-mingw32-gcc-posix
+  need soft qemu-system-x86 qemu-system-x86_64
+  need soft qemu-system-ppc qemu-system-ppc64
   for processor in $processors; do
     name=$(triple "$processor")
     need soft "gcc-$name" "$name-gcc"
@@ -374,12 +376,37 @@ need_bench() {
 
 # The name that Debian has for a processor, and that of its compiler; of qemu's name.
 debian_name() {
-  case $1 in aarch64) echo arm64 ;; ppc64le) echo ppc64el ;; i686) echo i386 ;; arm) echo armhf ;; *) echo "$1" ;; esac
+  case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; ppc64le) echo ppc64el ;; i686) echo i386 ;; arm) echo armhf ;; *) echo "$1" ;; esac
 }
 triple() { echo "$1-linux-gnu" | sed 's/^ppc64le/powerpc64le/; s/^arm-.*/arm-linux-gnueabihf/; s/^musl.*/musl/; s/^windows.*/x86_64-w64-mingw32/'; }
 
-# cmocka for another processor, unpacked from the distribution's own packages with apt's state in our build folder; from
-# its sources where there is no package.
+# Packages of another processor are downloaded with apt's state in a folder of ours.
+of_apt() { # of_apt PROCESSOR FOLDER
+  architecture=$(debian_name "$1")
+  echo "-qq -o APT::Architecture=$architecture -o APT::Architectures::=$architecture
+    -o Dir::State::lists=$2/lists -o Dir::Cache=$2/cache -o Dir::State::status=/dev/null -o APT::Sandbox::User=root"
+}
+
+# The kernel of the distribution for a processor, unpacked. The package with this name depends on that of its newest version.
+fetch_kernel() { # fetch_kernel PROCESSOR PACKAGE
+  root=$(pwd)/build/kernel/$1
+  for file in "$root"/vmlinu*; do
+    [ -e "$file" ] && return
+  done
+  have apt-get || return 1
+  mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial" || return 1
+  options=$(of_apt "$1" "$root/apt")
+  # shellcheck disable=SC2086  # the options are words; lists that cannot be had leave others
+  (cd "$root/apt" && { apt-get $options update || :; } &&
+    package=$(apt-cache $options depends "$2" | sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\)$/\1/p') && [ -n "$package" ] &&
+    apt-get $options download "$package" && dpkg-deb --fsys-tarfile ./*.deb | tar -xf - ./boot) >"$root/log" 2>&1
+  mv "$root"/apt/boot/vmlinu* "$root" >>"$root/log" 2>&1
+  status=$?
+  rm -rf "$root/apt"
+  return $status
+}
+
+# cmocka for another processor, unpacked from the distribution's own packages; from its sources where there is no package.
 fetch_cross() { # fetch_cross PROCESSOR
   case $1 in macos-*) return 0 ;; esac # nothing runs there
   root=build/cross/$1
@@ -388,11 +415,7 @@ fetch_cross() { # fetch_cross PROCESSOR
   have apt-get || return 1
   case $1 in musl | windows*) build_cross "$1"; return ;; esac
   mkdir -p "$root/apt/lists/partial" "$root/apt/cache/archives/partial" || return 1
-  here=$(pwd)
-  architecture=$(debian_name "$1")
-  options="-qq -o APT::Architecture=$architecture -o APT::Architectures::=$architecture
-    -o Dir::State::lists=$here/$root/apt/lists -o Dir::Cache=$here/$root/apt/cache
-    -o Dir::State::status=/dev/null -o APT::Sandbox::User=root"
+  options=$(of_apt "$1" "$(pwd)/$root/apt")
   # shellcheck disable=SC2086  # the options are words
   (cd "$root/apt" && apt-get $options update && apt-get $options download libcmocka-dev libcmocka0) \
     >"$root/apt/log" 2>&1
@@ -474,6 +497,11 @@ for group in "$@"; do
     fetch_python wasmtime wasmtime wasmtime
   elif [ "$group" = exe ]; then
     fetch_exe swig==4.5.1 clang-format==23.1.5 imageio-ffmpeg==0.8.1
+  elif [ "$group" = kernel ]; then
+    for pair in x86_64:linux-image-cloud-amd64 ppc64le:linux-image-powerpc64le; do
+      fetch_kernel "${pair%:*}" "${pair#*:}" ||
+        echo "setup: a kernel for ${pair%:*} cannot be had (build/kernel/${pair%:*}/log); the tests that boot it will be skipped" >&2
+    done
   elif [ "$group" = lief ]; then
     fetch_python lief lief lief==1.0.0
   elif [ "$group" = zig ]; then

@@ -123,6 +123,23 @@ def test_setup_refuses_an_unknown_group(tmp_path):
     assert done.returncode == 2 and "unknown group 'soap'; there are: build" in done.stdout
 
 
+def test_setup_names_kernels_that_cannot_be_had(tmp_path):
+    """They are downloaded into build/, never installed; in a tree that has none."""
+    machine = Machine(tmp_path)
+    for name in ("mkdir", "mv"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    machine.add("apt-get", RECORD + "exit 100")
+    machine.add("apt-cache", "echo '  Depends: linux-image-1.2.3-cloud'")
+    (tmp_path / "tree" / "scripts").mkdir(parents=True)
+    shutil.copy(conftest.ROOT / "scripts" / "setup.sh", tmp_path / "tree" / "scripts")
+    done = machine.run("sh", str(tmp_path / "tree" / "scripts" / "setup.sh"), "kernel")
+    assert done.returncode == 0
+    for processor in ("x86_64", "ppc64le"):
+        assert f"setup: a kernel for {processor} cannot be had (build/kernel/{processor}/log)" in done.stdout, done.stdout
+    calls = [[word for word in call.split() if word in ("update", "download", "install", "linux-image-1.2.3-cloud")] for call in machine.calls()]
+    assert calls == [["update"], ["download", "linux-image-1.2.3-cloud"]] * 2
+
+
 def test_setup_calls_what_there_is():
     # If this fails, a group installs nothing, and what needs it is skipped.
     text = (conftest.ROOT / "scripts" / "setup.sh").read_text()

@@ -472,8 +472,8 @@ static void read_freed(void) {
 
 static void write_freed(void) {
   begin_child();
-  mi_free(block);
-  for (size_t i = 0; i < 200; i++) mi_free(mi_malloc(30));
+  mi_free(block); // what follows must not need its memory
+  for (size_t i = 0; i < 819200 / (size_t)sysconf(_SC_PAGESIZE); i++) mi_free(mi_malloc(30));
   *(volatile unsigned char*)block = 9;
 }
 
@@ -759,7 +759,7 @@ static void guarded_by_the_environment(void** state) {
   static const char* const every[] = {"MIMALLOC_GUARDED_SAMPLE_RATE=1", NULL};
   test_start_self("environment", every, &result);
   assert_int_equal(result.signal, SIGSEGV);
-  assert_int_equal(spawn_count(&result, "use after free: read"), 1);
+  assert_int_equal(spawn_count(&result, KNOWS_ACCESS ? "free: read" : "free: access"), 1);
   test_start_self("count", every, &result);
   assert_int_equal(spawn_count(&result, "then: 1"), 1);
   test_start_self("count", NULL, &result);

@@ -875,7 +875,12 @@ bool os_fake_is_one_mapping(const void* start, size_t size) {
          ranges[i].end >= (const uint8_t*)start + size;
 }
 
-bool os_fake_has_huge_advice(const void* p) {
-  const size_t i = range_find((const uint8_t*)p);
-  return i < range_count && ranges[i].start <= (const uint8_t*)p && ranges[i].advice == ADVICE_HUGE;
+static range_advice_t advice_at(const uint8_t* p) {
+  const size_t i = range_find(p);
+  return i < range_count && ranges[i].start <= p ? (range_advice_t)ranges[i].advice : ADVICE_NONE;
+}
+
+bool os_fake_has_huge_advice(const void* p) { return advice_at((const uint8_t*)p) == ADVICE_HUGE; }
+bool os_fake_has_small_advice(const void* p) {
+  return advice_at((const uint8_t*)p) == ADVICE_SMALL;
 }

@@ -145,7 +145,8 @@ os_fake_state_t os_fake_state(const void* p);
 // Whether the range lies in one mapping.
 bool os_fake_is_one_mapping(const void* start, size_t size);
 
-// Whether the last advice for the address was to have huge pages.
+// Whether the last advice for the address was to have huge pages, or to have none.
 bool os_fake_has_huge_advice(const void* p);
+bool os_fake_has_small_advice(const void* p);
 
 #endif

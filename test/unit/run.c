@@ -5,6 +5,7 @@
 #include "core/arenas/arena.h"
 #include "core/arenas/bitmap.h"
 #include "core/arenas/book.h"
+#include "core/arenas/numa.h"
 #include "core/heaps/heap.h"
 #include "core/common/meta.h"
 #include "core/pages/page.h"
@@ -102,6 +103,31 @@ UNIT_TEST_PAGE_SIZES(run_without_arenas) {
   mi_collect_all(MI_FORCE);
   check_equal(book_length(&mi_state.main.direct), 0);
   check_equal(mi_state.main.count.committed, 0);
+  unit_check_valid();
+}
+
+static void* malloc_wished(size_t size, long allow_thp, int node) {
+  unit_option(allow_thp, allow_thp);
+  mi_heap_t* const heap = make_heap(NULL);
+  mi_atomic_store_relaxed(&heap->numa_wish, 1 + mi_numa_node(node));
+  void* const p = mi_heap_malloc(heap, size);
+  check_equal(unit_page_of(p)->backing, MI_BACKING_DIRECT);
+  return p;
+}
+
+// If this fails, a block of many MiB is resident as a whole although a word of it is used, or is on
+// another NUMA node than its heap (RUN-3).
+UNIT_TEST_PAGE_SIZES(run_mappings_are_as_arenas) {
+  os_fake.numa_nodes = 3;
+  unit_option(disallow_arena_alloc, 1);
+  const void* const plain = malloc_wished(LARGE, 1, -1);
+  check(os_fake_has_small_advice(plain));
+  check_equal(os_fake_calls(OS_FAKE_PREFER_NODE), 0);
+  check(os_fake_has_small_advice(malloc_wished(LARGE, 0, 2)));
+  check_equal(os_fake_calls(OS_FAKE_PREFER_NODE), 1);
+  check_equal(os_fake.preferred_node, 2);
+  check(os_fake_has_huge_advice(malloc_wished(SIZE * 8, 2, 1)));
+  check_equal(os_fake.preferred_node, 1);
   unit_check_valid();
 }
 
@@ -204,6 +230,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_books_have_their_pages),
       cmocka_unit_test(run_without_arenas),
+      cmocka_unit_test(run_mappings_are_as_arenas),
       cmocka_unit_test(run_bound_heap_stays_in_its_arena),
       cmocka_unit_test(run_without_memory_for_the_book),
       cmocka_unit_test(run_refused_by_one_arena_goes_to_another),

@@ -8,9 +8,13 @@
 // RUN-1  a page outside arenas is in the book of the sub-process; any other is in the book of its
 //     heap, unless that is the main heap, whose pages are found by a walk over the arenas.
 // RUN-2  a heap that is bound to an arena has all its pages there.
+// RUN-3  a mapping of its own has what an arena has: the node that the heap prefers, and the advice
+//     about huge pages. (A system that gives these to all who do not ask would make all of a large
+//     block resident of which the program uses a word here and there.)
 #include "run.h"
 
 #include "book.h"
+#include "numa.h"
 #include "retain.h"
 #include "slices.h"
 
@@ -21,6 +25,9 @@ static mi_attr_noinline bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wi
   mi_count_add(&subproc->count.mmap_calls, 1);
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
   if (p == NULL) return false;
+  mi_arena_advise(p, size); // RUN-3
+  const int node = mi_numa_node_for(heap);
+  if (node >= 0) mi_os_prefer_node(p, size, (size_t)node);
   mi_retain_before_peak(subproc, wish->slice_count); // it is not touched yet
   mi_tool_after_map(&subproc->direct);
   mi_lock_enter(&mi_state.arena_lock);

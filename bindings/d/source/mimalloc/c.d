@@ -1285,10 +1285,10 @@ bool mi_manage_memory(void* start, size_t size, bool is_committed, bool is_pinne
 /// - Returns 0 or ENOMEM
 int mi_reserve_huge_os_pages_interleave(size_t pages, size_t numa_nodes, size_t timeout_msecs);
 
-/// As `mi_reserve_huge_os_pages_interleave()`, at one node.
+/// As `mi_reserve_huge_os_pages_interleave()`, at one node; what it has not, others give.
 ///
 /// - `pages`: how many, of 1 GiB
-/// - `numa_node`: number of the node; -1: any
+/// - `numa_node`: number of the node, modulo the number of nodes; -1: any
 /// - `timeout_msecs`: milliseconds; 0: no limit
 /// - Returns 0 or ENOMEM
 int mi_reserve_huge_os_pages_at(size_t pages, int numa_node, size_t timeout_msecs);
@@ -1296,7 +1296,7 @@ int mi_reserve_huge_os_pages_at(size_t pages, int numa_node, size_t timeout_msec
 /// As `mi_reserve_huge_os_pages_at()`.
 ///
 /// - `pages`: how many, of 1 GiB
-/// - `numa_node`: number of the node; -1: any
+/// - `numa_node`: number of the node, modulo the number of nodes; -1: any
 /// - `timeout_msecs`: milliseconds; 0: no limit
 /// - `exclusive`: only for heaps that ask for it
 /// - `arena_id`: the arena

@@ -1468,10 +1468,10 @@ extern "C" {
     /// - Returns 0 or ENOMEM
     pub fn mi_reserve_huge_os_pages_interleave(pages: usize, numa_nodes: usize, timeout_msecs: usize) -> c_int;
 
-    /// As `mi_reserve_huge_os_pages_interleave()`, at one node.
+    /// As `mi_reserve_huge_os_pages_interleave()`, at one node; what it has not, others give.
     ///
     /// - `pages`: how many, of 1 GiB
-    /// - `numa_node`: number of the node; -1: any
+    /// - `numa_node`: number of the node, modulo the number of nodes; -1: any
     /// - `timeout_msecs`: milliseconds; 0: no limit
     /// - Returns 0 or ENOMEM
     pub fn mi_reserve_huge_os_pages_at(pages: usize, numa_node: c_int, timeout_msecs: usize) -> c_int;
@@ -1479,7 +1479,7 @@ extern "C" {
     /// As `mi_reserve_huge_os_pages_at()`.
     ///
     /// - `pages`: how many, of 1 GiB
-    /// - `numa_node`: number of the node; -1: any
+    /// - `numa_node`: number of the node, modulo the number of nodes; -1: any
     /// - `timeout_msecs`: milliseconds; 0: no limit
     /// - `exclusive`: only for heaps that ask for it
     /// - `arena_id`: the arena
