@@ -83,9 +83,17 @@ static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
   return (size_t)((const uint8_t*)p - arena->start) / MI_SLICE_SIZE;
 }
 
-// Return the size in bytes up to which a run is searched in an arena; larger blocks get a mapping
-// of their own.
-MI_INTERNAL size_t mi_arena_object_max(void);
+// What an arena may grow to: half of the addresses, or so much that the bitmaps are not large.
+#define MI_ARENA_SLICES_LOG2_MAX 28
+#define MI_ARENA_SIZE_MAX                                                                          \
+  ((size_t)1 << (MI_ADDRESS_BITS - 1 < MI_SLICE_SHIFT + MI_ARENA_SLICES_LOG2_MAX                   \
+                     ? MI_ADDRESS_BITS - 1                                                         \
+                     : MI_SLICE_SHIFT + MI_ARENA_SLICES_LOG2_MAX))
+
+// Return the bytes that an option in KiB stands for. A negative one is no bound.
+static inline size_t mi_arena_option_bytes(long kib) {
+  return mi_bits_min((size_t)kib, MI_ARENA_SIZE_MAX / MI_KIB) * MI_KIB;
+}
 
 // The description of an arena that is going to be made.
 typedef struct mi_arena_plan_s {

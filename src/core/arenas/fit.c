@@ -65,6 +65,10 @@ static inline size_t mi_fit_span(size_t depth) {
   return MI_WORD_BITS << depth * MI_FIT_FANOUT_SHIFT;
 }
 
+_Static_assert(((uint64_t)MI_WORD_BITS << MI_FIT_DEPTH_MAX * MI_FIT_FANOUT_SHIFT) >=
+                   (uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT),
+               "the deepest tree has room for all slices that there are");
+
 static size_t mi_fit_stale_words(size_t word_count) {
   return mi_bits_divide_up(mi_fit_above(word_count), MI_WORD_BITS);
 }
