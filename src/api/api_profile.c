@@ -146,8 +146,8 @@ static void mi_profile_rank(mi_profile_top_t* top, mi_site_t* site) {
 }
 
 static void mi_profile_print_site(mi_sink_t sink, const mi_site_t* site, mi_amount_t amount) {
-  mi_output_print(sink, "%12zd bytes in %zd blocks of %zu bytes, allocated at\n",
-                  (ptrdiff_t)amount.bytes, (ptrdiff_t)amount.count, site->chance.size);
+  mi_output_print(sink, "%12lld bytes in %lld blocks of %zu bytes, allocated at\n",
+                  (long long)amount.bytes, (long long)amount.count, site->chance.size);
   const size_t count = mi_bits_min(site->frame_count, MI_PROFILE_REPORT_FRAMES);
   for (size_t i = 0; i < count; i++) {
     char name[MI_OUTPUT_LINE_MAX - 32];
@@ -162,8 +162,8 @@ void mi_profile_print_leaks(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_profile_top_t top = {.used = 0};
   for (mi_site_t* s = NULL; (s = mi_sampled_next_site(s)) != NULL;) mi_profile_rank(&top, s);
   mi_output_print(sink,
-                  "mimalloc: %zd bytes in %zd blocks are in use, from %zu sites (estimated)\n",
-                  (ptrdiff_t)top.sum.bytes, (ptrdiff_t)top.sum.count, top.site_count);
+                  "mimalloc: %lld bytes in %lld blocks are in use, from %zu sites (estimated)\n",
+                  (long long)top.sum.bytes, (long long)top.sum.count, top.site_count);
   for (size_t i = 0; i < top.used; i++) mi_profile_print_site(sink, top.site[i], top.amount[i]);
   if (top.site_count > top.used) {
     mi_output_print(sink, "mimalloc: and %zu sites with less\n", top.site_count - top.used);

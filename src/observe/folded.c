@@ -31,6 +31,6 @@ MI_INTERNAL void mi_folded_write(mi_dump_t* dump, mi_site_kind_t kind) {
       if (i > 1) mi_dump_bytes(dump, ";", 1);
     }
     if (site->frame_count == 0) mi_dump_text(dump, "[unknown]");
-    mi_dump_text(dump, " %zd\n", (ptrdiff_t)amount.bytes);
+    mi_dump_text(dump, " %lld\n", (long long)amount.bytes);
   }
 }

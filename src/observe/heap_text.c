@@ -13,8 +13,8 @@
 #include "profile.h"
 
 static void mi_heap_text_line(mi_dump_t* dump, mi_amount_t amount, mi_amount_t all) {
-  mi_dump_text(dump, "%6zd: %8zd [%6zd: %8zd] @", (ptrdiff_t)amount.count, (ptrdiff_t)amount.bytes,
-               (ptrdiff_t)all.count, (ptrdiff_t)all.bytes);
+  mi_dump_text(dump, "%6lld: %8lld [%6lld: %8lld] @", (long long)amount.count,
+               (long long)amount.bytes, (long long)all.count, (long long)all.bytes);
 }
 
 // Get both amounts of a site. False if there is nothing to show. The format has no negative

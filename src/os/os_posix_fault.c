@@ -10,7 +10,9 @@
 //     A program that installs one later replaces ours, and may call it: it only looks, and goes on
 //     to the handler that was there before.
 // OS_POSIX_FAULT-2  one thread at a time reports; others that fault meanwhile wait for it, because
-//     what they do next may end the process. A fault inside of the report is not reported.
+//     what they do next may end the process. A fault inside of the report is not reported. They do
+//     not wait for ever: the other thread may have left its report (longjmp out of the program's
+//     function), or be missing in the child of a fork.
 // OS_POSIX_FAULT-3  stacks are read with `backtrace` of libc, once that was called in a safe moment
 //     (its first call loads a library), and if it takes no lock: with glibc 2.35, which brought
 //     `_dl_find_object`, or on macOS. Else by the chain of frame pointers, each of which is tested
@@ -42,6 +44,7 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 #define MI_OS_STACK_MAX 80
 #define MI_OS_STEP_MAX ((uintptr_t)MI_MIB) // no frame is larger
 #define MI_OS_ROOM_MIN ((size_t)16 * MI_KIB)
+#define MI_OS_REPORT_MS 3000 // no report takes longer
 
 // -- Stacks --
 
@@ -216,10 +219,12 @@ static void mi_os_tell_fault(mi_os_on_fault_t* function, int number, siginfo_t* 
   const uintptr_t self = mi_tls_thread_id();
   if (mi_atomic_load_relaxed(&mi_os_fault_thread) == self) return; // inside of the report
   uint32_t word = 1;
+  const uint64_t start_ms = mi_os_now_ms();
   // Sees what the last one wrote; pairs with the release in `mi_os_tell_fault`.
   while (mi_atomic_swap_acquire(&mi_os_fault_busy, word) != 0) {
+    if (mi_os_now_ms() - start_ms > MI_OS_REPORT_MS) return;
     word = 2;
-    mi_os_wait(&mi_os_fault_busy, word);
+    mi_os_wait_ms(&mi_os_fault_busy, word, MI_OS_REPORT_MS / 20);
   }
   mi_atomic_store_relaxed(&mi_os_fault_thread, self);
   mi_os_fault_t fault = {.address = mi_cpu_address(info->si_addr), .used = info->si_addr};

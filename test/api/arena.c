@@ -9,6 +9,7 @@
 #include "spawn.h"
 #include "test_heap.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -441,6 +442,7 @@ static bool commit(bool is_commit, void* start, size_t size, bool* is_zero, void
     if (is_zero != NULL) *is_zero = !pages->is_dirty;
     return true;
   }
+  errno = EBADF; // as after any call that fails
   pages->decommits++;
   pages->decommitted += size;
   madvise(start, size, MADV_DONTNEED);
@@ -496,6 +498,24 @@ static void arena_commit_function_says_what_is_zero(void** state) {
     mi_collect(true);
   }
   assert_true(pages.commits > 0 && !pages.is_wrong);
+}
+
+// If this fails, a program cannot trust errno after a free.
+static void arena_commit_function_may_change_errno(void** state) {
+  (void)state;
+  static pages_t pages = {.start = NULL};
+  const mi_arena_id_t id = manage_pages(&pages, 4 * least, false);
+  const long delay = mi_option_get(mi_option_purge_delay);
+  mi_option_set(mi_option_purge_delay, 0);
+  mi_heap_t* const heap = mi_heap_new_in_arena(id);
+  void* const p = mi_heap_malloc(heap, least);
+  assert_non_null(p);
+  errno = ERANGE;
+  mi_free(p);
+  assert_int_equal(errno, ERANGE);
+  assert_true(pages.decommits > 0);
+  mi_heap_destroy(heap);
+  mi_option_set(mi_option_purge_delay, delay);
 }
 
 // If this fails, a commit function that has no memory to give makes the program crash.
@@ -684,6 +704,7 @@ int main(void) {
       cmocka_unit_test(arena_manage_refuses_what_is_in_a_block),
       cmocka_unit_test(arena_commit_function_is_called),
       cmocka_unit_test(arena_commit_function_says_what_is_zero),
+      cmocka_unit_test(arena_commit_function_may_change_errno),
       cmocka_unit_test(arena_commit_function_may_refuse),
       cmocka_unit_test(arena_commit_function_is_not_called_for_pinned),
       cmocka_unit_test(arena_area_and_contains),

@@ -49,6 +49,31 @@ static void effect_disallow_arena_alloc(void** state) {
   expect(0, "\narena ");
 }
 
+// Allocates more than the first arena has, which the library brings descriptors for.
+static int allocate_large(void) {
+  for (size_t i = 0; i < 64; i++) {
+    if (mi_malloc(TEST_MIB) == NULL) return 2;
+  }
+  mi_arenas_print();
+  return 0;
+}
+
+// If this fails, a user who does not want to bound arenas has a program that crashes, or one whose
+// every page and block is a mapping of its own.
+static void effect_arenas_without_bound(void** state) {
+  (void)state;
+  const char* const options[] = {
+      "MIMALLOC_ARENA_RESERVE=4G",
+      "MIMALLOC_ARENA_RESERVE=70T", // with 32 bits no size: the default stays
+      "MIMALLOC_ARENA_RESERVE=-1",
+      "MIMALLOC_ARENA_MAX_OBJECT_SIZE=4G",
+  };
+  for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+    child("--large", options[i], i == 3 ? "MIMALLOC_ARENA_RESERVE=1G" : NULL, NULL);
+    assert_true(spawn_count(&result, "\narena ") > 0);
+  }
+}
+
 static int allocate_until_refused(void) {
   size_t size = 0;
   while (size < 3 * TEST_GIB && mi_malloc(256 * TEST_KIB) != NULL) size += 256 * TEST_KIB;
@@ -148,11 +173,13 @@ static void effect_destroy_on_exit(void** state) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "--allocate") == 0) return allocate();
+  if (argc > 1 && strcmp(argv[1], "--large") == 0) return allocate_large();
   if (argc > 1 && strcmp(argv[1], "--until-refused") == 0) return allocate_until_refused();
   if (argc > 1 && strcmp(argv[1], "--late") == 0) return print_late();
   if (argc > 1 && strcmp(argv[1], "--late-and-end") == 0) return print_and_end();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(effect_disallow_arena_alloc),
+      cmocka_unit_test(effect_arenas_without_bound),
       cmocka_unit_test(effect_disallow_os_alloc),
       cmocka_unit_test(effect_huge_pages_that_are_not_there),
       cmocka_unit_test(effect_numa),

@@ -397,6 +397,45 @@ static void profile_peak_is_that_of_the_peak(void** state) {
   assert_int_equal(later.bytes[11], peak.bytes[11]);
 }
 
+typedef struct text_s {
+  char bytes[65536]; // the beginning
+  size_t size;
+} text_t;
+
+static bool put_text(const void* bytes, size_t size, void* arg) {
+  text_t* const text = (text_t*)arg;
+  const size_t room = sizeof(text->bytes) - 1 - text->size;
+  if (size > room) size = room;
+  memcpy(text->bytes + text->size, bytes, size);
+  text->size += size;
+  return true;
+}
+
+// If this fails, figures of text are wrong from 2 GiB on where a word has 32 bits.
+static void profile_as_text_has_large_amounts(void** state) {
+  (void)state;
+  static text_t text;
+  begin(1);
+  for (size_t i = 0; i < 60; i++) mi_free(place_10(40 * TEST_MIB));
+  const long long least = 60 * 40 * (long long)TEST_MIB;
+  assert_int_equal(
+      mi_profile_write_to(mi_profile_heap_text, mi_profile_allocated, &put_text, &text), 0);
+  long long count, bytes;
+  assert_int_equal(sscanf(text.bytes, "heap profile: %lld: %lld [", &count, &bytes), 2);
+  assert_true(count >= 60 && bytes >= least);
+  memset(&text, 0, sizeof(text));
+  assert_int_equal(mi_profile_write_to(mi_profile_folded, mi_profile_allocated, &put_text, &text),
+                   0);
+  long long most = 0;
+  for (char* line = strtok(text.bytes, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    const char* const last = strrchr(line, ' ');
+    const long long amount = last == NULL ? 0 : strtoll(last, NULL, 10);
+    assert_true(amount >= 0);
+    if (amount > most) most = amount;
+  }
+  assert_true(most >= least);
+}
+
 // If this fails, a program that grows slowly does not see what by.
 static void profile_growth_is_since_the_mark(void** state) {
   (void)state;
@@ -665,6 +704,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test_teardown(profile_of_every_block_is_exact, reset),
       cmocka_unit_test_teardown(profile_of_threads_that_share_pages, reset),
       cmocka_unit_test_teardown(profile_peak_is_that_of_the_peak, reset),
+      cmocka_unit_test_teardown(profile_as_text_has_large_amounts, reset),
       cmocka_unit_test_teardown(profile_growth_is_since_the_mark, reset),
       cmocka_unit_test_teardown(profile_knows_ends_of_threads_and_heaps, reset),
       cmocka_unit_test_teardown(profile_blocks_are_as_any_other, reset),

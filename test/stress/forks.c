@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A process with busy threads forks again and again, and the children allocate. If this fails, a
 // child hangs or crashes in its first malloc, as happens to servers that fork under load, or when
-// it ends a heap that threads of its parent were using, or the parent grows with each fork.
+// it ends a heap that threads of its parent were using, or because a page of another thread was
+// ending; or the parent grows with each fork.
 //
 // --count forks --threads busy ones --mib what a child allocates --seconds at most
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #define KEEP 256
 #define CHILD_BLOCKS ((size_t)16384)
 #define CHILD_ALARM_S 60
+#define QUICK_FORKS 1000
+#define QUICK_MS 2000
 // What a parent of many forks may grow by, from the first quarter of them to the last.
 #define GROWTH_PERCENT 10
 #define GROWTH_MAX (8 * LOAD_MIB)
@@ -70,6 +73,17 @@ static void* work(void* argument) {
   }
   for (size_t i = 0; i < KEEP; i++) drop(mine[i]);
   for (size_t i = 0; i < HEAP_BLOCKS; i++) mi_free(in_heap[i]);
+  return NULL;
+}
+
+// Pages of this thread begin and end all the time.
+static void* fill_and_empty(void* argument) {
+  void* block[400];
+  (void)argument;
+  while (!atomic_load(&is_done)) {
+    for (size_t i = 0; i < 400; i++) block[i] = malloc(4000);
+    for (size_t i = 0; i < 400; i++) free(block[i]);
+  }
   return NULL;
 }
 
@@ -176,20 +190,39 @@ static uint64_t fork_one(size_t number) {
   return load_now_ms() - start_ms;
 }
 
+// Children that do next to nothing: the thread is stopped in as many places as there is time for.
+static void fork_quickly(void) {
+  const uint64_t start_ms = load_now_ms();
+  for (size_t i = 0; i < QUICK_FORKS && load_now_ms() < start_ms + QUICK_MS; i++) {
+    fflush(stdout);
+    const pid_t child = fork();
+    CHECK_SAY(child >= 0, "quick fork %zu", i);
+    if (child == 0) {
+      free(malloc(100));
+      _exit(0);
+    }
+    int status = 1;
+    CHECK_SAY(waitpid(child, &status, 0) == child && status == 0, "quick child %zu: status %d", i,
+              status);
+  }
+}
+
 int main(int argc, char** argv) {
   const load_argument_t own[] = {
       {"--count", &count}, {"--threads", &threads}, {"--mib", &child_mib}, {"--seconds", &seconds}};
   load = load_begin_with(argc, argv, own, sizeof(own) / sizeof(own[0]));
   count = load_scale(&load, count);
   CHECK_SAY(threads >= 8 && threads <= THREADS_MAX, "8 to %d threads", THREADS_MAX);
-  const uint64_t start_ms = load_now_ms();
   heap = mi_heap_new();
   seen = (memory_t*)calloc(count, sizeof(memory_t));
   CHECK_SAY(heap != NULL && seen != NULL, "no heap for %zu threads", threads);
   static pthread_t thread[THREADS_MAX];
   for (uintptr_t i = 0; i < threads; i++) {
-    CHECK_SAY(pthread_create(&thread[i], NULL, &work, (void*)i) == 0, "thread %zu", (size_t)i);
+    void* (*const function)(void*) = i == 0 ? &fill_and_empty : &work;
+    CHECK_SAY(pthread_create(&thread[i], NULL, function, (void*)i) == 0, "thread %zu", (size_t)i);
+    if (i == 0) fork_quickly();
   }
+  const uint64_t start_ms = load_now_ms();
   size_t done = 0;
   uint64_t slowest_ms = 0;
   for (; done < count && load_now_ms() < start_ms + seconds * 1000; done++) {

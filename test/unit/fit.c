@@ -57,6 +57,32 @@ UNIT_TEST(fit_finds_the_lowest_run) {
   }
 }
 
+#define LONG_WORDS ((size_t)1 << 17)
+#define LONG_SLICES (LONG_WORDS * MI_WORD_BITS) // 512 GiB
+
+// If this fails, a block of more than 256 GiB is refused, after arenas took all addresses for it.
+UNIT_TEST(fit_finds_runs_that_no_node_has_a_length_for) {
+  static mi_bitmap_word_t words[LONG_WORDS];
+  static uint64_t nodes[LONG_WORDS / 6];
+  arena.free = words;
+  arena.word_count = LONG_WORDS;
+  check(mi_fit_size(LONG_WORDS) <= sizeof(nodes));
+  mi_fit_init(&arena, nodes);
+  mi_bitmap_set(words, 0, LONG_SLICES);
+  mi_fit_note(&arena, 0, LONG_SLICES);
+  for (size_t count = LONG_SLICES / 8; count <= LONG_SLICES; count += LONG_SLICES / 8) {
+    check_equal(mi_fit_find(&arena, 0, count - 1), 0);
+    check_equal(mi_fit_find(&arena, 0, count), 0);
+    check_equal(mi_fit_find(&arena, LONG_SLICES - count, count), LONG_SLICES - count);
+    check_equal(mi_fit_find(&arena, LONG_SLICES - count + 1, count), MI_BITMAP_NONE);
+  }
+  check_equal(mi_fit_find(&arena, 0, LONG_SLICES + 1), MI_BITMAP_NONE);
+  mi_bitmap_clear(words, 100, 1);
+  mi_fit_note(&arena, 100, 1);
+  check_equal(mi_fit_find(&arena, 0, LONG_SLICES - 101), 101);
+  check_equal(mi_fit_find(&arena, 0, LONG_SLICES - 100), MI_BITMAP_NONE);
+}
+
 // If this fails, a search ends with the end of a node, or runs over the end of the arena.
 UNIT_TEST(fit_knows_runs_across_nodes) {
   start();
@@ -154,6 +180,7 @@ UNIT_TEST(fit_is_whole_after_a_race) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_finds_the_lowest_run),
+      cmocka_unit_test(fit_finds_runs_that_no_node_has_a_length_for),
       cmocka_unit_test(fit_knows_runs_across_nodes),
       cmocka_unit_test(fit_survives_a_stale_index),
       cmocka_unit_test(fit_is_whole_after_a_race),

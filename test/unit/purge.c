@@ -150,6 +150,18 @@ UNIT_TEST_PAGE_SIZES(purge_delay_negative_is_never) {
   release(&run);
 }
 
+// If this fails, the same holds for what was freed before the option was set.
+UNIT_TEST_PAGE_SIZES(purge_delay_may_become_negative) {
+  start();
+  const mi_run_t run = claim_dirty(4);
+  release(&run);
+  unit_option(purge_delay, -1);
+  check_equal(mi_purge_everything(&mi_state.main), 0);
+  check_equal(resident(&run), 4 * MI_SLICE_SIZE);
+  unit_option(purge_delay, DELAY_MS);
+  check_equal(mi_purge_everything(&mi_state.main), 4 * MI_SLICE_SIZE);
+}
+
 // If this fails, option arena_purge_mult has no effect.
 UNIT_TEST_PAGE_SIZES(purge_delay_is_multiplied) {
   start();
@@ -748,6 +760,7 @@ int main(void) {
       cmocka_unit_test(purge_leaves_zero_memory),
       cmocka_unit_test(purge_delay_zero_is_at_once),
       cmocka_unit_test(purge_delay_negative_is_never),
+      cmocka_unit_test(purge_delay_may_become_negative),
       cmocka_unit_test(purge_delay_is_multiplied),
       cmocka_unit_test(purge_joins_neighbours),
       cmocka_unit_test(purge_reads_no_clock_when_idle),

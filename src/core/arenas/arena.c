@@ -52,14 +52,7 @@
 // Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
 #define MI_ARENA_TRIES 32
 #define MI_ARENA_ALIGNED_TRIES 1
-#define MI_ARENA_DOUBLED_MAX ((size_t)1 << (MI_ADDRESS_BITS - 1))
 #define MI_ARENA_LOW_WORDS 8 // words that a claim looks at before it asks the index
-
-MI_INTERNAL size_t mi_arena_object_max(void) {
-  const size_t reserve = (size_t)mi_option_value(arena_reserve) * MI_KIB;
-  const size_t largest = (size_t)mi_option_value(arena_max_object_size) * MI_KIB;
-  return mi_bits_min(largest, reserve / 2);
-}
 
 MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
   MI_FOR_EACH_ARENA(subproc, arena) {
@@ -708,9 +701,9 @@ static bool mi_arena_grow_last(mi_arena_t* last, size_t needed, int node) {
 static bool mi_arena_grow_locked(mi_subproc_t* subproc, size_t needed, int node) {
   mi_lock_expect(&mi_state.arena_lock);
   if (mi_arena_adopt(subproc, needed, node)) return true;
-  size_t size_max = (size_t)mi_option_value(arena_reserve) * MI_KIB;
+  size_t size_max = mi_arena_option_bytes(mi_option_value(arena_reserve));
   size_t doublings = mi_bits_min(subproc->arena_count / 8, 16);
-  for (; doublings > 0 && size_max < MI_ARENA_DOUBLED_MAX; doublings--) size_max *= 2;
+  for (; doublings > 0 && size_max < MI_ARENA_SIZE_MAX; doublings--) size_max *= 2;
   if (mi_option_value(allow_large_os_pages) != 0 &&
       mi_arena_grow_by(subproc, 0, size_max, needed, node, MI_ARENA_LARGE)) {
     return true;

@@ -3,6 +3,8 @@
 #ifndef MI_CORE_ARENA_H
 #define MI_CORE_ARENA_H
 
+#include <errno.h>
+
 #include "../common/common.h"
 
 // A run: consecutive slices of an arena, or a mapping of its own, that belong to the caller.
@@ -37,13 +39,17 @@ MI_INTERNAL void mi_arena_advise(uint8_t* start, size_t size);
 typedef enum mi_arena_need_e { MI_ARENA_DECOMMIT = 0, MI_ARENA_COMMIT } mi_arena_need_t;
 
 // Call the commit function of an arena that has one. False if it fails, or if something else wrote
-// to where it is kept (secret.h).
+// to where it is kept (secret.h). A free may lead here, so errno is preserved.
 static inline bool mi_arena_call(const mi_arena_t* arena, mi_arena_need_t need, uint8_t* start,
                                  size_t size, bool* is_zero) {
   const uintptr_t fun = mi_secret_unseal(&arena->commit_fun, (uintptr_t)arena->commit_fun);
   void* const arg = (void*)mi_secret_unseal(&arena->commit_arg, (uintptr_t)arena->commit_arg);
-  return mi_secret_is_whole(fun) &&
-         ((mi_arena_commit_fun_t*)fun)(need == MI_ARENA_COMMIT, start, size, is_zero, arg);
+  if (!mi_secret_is_whole(fun)) return false;
+  const int saved_errno = errno;
+  const bool is_done =
+      ((mi_arena_commit_fun_t*)fun)(need == MI_ARENA_COMMIT, start, size, is_zero, arg);
+  errno = saved_errno;
+  return is_done;
 }
 
 // True if the memory of the arena is private and anonymous, in OS pages that may be dropped.
@@ -83,9 +89,17 @@ static inline size_t mi_arena_slice_of(const mi_arena_t* arena, const void* p) {
   return (size_t)((const uint8_t*)p - arena->start) / MI_SLICE_SIZE;
 }
 
-// Return the size in bytes up to which a run is searched in an arena; larger blocks get a mapping
-// of their own.
-MI_INTERNAL size_t mi_arena_object_max(void);
+// What an arena may grow to: half of the addresses, or so much that the bitmaps are not large.
+#define MI_ARENA_SLICES_LOG2_MAX 28
+#define MI_ARENA_SIZE_MAX                                                                          \
+  ((size_t)1 << (MI_ADDRESS_BITS - 1 < MI_SLICE_SHIFT + MI_ARENA_SLICES_LOG2_MAX                   \
+                     ? MI_ADDRESS_BITS - 1                                                         \
+                     : MI_SLICE_SHIFT + MI_ARENA_SLICES_LOG2_MAX))
+
+// Return the bytes that an option in KiB stands for. A negative one is no bound.
+static inline size_t mi_arena_option_bytes(long kib) {
+  return mi_bits_min((size_t)kib, MI_ARENA_SIZE_MAX / MI_KIB) * MI_KIB;
+}
 
 // The description of an arena that is going to be made.
 typedef struct mi_arena_plan_s {

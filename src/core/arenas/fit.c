@@ -30,7 +30,8 @@
 #define MI_FIT_FANOUT_SHIFT 3
 #define MI_FIT_FANOUT ((size_t)1 << MI_FIT_FANOUT_SHIFT)
 
-// A node: three lengths in slices, of 21 bits each. What is longer counts as the longest.
+// A node: three lengths in slices, of 21 bits each. What is longer counts as the longest, and is
+// searched for in the words.
 #define MI_FIT_BITS 21
 #define MI_FIT_MOST (((uint64_t)1 << MI_FIT_BITS) - 1)
 
@@ -64,6 +65,10 @@ static inline size_t mi_fit_above(size_t count) {
 static inline size_t mi_fit_span(size_t depth) {
   return MI_WORD_BITS << depth * MI_FIT_FANOUT_SHIFT;
 }
+
+_Static_assert(((uint64_t)MI_WORD_BITS << MI_FIT_DEPTH_MAX * MI_FIT_FANOUT_SHIFT) >=
+                   (uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT),
+               "the deepest tree has room for all slices that there are");
 
 static size_t mi_fit_stale_words(size_t word_count) {
   return mi_bits_divide_up(mi_fit_above(word_count), MI_WORD_BITS);
@@ -271,10 +276,14 @@ static bool mi_fit_search(mi_fit_search_t* search, size_t depth, size_t index) {
 }
 
 MI_INTERNAL size_t mi_fit_find(mi_arena_t* arena, size_t from, size_t slice_count) {
+  if (mi_unlikely(slice_count > MI_FIT_MOST)) { // 128 GiB: no node has such a length
+    return mi_bitmap_find_run(arena->free, from, arena->word_count * MI_WORD_BITS, slice_count, 1,
+                              0);
+  }
   mi_fit_settle(arena);
   const size_t depth = arena->fit_depth;
   const mi_fit_t all = mi_fit_unpack(mi_atomic_load_relaxed(mi_fit_node(arena, depth, 0)));
-  if (all.longest < mi_bits_min(slice_count, MI_FIT_MOST)) return MI_BITMAP_NONE;
+  if (all.longest < slice_count) return MI_BITMAP_NONE;
   mi_fit_search_t search = {arena, from, slice_count, 0, MI_BITMAP_NONE};
   return mi_fit_search(&search, depth, 0) ? search.found : MI_BITMAP_NONE;
 }

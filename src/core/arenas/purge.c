@@ -144,9 +144,11 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_spare_release(subproc);
-  mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+  // While options keep all memory, some may wait since before they were set.
+  const bool is_kept = mi_wait_delay_ms() < 0;
+  if (!is_kept) mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    if (arena->is_pinned) continue;
+    if (arena->is_pinned || is_kept) continue;
     bytes += mi_purge_map(arena, arena->purge_old, minimum);
     bytes += mi_purge_map(arena, arena->purge_young, minimum);
     if (effort == MI_FORCE) bytes += mi_purge_map(arena, arena->dirty, minimum);

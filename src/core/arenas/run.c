@@ -45,11 +45,19 @@ static mi_attr_noinline bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wi
   return true;
 }
 
+// Return the size in bytes up to which a run is searched in an arena; larger blocks get a mapping
+// of their own.
+static size_t mi_run_object_max(void) {
+  const size_t reserve = mi_arena_option_bytes(mi_option_value(arena_reserve));
+  const size_t largest = mi_arena_option_bytes(mi_option_value(arena_max_object_size));
+  return mi_bits_min(largest, reserve / 2);
+}
+
 // True if the page should be in an arena, and not in a mapping of its own.
 static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish) {
   if (heap->arena != NULL) return true;
   if (mi_option_value(disallow_arena_alloc) != 0) return false;
-  const size_t object_max = mi_arena_object_max();
+  const size_t object_max = mi_run_object_max();
   return wish->slice_count * MI_SLICE_SIZE <= object_max && wish->alignment <= object_max;
 }
 

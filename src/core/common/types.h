@@ -417,7 +417,8 @@ typedef mi_atomic(uint64_t) mi_bitmap_word_t;
 //   write  any  store relaxed  with one thread  mi_fit_refresh
 //   read   any  relaxed        a hint: what is found is claimed in the bitmap
 typedef mi_atomic(uint64_t) mi_fit_node_t;
-#define MI_FIT_DEPTH_MAX 8
+// An arena may have all addresses. (A word has 2^6 slices, each depth 2^3 nodes of the one below.)
+#define MI_FIT_DEPTH_MAX ((MI_ADDRESS_BITS - MI_SLICE_SHIFT - 6 + 2) / 3)
 
 // A reserved range of slices. Immutable after publication except for the atomics. See arena.c.
 struct mi_arena_s {

@@ -107,6 +107,13 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   return page;
 }
 
+// End the marks of a page that nobody owns. The child of a fork walks the lists of pages that
+// vanished threads own, and would take blocks with half of these marks for damaged ones.
+static void mi_page_end_marks(const mi_page_t* page) {
+  mi_atomic_signal_fence(); // behind the word of the page
+  mi_mark_end(page);
+}
+
 MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
   if (mi_unlikely(!mi_page_is_sound(page))) {
     mi_report_block(MI_ERROR_CORRUPT_PAGE, page, page->start, NULL);
@@ -119,9 +126,9 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     return; // the page is leaked
   }
   mi_probe2(page_release, page->start, page->block_size);
-  mi_mark_end(page);
   mi_track_drop(page);
   mi_page_clear(heap, page);
+  mi_page_end_marks(page);
   mi_run_delist(heap, page);
   mi_page_count(heap, page->size_class, -1);
   mi_arena_t* const arena = mi_run_arena(heap, (mi_page_backing_t)page->backing, page->start);
@@ -135,7 +142,8 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
   mi_life_displace(page);
-  mi_mark_end(page);
+  mi_life_close(page);
+  mi_page_end_marks(page);
   mi_part_forget(heap->subproc, page);
   page->count = (mi_page_count_t){0};
   mi_life_open(page);

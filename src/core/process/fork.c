@@ -8,6 +8,7 @@
 //   a refill                  blocks in the list of a vanished theap stay counted as used: at most
 //                             a list for each class is lost
 //   claims of slices, pops    slices, or a page, that no list has: lost
+//   the end of a page         its word says that nobody owns it before its marks change (page.c)
 //   a parcel of frees         its blocks stay counted as used: at most one small parcel is lost
 //   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
 //   the end of a heap         the pages that are left stay with a heap that no list knows; their
