@@ -398,14 +398,13 @@ static void profile_peak_is_that_of_the_peak(void** state) {
 }
 
 typedef struct text_s {
-  char bytes[65536]; // the beginning
+  char bytes[4 * TEST_MIB];
   size_t size;
 } text_t;
 
 static bool put_text(const void* bytes, size_t size, void* arg) {
   text_t* const text = (text_t*)arg;
-  const size_t room = sizeof(text->bytes) - 1 - text->size;
-  if (size > room) size = room;
+  if (size >= sizeof(text->bytes) - text->size) return false;
   memcpy(text->bytes + text->size, bytes, size);
   text->size += size;
   return true;
