@@ -106,11 +106,17 @@ static mi_attr_inline void mi_free_taken(void* p) {
 
 static bool mi_free_is_kept(void) { return MI_HAS_QUARANTINE && mi_option_value(quarantine) > 0; }
 
+// An option that may change at any time: what depends on it in one free is read once.
+static mi_attr_inline bool mi_free_is_cleared(void) {
+  return MI_IS_CLEARED && mi_option_value(zero_on_free) != 0;
+}
+
 // In a secure build: what is rare about a block that is taken back.
 static mi_attr_noinline void mi_free_with_care(void* p, mi_taken_t taken) {
   mi_canary_take(p, &taken);
-  mi_large_clear_freed(p, taken.was);
-  if (!mi_free_is_kept() || !mi_quarantine_take(p)) mi_free_taken(p);
+  const bool is_cleared = mi_free_is_cleared();
+  mi_large_clear_freed(p, taken.was, is_cleared);
+  if (!mi_free_is_kept() || !mi_quarantine_take(p, is_cleared)) mi_free_taken(p);
 }
 
 // A block with a page of its own, or a mistake.
@@ -128,7 +134,7 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
   } else if (mi_unlikely(!mi_canary_is_sound(p, &taken) || mi_free_is_kept())) {
     mi_free_with_care(p, taken);
   } else {
-    mi_free_taken(mi_large_clear_freed(p, taken.was));
+    mi_free_taken(mi_large_clear_freed(p, taken.was, mi_free_is_cleared()));
   }
 }
 

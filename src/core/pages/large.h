@@ -73,12 +73,13 @@ static mi_attr_inline void mi_large_clear_small(uint8_t* p, size_t size) {
 }
 #endif
 
-// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted in
-// this build. Returns the block.
-static mi_attr_inline void* mi_large_clear_freed(void* p, uint8_t was) {
+// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted
+// (and only in builds that can). Returns the block.
+static mi_attr_inline void* mi_large_clear_freed(void* p, uint8_t was, bool is_wanted) {
   (void)was;
+  (void)is_wanted;
 #if MI_IS_CLEARED
-  if (mi_option_value(zero_on_free) == 0) return p;
+  if (!is_wanted) return p;
   if (was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)))) {
     return mi_large_clear_block(p, was);
   }

@@ -85,7 +85,7 @@ static bool mi_quarantine_make(mi_theap_t* home) {
   return true;
 }
 
-MI_INTERNAL bool mi_quarantine_take(void* p) {
+MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared) {
   const size_t bound = mi_quarantine_bound();
   mi_theap_t* const home = mi_self_home();
   const mi_page_t* const page = mi_pagemap_find(p);
@@ -98,7 +98,7 @@ MI_INTERNAL bool mi_quarantine_take(void* p) {
   uintptr_t* const slot =
       &quarantine->slot[mi_random_below(&quarantine->random, MI_QUARANTINE_SLOTS)];
   const uintptr_t before = *slot;
-  *slot = (uintptr_t)p | (mi_option_value(zero_on_free) != 0 ? MI_QUARANTINE_CLEARED : 0);
+  *slot = (uintptr_t)p | (is_cleared ? MI_QUARANTINE_CLEARED : 0);
   if (before != 0) mi_quarantine_release(before);
   return true;
 }

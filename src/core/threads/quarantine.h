@@ -8,9 +8,9 @@
 
 #if MI_HAS_QUARANTINE
 
-// Keep a block that was freed just now, and whose mark says so; another one that was kept is freed
-// in its place. False if it is not kept: the caller frees it.
-MI_INTERNAL bool mi_quarantine_take(void* p);
+// Keep a block that was freed just now, whose mark says so, and that was cleared or not; another one
+// that was kept is freed in its place. False if it is not kept: the caller frees it.
+MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared);
 
 // Free all blocks that the calling thread keeps / and give up the place for them.
 MI_INTERNAL void mi_quarantine_flush(void);
@@ -18,7 +18,8 @@ MI_INTERNAL void mi_quarantine_end(void);
 
 #else
 
-static mi_attr_inline bool mi_quarantine_take(void* p) {
+static mi_attr_inline bool mi_quarantine_take(void* p, bool is_cleared) {
+  (void)is_cleared;
   (void)p;
   return false;
 }
