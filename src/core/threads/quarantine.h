@@ -8,8 +8,8 @@
 
 #if MI_HAS_QUARANTINE
 
-// Keep a block that was freed just now, whose mark says so, and that was cleared or not; another one
-// that was kept is freed in its place. False if it is not kept: the caller frees it.
+// Keep a block that was freed just now, whose mark says so, and that was cleared or not; another
+// one that was kept is freed in its place. False if it is not kept: the caller frees it.
 MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared);
 
 // Free all blocks that the calling thread keeps / and give up the place for them.
