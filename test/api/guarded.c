@@ -759,7 +759,7 @@ static void guarded_by_the_environment(void** state) {
   static const char* const every[] = {"MIMALLOC_GUARDED_SAMPLE_RATE=1", NULL};
   test_start_self("environment", every, &result);
   assert_int_equal(result.signal, SIGSEGV);
-  assert_int_equal(spawn_count(&result, KNOWS_ACCESS ? "free: read" : "free: access"), 1);
+  assert_int_equal(spawn_count(&result, "use after free: "), 1); // read, or access
   test_start_self("count", every, &result);
   assert_int_equal(spawn_count(&result, "then: 1"), 1);
   test_start_self("count", NULL, &result);

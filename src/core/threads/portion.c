@@ -168,11 +168,10 @@ MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || mi_theap_cuts_all(theap)) return false;
-  const size_t length = mi_portion_limit(theap, c);
-  if (length == 1) return false;
   const mi_block_t* const newest = theap->free[c];
   if (theap->room[c] == 0 && block != newest) {
-    if (newest == NULL) return false;
+    const size_t length = mi_portion_limit(theap, c);
+    if (newest == NULL || length == 1) return false;
     if (!mi_portion_recount(theap, c, length)) {
       mi_portion_return_class(theap, c); // PORTION-4
       return false;

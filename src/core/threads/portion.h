@@ -46,8 +46,8 @@ static inline size_t mi_portion_own_length(size_t size_class) {
 
 // The most blocks of the portions that the theap has now: PORTION-2.
 static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
-  return mi_crowd_shares(theap) ? mi_portion_length(theap, size_class)
-                                : mi_portion_own_length(size_class);
+  if (mi_unlikely(mi_crowd_shares(theap))) return mi_portion_length(theap, size_class);
+  return mi_portion_own_length(size_class);
 }
 
 // The most blocks of any portion.
