@@ -133,14 +133,13 @@ static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c, siz
   return theap->room[c] > 0;
 }
 
-// The portion is full: return the half of it that was freed first, so that a thread that only frees
-// comes here once for so many blocks. True if there is room.
+// The portion is full, or was returned: return the half of it that was freed first, so that a
+// thread that only frees comes here once for so many blocks. True if there is room.
 static mi_attr_noinline bool mi_portion_halve(mi_theap_t* theap, size_t c, size_t length) {
-  if (theap->quick_left <= 1 || !mi_portion_is_valid(theap, c)) { // PORTION-5
+  if (theap->free[c] == NULL || !mi_portion_is_valid(theap, c)) {
     mi_portion_return_class(theap, c);
     return false;
   }
-  theap->quick_left--;
   mi_block_t* last = theap->free[c];
   size_t kept = 1;
   for (; kept < length / 2 && mi_block_next(last) != NULL; kept++) last = mi_block_next(last);
@@ -158,8 +157,9 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   if (theap == NULL || !mi_crowd_shares(theap)) return false;
   const size_t length = mi_portion_length(theap, c);
   if (length == 1) return false;
-  if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_recount(theap, c, length)) {
-    if (theap->free[c] == NULL || !mi_portion_halve(theap, c, length)) return false;
+  if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_recount(theap, c, length) &&
+      !mi_portion_halve(theap, c, length)) {
+    return false;
   }
   return mi_portion_push(theap, page, block);
 }
