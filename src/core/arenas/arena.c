@@ -78,8 +78,8 @@ static bool mi_arena_commit_range(mi_arena_t* arena, size_t index, size_t count,
     if (!mi_arena_call(arena, MI_ARENA_COMMIT, start, size, is_zero)) return false;
   } else {
     if (mi_os_commit(start, size) != 0) return false;
-    if (arena->numa_node >= 0 && !arena->is_foreign) {
-      mi_os_prefer_node(start, size, (size_t)arena->numa_node); // decommit may remap it
+    if (!arena->is_foreign) {
+      mi_numa_prefer(start, size, arena->numa_node); // decommit may remap it
     }
   }
   mi_bitmap_set(arena->committed, index, count);
@@ -555,9 +555,7 @@ static mi_arena_t* mi_arena_reserve_locked(mi_subproc_t* subproc, mi_arena_plan_
   if (plan->start == NULL) return NULL;
   if (kind == MI_ARENA_ROOM && !mi_arena_begin_room(plan)) return NULL;
   if (kind == MI_ARENA_COMMITTED || kind == MI_ARENA_ROOM) mi_arena_advise(plan->start, plan->size);
-  if (plan->numa_node >= 0) {
-    mi_os_prefer_node(plan->start, plan->size, (size_t)plan->numa_node);
-  }
+  mi_numa_prefer(plan->start, plan->size, plan->numa_node);
   mi_arena_t* const arena = mi_arena_make(plan);
   if (arena == NULL) {
     mi_os_unmap(plan->start, mapped);
@@ -622,7 +620,7 @@ static bool mi_arena_extend(mi_arena_t* arena, size_t size) {
     return false;
   }
   if (arena->is_committed) mi_arena_advise(start, size);
-  if (arena->numa_node >= 0) mi_os_prefer_node(start, size, (size_t)arena->numa_node);
+  mi_numa_prefer(start, size, arena->numa_node);
   mi_tool_remove_root(arena->start, first * MI_SLICE_SIZE);
   mi_tool_add_root(arena->start, first * MI_SLICE_SIZE + size);
   mi_arena_count_reserved(arena, count);

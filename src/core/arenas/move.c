@@ -31,7 +31,7 @@
 static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* arena, uint8_t* start,
                                          size_t size) {
   if (mi_os_map_again(start, size)) {
-    if (arena != NULL) mi_arena_advise(start, size);
+    mi_arena_advise(start, size); // RUN-3
     return true;
   }
   if (arena != NULL) {

@@ -18,4 +18,9 @@ MI_INTERNAL int mi_numa_node(int node);
 // option arena_is_numa_local that of the calling thread.
 MI_INTERNAL int mi_numa_node_for(const mi_heap_t* heap);
 
+// Prefer a node for memory that was mapped just now; -1: anywhere.
+static inline void mi_numa_prefer(uint8_t* start, size_t size, int node) {
+  if (node >= 0) mi_os_prefer_node(start, size, (size_t)node);
+}
+
 #endif

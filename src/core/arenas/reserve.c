@@ -42,7 +42,7 @@ static size_t mi_reserve_map_giant(uint8_t** start, size_t pages, int node, uint
       mi_os_unmap(p, MI_GIANT_SIZE); // the address is taken
       break;
     }
-    if (node >= 0) mi_os_prefer_node(p, MI_GIANT_SIZE, (size_t)node);
+    mi_numa_prefer(p, MI_GIANT_SIZE, node);
     mi_os_populate(p, MI_GIANT_SIZE);
     count++;
     const uint64_t estimate_ms = (mi_os_now_ms() - begin) * pages / count;

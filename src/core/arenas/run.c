@@ -26,8 +26,7 @@ static mi_attr_noinline bool mi_run_map(mi_heap_t* heap, const mi_run_wish_t* wi
   uint8_t* const p = (uint8_t*)mi_os_map(NULL, size, wish->alignment, MI_OS_READ_WRITE);
   if (p == NULL) return false;
   mi_arena_advise(p, size); // RUN-3
-  const int node = mi_numa_node_for(heap);
-  if (node >= 0) mi_os_prefer_node(p, size, (size_t)node);
+  mi_numa_prefer(p, size, mi_numa_node_for(heap));
   mi_retain_before_peak(subproc, wish->slice_count); // it is not touched yet
   mi_tool_after_map(&subproc->direct);
   mi_lock_enter(&mi_state.arena_lock);

@@ -95,7 +95,7 @@ static bool mi_guard_open(mi_guarded_t* record) {
   if (record->is_mapped) {
     mi_atomic_sub_relaxed(&mi_guards.mapped_count, 1);
     is_open = mi_os_commit(record->start, size) == 0;
-    if (record->backing == MI_BACKING_ARENA) mi_arena_advise(record->start, size); // as around it
+    mi_arena_advise(record->start, size); // as around it; RUN-3
   }
   return is_open || mi_os_remap(record->start, size) == 0;
 }
