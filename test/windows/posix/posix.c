@@ -110,11 +110,33 @@ static DWORD posix_protection(int protection) {
   return (protection & PROT_WRITE) != 0 ? PAGE_READWRITE : PAGE_READONLY;
 }
 
+int memfd_create(const char* name, unsigned flags) {
+  (void)flags;
+  char folder[MAX_PATH], path[MAX_PATH];
+  if (GetTempPathA(sizeof(folder), folder) == 0 || GetTempFileNameA(folder, name, 0, path) == 0) {
+    errno = ENOSYS;
+    return -1;
+  }
+  return _open(path, _O_RDWR | _O_TEMPORARY | _O_NOINHERIT | _O_BINARY);
+}
+
+static void* posix_map_file(int file, size_t size) {
+  const HANDLE section =
+      CreateFileMappingA((HANDLE)_get_osfhandle(file), NULL, PAGE_READWRITE, 0, 0, NULL);
+  if (section == NULL) return NULL;
+  void* const p = MapViewOfFile(section, FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, size);
+  CloseHandle(section); // the view keeps it
+  return p;
+}
+
 void* mmap(void* start, size_t size, int protection, int flags, int file, off_t offset) {
-  (void)file, (void)offset;
-  void* const p = (flags & MAP_ANONYMOUS) == 0 ? NULL
-                                               : VirtualAlloc(start, size, MEM_RESERVE | MEM_COMMIT,
-                                                              posix_protection(protection));
+  (void)offset;
+  void* p = NULL;
+  if ((flags & MAP_ANONYMOUS) != 0) {
+    p = VirtualAlloc(start, size, MEM_RESERVE | MEM_COMMIT, posix_protection(protection));
+  } else if ((flags & MAP_SHARED) != 0) {
+    p = posix_map_file(file, size);
+  }
   if (p != NULL) return p;
   errno = ENOMEM;
   return MAP_FAILED;
@@ -123,6 +145,7 @@ void* mmap(void* start, size_t size, int protection, int flags, int file, off_t 
 int munmap(void* start, size_t size) {
   MEMORY_BASIC_INFORMATION info;
   if (VirtualQuery(start, &info, sizeof(info)) == 0) return -1;
+  if (info.Type == MEM_MAPPED) return UnmapViewOfFile(start) ? 0 : -1;
   const BOOL is_done = info.AllocationBase == start ? VirtualFree(start, 0, MEM_RELEASE)
                                                     : VirtualFree(start, size, MEM_DECOMMIT);
   return is_done ? 0 : -1;

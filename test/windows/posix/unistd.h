@@ -18,6 +18,7 @@
 #define _SC_NPROCESSORS_ONLN 84
 #define O_CLOEXEC _O_NOINHERIT
 #define O_NOCTTY 0
+#define program_invocation_name _pgmptr
 
 long sysconf(int name);
 // SIGALRM after so many seconds: its handler runs on a thread of its own.
