@@ -1,6 +1,8 @@
 """Windows on x86-64, with mingw-w64, under Wine: what is not among the programs that test_native.py runs (MI_PLATFORMS=windows).
 If one of these fails, a program for Windows has another malloc than it was built with, or none. It was never run on Windows."""
+import json
 import os
+import shlex
 import shutil
 
 import pytest
@@ -24,6 +26,19 @@ def test_program_is_for_others(name, why):
     """What is left out is named. It is there elsewhere."""
     assert any((conftest.ROOT / "test" / f"{name}{suffix}").exists() for suffix in (".c", ".cpp"))
     pytest.skip(f"{name}: Windows has no {why}")
+
+
+def test_all_programs_compile():
+    """`make test` links a few of them only; the others are to be there when `make platforms` runs them."""
+    commands = BUILD / "compile_commands.json"
+    if not commands.exists() or not (BUILD / "tests.json").exists():
+        pytest.skip("no compiler for Windows, no Wine, or no cmocka for it")
+    flags = next(shlex.split(entry["command"])[:-4] for entry in json.loads(commands.read_text()) if entry["file"].endswith("/api/abi.c"))
+    sources = [source for group in ("api", "stress") for source in sorted((conftest.ROOT / "test" / group).glob("*.c"))
+               if f"{group}/{source.stem}" not in dict(WITHOUT)]
+    assert len(sources) > 30
+    results = ((source.name, attempt(*flags, "-fsyntax-only", source)) for source in sources)
+    assert [(name, result.output) for name, result in results if result.status != 0] == []
 
 
 # -- Programs that were built without us
