@@ -80,7 +80,7 @@ static const char mi_control_no_file[] mi_attr_rare = "which file?";
 static const char mi_control_line[] mi_attr_rare = "%s\n";
 static const char mi_control_error[] mi_attr_rare = "error: %s\n";
 static const char mi_control_error_number[] mi_attr_rare = "error: %d, %s\n";
-static const char mi_control_variable[] mi_attr_rare = MI_ENVIRONMENT_PREFIX "control";
+static const char mi_control_variable[] = MI_ENVIRONMENT_PREFIX "control";
 static const char mi_control_path[] mi_attr_rare = "%s/%zu.command";
 static const char mi_control_suffix[3][16] mi_attr_rare = {"%zu.command", "%zu.answer.new",
                                                            "%zu.answer"};

@@ -12,6 +12,7 @@ from conftest import run
 pytestmark = pytest.mark.slow
 
 EMPTY_KIB = 100
+FEW_KIB = 200
 EMPTY_CALLS = 25
 # With and without requests before. On one core threads of one round run one after the other: the first 32, which
 # are no crowd, keep the 1,040 KiB they used (166 for each of 200), the others a portion of 4 KiB of 36 size classes.
@@ -57,6 +58,16 @@ def test_empty_program_stays_small(library, figure):
                 f"{ours[0] - system[0]:.0f}, of which {ours[1] - system[1]:.0f} not shared with other processes",
                 EMPTY_KIB)
     assert ours[0] - system[0] <= EMPTY_KIB
+
+
+@measure.x86_only
+def test_small_program_stays_small(library, figure):
+    """What a program runs through when it allocates lies in two pieces of 64 KiB (layout.ld): the kernel maps so much at a time."""
+    program = measure.program("few")
+    system, ours = peaks(program, None), peaks(program, library)
+    measure.say(figure, "peak memory of a program with 100 short blocks without libc's code, KiB more than with glibc's malloc",
+                f"{ours[0] - system[0]:.0f}, of which {ours[1] - system[1]:.0f} not shared with other processes", FEW_KIB)
+    assert ours[0] - system[0] <= FEW_KIB
 
 
 @measure.x86_only
