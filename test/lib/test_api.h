@@ -101,9 +101,9 @@ static inline bool test_is_malloc_ours(void) {
   return is_ours;
 }
 
-// Whether a sanitizer is there, whose run-time is written in C++. (gcc has none for Windows, and its
-// linker wants a definition of what is weak.)
-#if defined(_WIN32)
+// Whether a sanitizer is there; its run-time is written in C++. (Where names can be weak: gcc for
+// Windows has no sanitizers, and its linker wants a definition.)
+#if !defined(__ELF__)
 static inline bool test_is_sanitized(void) { return false; }
 #else
 extern void __asan_init(void) __attribute__((weak));
