@@ -42,6 +42,7 @@
 #include "core/arenas/move.c"
 #include "core/arenas/wait.c"
 #include "core/arenas/spare.c"
+#include "core/arenas/kept.c"
 #include "core/arenas/purge.c"
 #include "core/arenas/budget.c"
 #include "core/arenas/retain.c"

@@ -82,7 +82,7 @@ typedef struct unit_census_s {
   size_t owned; // pages of classes that somebody owns
   size_t pooled; // pages with the POOLED bit
   size_t lost; // slices that belong to nobody and are not free
-  size_t spare; // those of them that are kept: SPARE-1
+  size_t spare; // those of them that are kept: SPARE-1, KEPT-1
 } unit_census_t;
 
 static bool unit_bit(mi_bitmap_word_t* map, size_t i) { return mi_bitmap_is_all_set(map, i, 1); }
@@ -289,7 +289,9 @@ static size_t unit_check_subproc(mi_subproc_t* subproc, unit_census_t* census) {
   }
   unit_check_charged(subproc);
   check(mi_spare_is_valid(subproc));
-  census->spare += mi_spare_length(subproc);
+  size_t kept;
+  check(mi_kept_is_valid(subproc, &kept));
+  census->spare += mi_spare_length(subproc) + kept;
   mi_page_t* page;
   for (uint32_t at = 0; (page = mi_book_next(&subproc->direct, &at)) != NULL;) {
     check(page->backing == MI_BACKING_DIRECT);
@@ -346,7 +348,9 @@ void unit_reserve(size_t size) {
 }
 
 size_t unit_free_slices(void) {
-  size_t count = mi_spare_length(&mi_state.main);
+  size_t count;
+  check(mi_kept_is_valid(&mi_state.main, &count));
+  count += mi_spare_length(&mi_state.main);
   MI_FOR_EACH_ARENA(&mi_state.main, arena) { count += mi_atomic_load_relaxed(&arena->free_count); }
   return count;
 }
@@ -430,6 +434,7 @@ void unit_check_empty(void) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     check(unit_pool_length(&mi_state.main.heap_main, c) == 0);
   }
+  mi_kept_release_all(&mi_state.main);
   mi_spare_release(&mi_state.main);
   size_t total = 0;
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {

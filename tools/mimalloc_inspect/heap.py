@@ -139,17 +139,23 @@ class Walk:
 
     def read_subproc(self, address):
         own = self.structure("subproc", address, arenas="P", sequence="P", spare="Q", direct_used="I")
-        spare_start = own["spare"] >> SPARE_BITS << self.layout["slice_shift"]
-        spare = range(spare_start, spare_start + (own["spare"] & (1 << SPARE_BITS) - 1) * self.slice)
+        first = address + self.layout["subproc.kept"]
+        slots = [self.structure("kept", first + i * self.layout["kept"], kept_run="Q") for i in range(self.layout["kept_slots"])]
+        spares = [self.run_of(word) for word in [own["spare"]] + [slot["kept_run"] for slot in slots] if word]
         for arena in self.chain("arenas", own["arenas"], ARENAS_MAX, lambda a: self.structure("arena", a, next="P")["next"]):
             with self.tolerated(f"the arena at {arena:#x}"):
-                self.read_arena(arena, own["sequence"], spare)
+                self.read_arena(arena, own["sequence"], spares)
         with self.tolerated("the list of blocks with a mapping of their own"):
             self.read_book(address, own["direct_used"], own["sequence"])
 
     # -- Pages --
 
-    def read_arena(self, address, subproc, spare):
+    def run_of(self, word):
+        """A run of slices that is kept, of a sub-process or of a thread: its addresses."""
+        start = word >> SPARE_BITS << self.layout["slice_shift"]
+        return range(start, start + (word & (1 << SPARE_BITS) - 1) * self.slice)
+
+    def read_arena(self, address, subproc, spares):
         own = self.structure("arena", address, start="P", slice_max="P", word_count="P", slice_count="P", is_pinned="B",
                              is_foreign="B", is_exclusive="B", free="P", purge_young="P", purge_old="P")
         start, count = own["start"], own["slice_count"]
@@ -165,8 +171,9 @@ class Walk:
             for i in positions(unpack_bits(waits, count, self.layout.order)):
                 if free[i]:
                     free[i] = 2
-        for at in range(max(spare.start, start), min(spare.stop, start + count * self.slice), self.slice):
-            free[(at - start) // self.slice] = 2
+        for run in spares:
+            for at in range(max(run.start, start), min(run.stop, start + count * self.slice), self.slice):
+                free[(at - start) // self.slice] = 2
         present = self.target.resident(start, start + count * self.slice)
         step = self.slice // self.os_page or 1
         resident = [present.count(1, i, i + step) * self.os_page for i in range(0, count * step, step)]

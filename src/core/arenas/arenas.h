@@ -27,6 +27,7 @@
 #include "move.h"
 #include "wait.h"
 #include "spare.h"
+#include "kept.h"
 #include "purge.h"
 #include "budget.h"
 #include "retain.h"

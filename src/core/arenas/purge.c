@@ -13,6 +13,7 @@
 #include "bitmap.h"
 #include "charge.h"
 #include "collapse.h"
+#include "kept.h"
 #include "move.h"
 #include "spare.h"
 
@@ -120,6 +121,7 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
 MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
+  mi_kept_age(subproc); // KEPT-4
   mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
     bytes += mi_purge_map(arena, arena->purge_old, minimum);
@@ -143,6 +145,7 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
+  mi_kept_release_all(subproc);
   mi_spare_release(subproc);
   // While options keep all memory, some may wait since before they were set.
   const bool is_kept = mi_wait_delay_ms() < 0;
@@ -201,6 +204,7 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
+  mi_kept_release_all(subproc);
   mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);

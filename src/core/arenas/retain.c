@@ -64,6 +64,7 @@
 #include "retain.h"
 
 #include "bitmap.h"
+#include "kept.h"
 #include "move.h"
 #include "purge.h"
 
@@ -283,9 +284,19 @@ MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
   return mi_retain_is_much(subproc);
 }
 
+// True if memory waits, or may wait soon (KEPT-4).
+static bool mi_retain_has_any(mi_subproc_t* subproc) {
+  return mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 || mi_kept_has_any(subproc);
+}
+
+MI_INTERNAL bool mi_retain_bound_again(mi_subproc_t* subproc) {
+  mi_atomic_store_relaxed(&subproc->retain_same, 0);
+  return mi_retain_bound(subproc);
+}
+
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   mi_retain_bound(subproc);
-  if (mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return;
+  if (!mi_retain_has_any(subproc)) return;
   const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
   mi_retain_look(subproc, delay);
@@ -295,17 +306,17 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
   // The first poll after a quiet time only starts the period.
   if (due != 0) mi_retain_unlearn(subproc, (int64_t)mi_purge_step(subproc));
-  const bool is_pending = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0;
+  const bool is_pending = mi_retain_has_any(subproc);
   const uint64_t period = (uint64_t)(delay + 1) / 2;
   mi_atomic_store_relaxed(&subproc->purge_due_ms, is_pending ? now + period : 0);
   mi_lock_leave(&mi_state.purge_lock);
 }
 
 MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc) {
-  mi_atomic_store_relaxed(&subproc->retain_same, 0); // look at the bounds
+  mi_atomic_store_relaxed(&subproc->retain_same, 0); // look at the bounds, too
   mi_retain_poll(subproc);
   const long delay = mi_wait_delay_ms();
-  if (delay <= 0 || mi_atomic_load_relaxed(&subproc->purge_waiting) <= 0) return MI_RETAIN_NEVER;
+  if (delay <= 0 || !mi_retain_has_any(subproc)) return MI_RETAIN_NEVER;
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   const uint64_t now = mi_os_now_ms();
   uint64_t wait = due > now ? due - now : 0; // 0 also while another thread purges

@@ -52,6 +52,8 @@ MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t slice_count
 // Purge what waits beyond the bounds, as far as a free has to. Reads no clock unless much memory
 // waits. True if `mi_retain_is_much` afterwards.
 MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc);
+// The same, although as much waits as when it was called last.
+MI_INTERNAL bool mi_retain_bound_again(mi_subproc_t* subproc);
 
 // True if so much memory waits that a thread should look at the clock now and then: RETAIN-4.
 MI_INTERNAL bool mi_retain_is_much(mi_subproc_t* subproc);

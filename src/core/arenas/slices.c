@@ -19,6 +19,7 @@
 #include "bitmap.h"
 #include "collapse.h"
 #include "huge.h"
+#include "kept.h"
 #include "retain.h"
 #include "spare.h"
 #include "wait.h"
@@ -68,6 +69,7 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
 
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run) {
+  mi_kept_release(mi_self_home()); // KEPT-3
   mi_spare_release(heap->subproc); // SPARE-2
   return mi_arena_claim(heap, slice_count, alignment, run) &&
          mi_slices_use(heap, touched_count, run);
@@ -76,6 +78,7 @@ MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t ali
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                     bool* is_zero) {
   mi_run_t run;
+  mi_kept_release(mi_self_home());
   mi_spare_release(arena->subproc);
   if (!mi_arena_claim_at(arena, slice_index, slice_count, &run)) return false;
   const bool is_used = mi_slices_use(NULL, 0, &run);

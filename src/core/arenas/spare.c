@@ -34,22 +34,9 @@
 // Runs that are kept, in slices, unless they are aligned: at least more than any page of a class
 // has. Pages are many, and should lie at low addresses.
 #define MI_SPARE_MIN (MI_CLASS_SLICES_MAX + 1)
-#define MI_SPARE_COUNT_BITS 24
-#define MI_SPARE_MAX (((size_t)1 << MI_SPARE_COUNT_BITS) - 1)
-#define MI_SPARE_NONE ((uint64_t)0)
 
 _Static_assert(MI_ADDRESS_BITS - MI_SLICE_SHIFT <= 64 - MI_SPARE_COUNT_BITS,
                "the number of a slice fits into the word");
-
-static uint64_t mi_spare_word(const uint8_t* start, size_t slice_count) {
-  return (uint64_t)((uintptr_t)start >> MI_SLICE_SHIFT) << MI_SPARE_COUNT_BITS | slice_count;
-}
-
-static uint8_t* mi_spare_start(uint64_t word) {
-  return (uint8_t*)((uintptr_t)(word >> MI_SPARE_COUNT_BITS) << MI_SLICE_SHIFT);
-}
-
-static size_t mi_spare_count(uint64_t word) { return (size_t)word & MI_SPARE_MAX; }
 
 // Replace what is kept. Returns what was kept before; with one thread, by a load and a store.
 static uint64_t mi_spare_swap(mi_subproc_t* subproc, uint64_t word) {

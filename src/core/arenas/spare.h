@@ -6,6 +6,21 @@
 
 #include "arena.h"
 
+// A run in a word: the number of its first slice, and its length. 0: none.
+#define MI_SPARE_COUNT_BITS 24
+#define MI_SPARE_MAX (((size_t)1 << MI_SPARE_COUNT_BITS) - 1)
+#define MI_SPARE_NONE ((uint64_t)0)
+
+static inline uint64_t mi_spare_word(const uint8_t* start, size_t slice_count) {
+  return (uint64_t)((uintptr_t)start >> MI_SLICE_SHIFT) << MI_SPARE_COUNT_BITS | slice_count;
+}
+
+static inline uint8_t* mi_spare_start(uint64_t word) {
+  return (uint8_t*)((uintptr_t)(word >> MI_SPARE_COUNT_BITS) << MI_SLICE_SHIFT);
+}
+
+static inline size_t mi_spare_count(uint64_t word) { return (size_t)word & MI_SPARE_MAX; }
+
 // Keep a run that its owner gives back, which was claimed with `alignment`, and release the one
 // that was kept before. False if the run is not one that is kept: the caller releases it.
 MI_INTERNAL bool mi_spare_keep(mi_arena_t* arena, size_t slice_index, size_t slice_count,

@@ -54,6 +54,34 @@ typedef struct mi_counters_s {
 } mi_counters_t;
 
 // A sub-process: heaps, arenas and figures that share nothing with those of another one.
+// Threads that may keep a block each (kept.c): a bit in `kept_slots` each.
+#define MI_KEPT_SLOTS 32
+
+// What a thread keeps: kept.c. Only the thread that has the slot puts a block there.
+struct mi_kept_s {
+  // kept_run - the run of the block (spare.h), or 0.
+  //   write  its thread  swap acq_rel  put, release  mi_kept_swap  (publishes the block, sees the
+  //                                                                 old one)
+  //   write  any         CAS acquire    take         mi_kept_take  (sees the block)
+  //   write  its thread  store relaxed  with one thread  mi_kept_swap, mi_kept_take
+  //   read   any         relaxed        a hint: the exchange decides
+  //   ABA    the same word is the same run, which was kept again
+  mi_attr_aligned(64) mi_atomic(uint64_t) kept_run;
+  // kept_seen - `kept_run` at the end of the last period. Written and read under the purge lock,
+  // relaxed.
+  mi_atomic(uint64_t) kept_seen;
+  // kept_bytes - bytes of the block; again_bytes, again_count - of all blocks that the thread took
+  // out again. Written by the thread, read by any: relaxed, figures.
+  mi_atomic(int64_t) kept_bytes;
+  mi_atomic(int64_t) again_bytes;
+  mi_atomic(int64_t) again_count;
+};
+
+// Whether any slot has a block. At the end of a period the purger turns SOME into FEW, and FEW into
+// NONE if all are empty: a thread that keeps a block at that moment writes SOME after that, or has
+// put its block there a period ago.
+typedef enum mi_kept_any_e { MI_KEPT_NONE = 0, MI_KEPT_FEW, MI_KEPT_SOME } mi_kept_any_t;
+
 struct mi_subproc_s {
   mi_heap_t heap_main;
   // arenas - head of the list, as `mi_arena_t.next`.
@@ -80,6 +108,15 @@ struct mi_subproc_s {
   //   read   any  relaxed       a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
   mi_atomic(uint64_t) spare;
+  // kept_any - an mi_kept_any_t, written by threads that keep a block and by the purger; read by
+  // any. Relaxed: a hint.
+  mi_atomic(uint32_t) kept_any;
+  // kept_slots - which slots of `kept` belong to a thread.
+  //   write  any         CAS acquire  a thread takes one  mi_kept_join   (sees that it is empty)
+  //   write  its thread  CAS release  it gives it back    mi_kept_leave  (publishes that)
+  //   write  alone       store relaxed  in the child of a fork  mi_kept_keep_own
+  //   read   any         relaxed
+  mi_atomic(uint32_t) kept_slots;
   // purge_seen_ms - the clock when a slow path last read it; purge_spent_ms - the time up to which
   // early purging used up its budget, 0 not known yet. Relaxed, by any thread: a budget.
   mi_atomic(int64_t) purge_seen_ms;
@@ -115,6 +152,7 @@ struct mi_subproc_s {
   mi_subproc_t* next; // list of all sub-processes, or of ended ones; under the thread lock
   size_t sequence; // for reports
   bool is_deleted; // ends when no block is left, under the thread lock
+  mi_kept_t kept[MI_KEPT_SLOTS];
 };
 
 // The ranks of the locks below (os/lock.h).

@@ -43,6 +43,7 @@ typedef struct mi_page_s mi_page_t;
 typedef struct mi_theap_s mi_theap_t;
 typedef struct mi_heap_s mi_heap_t;
 typedef struct mi_arena_s mi_arena_t;
+typedef struct mi_kept_s mi_kept_t; // state.h
 typedef struct mi_subproc_s mi_subproc_t;
 typedef struct mi_quarantine_s mi_quarantine_t;
 typedef struct mi_guarded_s mi_guarded_t; // guarded.h
@@ -291,6 +292,7 @@ struct mi_theap_s {
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
   size_t others_count; // entries of `others`
+  mi_kept_t* kept; // where the thread keeps the large block that it freed last, NULL none: kept.c
   mi_quarantine_t* quarantine; // freed blocks that the thread keeps, NULL none: quarantine.c
   // ended_count - how many of them have a heap that has ended. Written and read under the thread
   // lock, relaxed.

@@ -50,6 +50,7 @@ MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
   mi_parcel_flush();
   if (effort == MI_GENTLE) {
     mi_flush_idle(theap);
+    mi_kept_release(theap->home);
     mi_retain_poll(mi_theap_subproc(theap));
     return 0;
   }

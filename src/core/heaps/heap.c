@@ -59,6 +59,7 @@ static void mi_heap_add_tally(mi_tally_t* sum, mi_heap_t* heap) {
     mi_heap_add_often(sum, theap);
   }
   if (!heap->is_main) return;
+  mi_kept_count(heap->subproc, sum);
   for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
     for (mi_theap_t* home = mi_state.theap_bucket[b]; home != NULL; home = home->bucket_next) {
       if (mi_theap_heap(home) == heap) mi_heap_add_often(sum, home);

@@ -106,7 +106,66 @@ static mi_attr_noinline void mi_large_charge(mi_subproc_t* subproc, mi_page_t* p
   }
 }
 
+// Return an alignment that the page has, at least that of the claim.
+static size_t mi_large_alignment(const mi_page_t* page) {
+  const uintptr_t start = (uintptr_t)page->start;
+  return start & (0 - start);
+}
+
+// Release slices of a block, from its slice `from` on. A block outside of arenas has descriptors
+// for its first slices only: others are never written (PAGEMAP-1), and nobody asks them.
+static void mi_large_release(mi_heap_t* heap, const mi_page_t* page, size_t from, size_t count,
+                             size_t alignment) {
+  uint8_t* const start = page->start + from * MI_SLICE_SIZE;
+  if (from > 0 && page->arena != NULL) mi_pagemap_slice(start)->is_charged = false;
+  mi_run_release(heap, page->arena, start, count, alignment);
+}
+
+// Release a block that this thread kept: its run is the spare one then.
+static mi_attr_noinline void mi_large_end_kept(mi_page_t* page) {
+  mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
+  mi_kept_uncount(heap->subproc, page);
+  mi_large_release(heap, page, 0, page->slice_count, mi_large_alignment(page));
+}
+
+// Return the block that this thread freed last, if it is what the plan asks for: kept.c.
+static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan) {
+  mi_theap_t* const home = mi_self_home();
+  if (!MI_HAS_KEPT || mi_atomic_load_relaxed(&home->heap) != heap) return NULL;
+  mi_page_t* const page = mi_kept_get(home);
+  if (page == NULL) return NULL;
+  const bool is_plain = plan->shift == 0 && plan->guarded == NULL && !plan->is_slot;
+  if (!is_plain || plan->room > plan->size || page->block_size != mi_large_round(plan->size) ||
+      ((uintptr_t)page->start & (plan->alignment - 1)) != 0) {
+    mi_large_end_kept(page); // KEPT-3
+    return NULL;
+  }
+  page->is_zero = false;
+  page->is_resident = true;
+  mi_kept_note_again(home, page->block_size);
+  mi_life_be_single(page);
+  mi_probe2(large_make, page->start, page->block_size);
+  return page;
+}
+
+// Keep a block that the program freed for the next one of the thread: kept.c.
+static bool mi_large_keep(mi_page_t* page) {
+  mi_theap_t* const home = mi_self_home();
+  if (!MI_HAS_KEPT || page->shift != 0 || page->sampled != NULL || !mi_kept_may_keep(home, page)) {
+    return false;
+  }
+  mi_subproc_t* const subproc = page->arena->subproc;
+  mi_probe2(large_release, page->start, page->block_size);
+  mi_life_undescribe(page, mi_large_interior(page->reserved));
+  mi_page_t* const old = mi_kept_put(home, page);
+  if (mi_unlikely(old != NULL)) mi_large_end_kept(old);
+  if (mi_kept_is_turn(home) && mi_retain_bound_again(subproc)) mi_self_hurry(); // KEPT-6
+  return true;
+}
+
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
+  mi_page_t* const again = mi_large_again(heap, plan);
+  if (again != NULL) return again;
   const size_t shift = plan->shift;
   const size_t slice_count = mi_large_planned(plan);
   const size_t described_count = mi_large_described(plan, slice_count);
@@ -253,21 +312,6 @@ MI_INTERNAL void* mi_large_alloc_slot(mi_heap_t* heap, size_t size, mi_fill_t fi
   return page->start;
 }
 
-// Return an alignment that the page has, at least that of the claim.
-static size_t mi_large_alignment(const mi_page_t* page) {
-  const uintptr_t start = (uintptr_t)page->start;
-  return start & (0 - start);
-}
-
-// Release slices of a block, from its slice `from` on. A block outside of arenas has descriptors
-// for its first slices only: others are never written (PAGEMAP-1), and nobody asks them.
-static void mi_large_release(mi_heap_t* heap, const mi_page_t* page, size_t from, size_t count,
-                             size_t alignment) {
-  uint8_t* const start = page->start + from * MI_SLICE_SIZE;
-  if (from > 0 && page->arena != NULL) mi_pagemap_slice(start)->is_charged = false;
-  mi_run_release(heap, page->arena, start, count, alignment);
-}
-
 MI_INTERNAL void mi_large_end(mi_page_t* page, size_t lost_count) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const size_t left = page->slice_count - lost_count;
@@ -291,7 +335,7 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     return;
   }
   mi_track_drop(page);
-  mi_large_end(page, 0);
+  if (!mi_large_keep(page)) mi_large_end(page, 0);
 }
 
 // Take the slices behind the block. False if they are not free.

@@ -171,6 +171,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
     mi_fork_keep_own(s, own);
+    mi_kept_keep_own(s, own);
     if (has_others || !mi_os_is_single_threaded())
       mi_walk_pages(s, NULL, &mi_fork_adopt_if_vanished, &own->thread_id);
   }

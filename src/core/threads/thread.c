@@ -368,6 +368,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   while (*link != theap) link = &(*link)->bucket_next;
   *link = theap->bucket_next;
   theap->bucket_next = NULL;
+  mi_kept_leave(theap);
   mi_tally_settle(theap, mi_theap_heap(theap));
   theap->thread_id = 0;
   // Other threads may have left at the same time: THREAD-3 is checked again under the lock.

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// kept.c - tests of arenas/kept.c, through malloc and free of large blocks.
+#include "unit.h"
+
+#include "core/arenas/arena.h"
+#include "core/arenas/purge.h"
+#include "core/arenas/retain.h"
+#include "core/arenas/spare.h"
+#include "core/heaps/heap.h"
+#include "core/pages/large.h"
+#include "core/threads/thread.h"
+
+#define MAIN (&mi_state.main)
+#define SIZE ((size_t)17 * MI_SLICE_SIZE)
+
+static puppet_t others[MI_KEPT_SLOTS];
+
+static size_t kept(void) {
+  size_t count;
+  check(mi_kept_is_valid(MAIN, &count));
+  return count;
+}
+
+static int64_t tally(mi_tally_index_t index) {
+  mi_tally_t sum;
+  mi_heap_sum_tally(MAIN, NULL, &sum);
+  return mi_atomic_load_relaxed(&sum.amount[index]);
+}
+
+static int64_t waiting(void) { return mi_atomic_load_relaxed(&MAIN->purge_waiting); }
+
+// If this fails, a thread that needs a buffer again and again changes what all threads share; or
+// the figures are wrong.
+UNIT_TEST_PAGE_SIZES(kept_serves_the_next_block) {
+  void* const first = mi_malloc(SIZE);
+  mi_free(first);
+  const int64_t shared = mi_atomic_load_relaxed(&MAIN->count.large);
+  for (int64_t i = 1; i <= 20; i++) {
+    check_equal(kept(), SIZE / MI_SLICE_SIZE);
+    check_equal(tally(MI_TALLY_LARGE), 0);
+    unit_check_valid();
+    void* const p = mi_malloc(SIZE);
+    check(p == first && kept() == 0);
+    check_equal(tally(MI_TALLY_LARGE), SIZE);
+    check_equal(tally(MI_TALLY_LARGE_COUNT), 1 + i);
+    check_equal(tally(MI_TALLY_LARGE_TOTAL), (1 + i) * (int64_t)SIZE);
+    mi_free(p);
+    check_equal(mi_atomic_load_relaxed(&MAIN->count.large), shared);
+    check_equal(waiting(), 0);
+  }
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
+  check_equal(tally(MI_TALLY_LARGE_COUNT), 21);
+  unit_check_empty();
+}
+
+// If this fails, calloc gives what another block left.
+UNIT_TEST(kept_is_not_zero) {
+  uint8_t* const p = (uint8_t*)mi_malloc(SIZE);
+  memset(p, 0xFF, SIZE);
+  mi_free(p);
+  uint8_t* const q = (uint8_t*)mi_calloc(1, SIZE);
+  check(q == p && unit_is_zero(q, SIZE));
+  mi_free(q);
+}
+
+// If this fails, a second free of a large block is not seen, or breaks the heap.
+UNIT_TEST(kept_is_no_block) {
+  void* const p = mi_malloc(SIZE);
+  mi_free(p);
+  check(mi_pagemap_find(p) == NULL && !mi_is_known_address(p));
+  mi_free(p);
+  check_equal(hooks_fake.error_count, 1);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  unit_check_valid();
+}
+
+// If this fails, the heap grows although this thread has memory (KEPT-3).
+UNIT_TEST_PAGE_SIZES(kept_makes_way) {
+  mi_free(mi_malloc(SIZE));
+  check(kept() > 0);
+  void* const other_size = mi_malloc(SIZE + MI_SLICE_SIZE);
+  check_equal(kept(), 0);
+  mi_free(other_size);
+  check(kept() > 0);
+  void* const page = mi_malloc(MI_CLASS_MAX); // claims slices
+  check_equal(kept(), 0);
+  mi_free(mi_malloc(SIZE));
+  void* const aligned = mi_large_alloc(UNIT_HEAP, SIZE, MI_GIB, MI_UNINITIALIZED);
+  check_equal(kept(), 0);
+  mi_free(aligned);
+  mi_free(page);
+  unit_check_valid();
+}
+
+// If this fails, a block is kept that another heap, or the system, is to have; or much memory is.
+UNIT_TEST(kept_is_plain) {
+  mi_process_setup();
+  mi_heap_t* const heap = mi_heap_make(MAIN, NULL);
+  mi_free(mi_heap_malloc(heap, SIZE));
+  check_equal(kept(), 0);
+  mi_heap_end_by_delete(heap);
+  mi_free(mi_malloc((MI_KEPT_SLICES_MAX + 1) * MI_SLICE_SIZE));
+  check_equal(kept(), 0);
+  void* const shifted =
+      mi_large_alloc_shifted(UNIT_HEAP, SIZE, MI_SLICE_SIZE, 64, MI_UNINITIALIZED);
+  mi_free(shifted);
+  check_equal(kept(), 0);
+  unit_option(purge_delay, 0);
+  mi_free(mi_malloc(SIZE));
+  check_equal(kept(), 0);
+  unit_check_valid();
+}
+
+// If this fails, an idle program keeps the memory of its last large block (KEPT-4).
+UNIT_TEST_PAGE_SIZES(kept_goes_back) {
+  unit_option(purge_delay, 100);
+  uint8_t* const p = (uint8_t*)mi_malloc(SIZE);
+  memset(p, 1, SIZE);
+  mi_free(p);
+  for (size_t i = 0; i < 6; i++) {
+    check(mi_retain_tick(MAIN) != UINT64_MAX || i > 0);
+    os_fake_advance_ms(51);
+  }
+  check_equal(kept(), 0);
+  check_equal(waiting(), 0);
+  check_equal(os_fake_resident(p, SIZE), 0);
+  mi_retain_tick(MAIN);
+  check(!mi_kept_has_any(MAIN)); // so that the purge thread sleeps
+  unit_check_valid();
+}
+
+// If this fails, a thread that uses its block all the time loses it, with each period.
+UNIT_TEST(kept_stays_in_use) {
+  unit_option(purge_delay, 100);
+  void* const p = mi_malloc(SIZE);
+  for (size_t i = 0; i < 20; i++) {
+    mi_retain_tick(MAIN); // while the block is in use
+    os_fake_advance_ms(51);
+    mi_free(p);
+    check(kept() > 0);
+    check(mi_malloc(SIZE) == p);
+  }
+  mi_free(p);
+}
+
+// If this fails, a thread that ends leaves its block in use for ever.
+UNIT_TEST_PAGE_SIZES(kept_ends_with_its_thread) {
+  mi_free(mi_malloc(SIZE));
+  puppet_start(&others[0]);
+  for (size_t i = 0; i < 5; i++) puppet_free(&others[0], puppet_malloc(&others[0], SIZE));
+  check_equal(kept(), 2 * SIZE / MI_SLICE_SIZE);
+  puppet_end(&others[0]);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  check_equal(tally(MI_TALLY_LARGE_COUNT), 6);
+  check_equal(__builtin_popcount(mi_atomic_load_relaxed(&MAIN->kept_slots)), 1);
+  unit_check_valid();
+}
+
+// If this fails, many threads keep more than KEPT-5 says.
+UNIT_TEST(kept_has_so_many_slots) {
+  void* blocks[MI_KEPT_SLOTS + 1];
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
+    puppet_start(&others[i]);
+    blocks[i] = puppet_malloc(&others[i], SIZE);
+  }
+  blocks[MI_KEPT_SLOTS] = mi_malloc(SIZE);
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) puppet_free(&others[i], blocks[i]);
+  check_equal(kept(), MI_KEPT_SLOTS * SIZE / MI_SLICE_SIZE);
+  mi_free(blocks[MI_KEPT_SLOTS]);
+  check_equal(kept(), MI_KEPT_SLOTS * SIZE / MI_SLICE_SIZE);
+  puppet_end(&others[3]);
+  mi_free(mi_malloc(SIZE)); // the slot is free
+  check_equal(kept(), MI_KEPT_SLOTS * SIZE / MI_SLICE_SIZE);
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
+    if (i != 3) puppet_end(&others[i]);
+  }
+  mi_collect_all(MI_FORCE);
+  check_equal(kept(), 0);
+  unit_check_valid();
+}
+
+// If this fails, the child of a fork has blocks in use that nobody can free, or too few slots.
+UNIT_TEST_PAGE_SIZES(kept_of_vanished_threads_ends) {
+  mi_free(mi_malloc(SIZE));
+  puppet_start(&others[0]);
+  for (size_t i = 0; i < 5; i++) puppet_free(&others[0], puppet_malloc(&others[0], SIZE));
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  check_equal(tally(MI_TALLY_LARGE), 0);
+  check_equal(tally(MI_TALLY_LARGE_COUNT), 6);
+  check_equal(__builtin_popcount(mi_atomic_load_relaxed(&MAIN->kept_slots)), 1);
+  unit_check_valid();
+}
+
+static void replace(void* arg) {
+  const size_t number = *(const size_t*)arg;
+  for (size_t i = 0; i < 3000; i++) {
+    const size_t size = i % 16 == 0 ? SIZE + MI_SLICE_SIZE : SIZE;
+    uint8_t* const p = (uint8_t*)mi_malloc(size);
+    p[0] = p[size - 1] = (uint8_t)(number + i);
+    if (number == 0 && i % 8 == 0) mi_kept_release_all(MAIN);
+    if (number == 1 && i % 8 == 0) {
+      mi_lock_enter(&mi_state.purge_lock);
+      mi_kept_age(MAIN);
+      mi_lock_leave(&mi_state.purge_lock);
+    }
+    check(p[0] == (uint8_t)(number + i) && p[size - 1] == (uint8_t)(number + i));
+    mi_free(p);
+  }
+}
+
+// If this fails, a thread and the purger both have a block, or nobody has it (KEPT-2).
+UNIT_TEST(kept_has_one_owner) {
+  size_t numbers[] = {0, 1, 2, 3};
+  unit_on_threads(4, &replace, numbers, sizeof(numbers[0]));
+  check_equal(tally(MI_TALLY_LARGE), 0);
+  check_equal(tally(MI_TALLY_LARGE_COUNT), 4 * 3000);
+  unit_check_valid();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(kept_serves_the_next_block),
+      cmocka_unit_test(kept_is_not_zero),
+      cmocka_unit_test(kept_is_no_block),
+      cmocka_unit_test(kept_makes_way),
+      cmocka_unit_test(kept_is_plain),
+      cmocka_unit_test(kept_goes_back),
+      cmocka_unit_test(kept_stays_in_use),
+      cmocka_unit_test(kept_ends_with_its_thread),
+      cmocka_unit_test(kept_has_so_many_slots),
+      cmocka_unit_test(kept_of_vanished_threads_ends),
+      cmocka_unit_test(kept_has_one_owner),
+  };
+  return cmocka_run_group_tests_name("kept", tests, NULL, NULL);
+}
