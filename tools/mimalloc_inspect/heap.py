@@ -138,9 +138,9 @@ class Walk:
             self.warn(f"{what} was left out: it is damaged")
 
     def read_subproc(self, address):
-        own = self.structure("subproc", address, arenas="P", sequence="P", spare="Q", direct_used="I")
-        first = address + self.layout["subproc.kept"]
-        slots = [self.structure("kept", first + i * self.layout["kept"], kept_run="Q") for i in range(self.layout["kept_slots"])]
+        own = self.structure("subproc", address, arenas="P", sequence="P", spare="Q", kept="P", direct_used="I")
+        count = self.layout["kept_slots"] if own["kept"] else 0
+        slots = [self.structure("kept", own["kept"] + i * self.layout["kept"], kept_run="Q") for i in range(count)]
         spares = [self.run_of(word) for word in [own["spare"]] + [slot["kept_run"] for slot in slots] if word]
         for arena in self.chain("arenas", own["arenas"], ARENAS_MAX, lambda a: self.structure("arena", a, next="P")["next"]):
             with self.tolerated(f"the arena at {arena:#x}"):

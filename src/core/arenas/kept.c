@@ -14,14 +14,15 @@
 //     free of it is seen. Its slices, its charge and its bytes count as in use until it is
 //     released; mi_kept_count corrects what a user sees.
 // KEPT-2  only the thread that has a slot puts a block there. Any thread takes one out by an
-//     exchange, and then owns the block.
+//     exchange, and then owns the block. (Slots are never freed.)
 // KEPT-3  a thread releases what it keeps before it claims slices (slices.c), or takes a large
 //     block of another size (large.c): no arena grows because the thread itself keeps a block.
 // KEPT-4  what stays in a slot from the end of one period (retain.c) to the next is released, and
 //     so is all where all unused memory is asked for (purge.c). The purge thread runs while a slot
 //     may have a block: `kept_any`.
-// KEPT-5  MI_KEPT_SLOTS threads have a slot; what the others free goes to spare.c at once. So
-//     threads keep at most MI_KEPT_SLOTS * MI_KEPT_SLICES_MAX slices for two periods.
+// KEPT-5  MI_KEPT_SLOTS threads of the main sub-process have a slot; what others free goes to
+//     spare.c at once. So at most MI_KEPT_SLOTS * MI_KEPT_SLICES_MAX slices are kept for two
+//     periods.
 // KEPT-6  each MI_KEPT_TURNS-th free that keeps a block looks at the bounds of what waits, as other
 //     frees of large blocks do (RETAIN-4): or a program that does nothing else would keep what it
 //     freed before (large.c).
@@ -33,6 +34,12 @@
 #include "bitmap.h"
 #include "collapse.h"
 #include "wait.h"
+
+MI_INTERNAL_DATA mi_kept_t mi_kept_main[MI_KEPT_SLOTS] mi_attr_sparse;
+
+#define MI_FOR_EACH_KEPT(subproc, name)                                                            \
+  for (mi_kept_t* name = (subproc)->kept; name != NULL && name < (subproc)->kept + MI_KEPT_SLOTS;  \
+       name++)
 
 // The main heap of the sub-process that a home belongs to; MI_HEAP_GONE where there is no thread.
 static mi_heap_t* mi_kept_heap(const mi_theap_t* home) {
@@ -79,6 +86,7 @@ static void mi_kept_end(mi_subproc_t* subproc, uint64_t word) {
 // Take a slot for a thread that has none: KEPT-5. False if there is none left.
 static mi_attr_cold bool mi_kept_join(mi_theap_t* home) {
   mi_subproc_t* const subproc = mi_kept_heap(home)->subproc;
+  if (subproc->kept == NULL) return false;
   uint32_t slots = mi_atomic_load_relaxed(&subproc->kept_slots);
   while (slots != UINT32_MAX) {
     const size_t free_slot = mi_bits_trailing_zeros(~slots);
@@ -94,7 +102,7 @@ static mi_attr_cold bool mi_kept_join(mi_theap_t* home) {
 
 MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, const mi_page_t* page) {
   const mi_arena_t* const arena = page->arena;
-  if (page->slice_count > MI_KEPT_SLICES_MAX || home->thread_id == 0) return false;
+  if (home->thread_id == 0) return false;
   if (mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)page)->heap) != mi_kept_heap(home))
     return false;
   if (arena == NULL || arena->is_exclusive || arena->is_pinned) return false;
@@ -163,8 +171,7 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
   const uint32_t before = mi_atomic_load_relaxed(&subproc->kept_any);
   if (!MI_HAS_KEPT || before == MI_KEPT_NONE) return;
   mi_atomic_store_relaxed(&subproc->kept_any, before == MI_KEPT_SOME ? MI_KEPT_FEW : MI_KEPT_NONE);
-  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
-    mi_kept_t* const kept = &subproc->kept[i];
+  MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     const bool is_old = word != MI_SPARE_NONE && word == mi_atomic_load_relaxed(&kept->kept_seen);
     if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
@@ -175,8 +182,7 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
 
 MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
   if (!mi_kept_has_any(subproc)) return;
-  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
-    mi_kept_t* const kept = &subproc->kept[i];
+  MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
   }
@@ -184,10 +190,9 @@ MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
 
 MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) {
   uint32_t slots = 0;
-  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
-    mi_kept_t* const kept = &subproc->kept[i];
+  MI_FOR_EACH_KEPT(subproc, kept) {
     if (kept == own->kept) {
-      slots = (uint32_t)1 << i;
+      slots = (uint32_t)1 << (kept - subproc->kept);
       continue;
     }
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
@@ -199,8 +204,7 @@ MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) 
 
 MI_INTERNAL int64_t mi_kept_count(mi_subproc_t* subproc, mi_tally_t* sum) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
-    mi_kept_t* const kept = &subproc->kept[i];
+  MI_FOR_EACH_KEPT(subproc, kept) {
     if (mi_atomic_load_relaxed(&kept->kept_run) != MI_SPARE_NONE) {
       bytes += mi_atomic_load_relaxed(&kept->kept_bytes);
     }
@@ -214,8 +218,9 @@ MI_INTERNAL int64_t mi_kept_count(mi_subproc_t* subproc, mi_tally_t* sum) {
 
 MI_INTERNAL bool mi_kept_is_valid(mi_subproc_t* subproc, size_t* slice_count) {
   *slice_count = 0;
-  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
-    const uint64_t word = mi_atomic_load_relaxed(&subproc->kept[i].kept_run);
+  MI_FOR_EACH_KEPT(subproc, kept) {
+    const size_t i = (size_t)(kept - subproc->kept);
+    const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     if (word == MI_SPARE_NONE) continue;
     mi_page_t* const page = mi_kept_page(word);
     const size_t count = mi_spare_count(word);

@@ -12,6 +12,9 @@
 #define MI_KEPT_SLICES_MAX ((size_t)64)
 #define MI_KEPT_TURNS 8
 
+// The slots of the main sub-process, the only one that has some.
+MI_INTERNAL_DATA_DECL mi_kept_t mi_kept_main[MI_KEPT_SLOTS];
+
 // All of these are called with the home of the calling thread.
 
 // True if the thread may keep this block, which it frees: KEPT-1, KEPT-5.

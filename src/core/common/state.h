@@ -108,6 +108,7 @@ struct mi_subproc_s {
   //   read   any  relaxed       a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
   mi_atomic(uint64_t) spare;
+  mi_kept_t* kept; // slots for what threads keep (const): kept.c; NULL none
   // kept_any - an mi_kept_any_t, written by threads that keep a block and by the purger; read by
   // any. Relaxed: a hint.
   mi_atomic(uint32_t) kept_any;
@@ -152,7 +153,6 @@ struct mi_subproc_s {
   mi_subproc_t* next; // list of all sub-processes, or of ended ones; under the thread lock
   size_t sequence; // for reports
   bool is_deleted; // ends when no block is left, under the thread lock
-  mi_kept_t kept[MI_KEPT_SLOTS];
 };
 
 // The ranks of the locks below (os/lock.h).

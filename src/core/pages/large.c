@@ -128,15 +128,59 @@ static mi_attr_noinline void mi_large_end_kept(mi_page_t* page) {
   mi_large_release(heap, page, 0, page->slice_count, mi_large_alignment(page));
 }
 
+// Take the slices behind the block. False if they are not free.
+static bool mi_large_extend(mi_page_t* page, size_t slice_count) {
+  mi_arena_t* const arena = page->arena;
+  if (arena == NULL) return false;
+  const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
+  bool is_zero;
+  const size_t more = slice_count - page->slice_count;
+  if (!mi_slices_claim_at(arena, next, more, &is_zero)) return false;
+  mi_tool_close(arena->start + next * MI_SLICE_SIZE, more * MI_SLICE_SIZE);
+  page->slice_count = (uint32_t)slice_count;
+  return true;
+}
+
+static mi_attr_noinline bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
+  const size_t slice_count = mi_large_slices(size);
+  const size_t old_count = page->slice_count;
+  const size_t new_size = mi_large_round(size);
+  if (slice_count > old_count && !mi_large_extend(page, slice_count)) return false;
+  if (new_size != page->block_size && !mi_fence_drop(page)) return false;
+  if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
+      slice_count >= page->reserved) {
+    // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
+    // the tools must be told first.)
+    page->slice_count = (uint32_t)slice_count;
+    mi_large_release(heap, page, slice_count, old_count - slice_count, MI_SLICE_SIZE);
+  }
+  const size_t old_size = page->block_size;
+  mi_large_count(heap, (int64_t)new_size - (int64_t)old_size);
+  page->block_size = new_size;
+  mi_large_charge(heap->subproc, page, old_size);
+  mi_large_raise_fence(page);
+  return true;
+}
+
+// Make a kept block what the plan asks for: about as long (SPARE-2), and as aligned. False if that
+// cannot be.
+static bool mi_large_fit_kept(mi_heap_t* heap, mi_page_t* page, const mi_large_plan_t* plan,
+                              size_t slice_count) {
+  const bool is_plain =
+      plan->shift == 0 && plan->guarded == NULL && !plan->is_slot && plan->room <= plan->size;
+  if (!is_plain || ((uintptr_t)page->start & (plan->alignment - 1)) != 0) return false;
+  if (mi_likely(page->block_size == mi_large_round(plan->size))) return true;
+  return slice_count <= (size_t)2 * page->slice_count && page->slice_count <= 2 * slice_count &&
+         mi_large_resize_in(heap, page, plan->size);
+}
+
 // Return the block that this thread freed last, if it is what the plan asks for: kept.c.
-static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan) {
+static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, size_t slice_count) {
   mi_theap_t* const home = mi_self_home();
-  if (!MI_HAS_KEPT || mi_atomic_load_relaxed(&home->heap) != heap) return NULL;
+  if (mi_atomic_load_relaxed(&home->heap) != heap) return NULL;
   mi_page_t* const page = mi_kept_get(home);
   if (page == NULL) return NULL;
-  const bool is_plain = plan->shift == 0 && plan->guarded == NULL && !plan->is_slot;
-  if (!is_plain || plan->room > plan->size || page->block_size != mi_large_round(plan->size) ||
-      ((uintptr_t)page->start & (plan->alignment - 1)) != 0) {
+  if (!mi_large_fit_kept(heap, page, plan, slice_count)) {
     mi_large_end_kept(page); // KEPT-3
     return NULL;
   }
@@ -151,9 +195,7 @@ static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan) {
 // Keep a block that the program freed for the next one of the thread: kept.c.
 static bool mi_large_keep(mi_page_t* page) {
   mi_theap_t* const home = mi_self_home();
-  if (!MI_HAS_KEPT || page->shift != 0 || page->sampled != NULL || !mi_kept_may_keep(home, page)) {
-    return false;
-  }
+  if (page->shift != 0 || page->sampled != NULL || !mi_kept_may_keep(home, page)) return false;
   mi_subproc_t* const subproc = page->arena->subproc;
   mi_probe2(large_release, page->start, page->block_size);
   mi_life_undescribe(page, mi_large_interior(page->reserved));
@@ -164,10 +206,12 @@ static bool mi_large_keep(mi_page_t* page) {
 }
 
 MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* plan) {
-  mi_page_t* const again = mi_large_again(heap, plan);
-  if (again != NULL) return again;
-  const size_t shift = plan->shift;
   const size_t slice_count = mi_large_planned(plan);
+  if (MI_HAS_KEPT && slice_count <= MI_KEPT_SLICES_MAX) {
+    mi_page_t* const again = mi_large_again(heap, plan, slice_count);
+    if (again != NULL) return again;
+  }
+  const size_t shift = plan->shift;
   const size_t described_count = mi_large_described(plan, slice_count);
   mi_run_t run;
   size_t charged = 0;
@@ -335,41 +379,8 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     return;
   }
   mi_track_drop(page);
-  if (!mi_large_keep(page)) mi_large_end(page, 0);
-}
-
-// Take the slices behind the block. False if they are not free.
-static bool mi_large_extend(mi_page_t* page, size_t slice_count) {
-  mi_arena_t* const arena = page->arena;
-  if (arena == NULL) return false;
-  const size_t next = mi_arena_slice_of(arena, page->start) + page->slice_count;
-  bool is_zero;
-  const size_t more = slice_count - page->slice_count;
-  if (!mi_slices_claim_at(arena, next, more, &is_zero)) return false;
-  mi_tool_close(arena->start + next * MI_SLICE_SIZE, more * MI_SLICE_SIZE);
-  page->slice_count = (uint32_t)slice_count;
-  return true;
-}
-
-static bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page, size_t size) {
-  const size_t slice_count = mi_large_slices(size);
-  const size_t old_count = page->slice_count;
-  const size_t new_size = mi_large_round(size);
-  if (slice_count > old_count && !mi_large_extend(page, slice_count)) return false;
-  if (new_size != page->block_size && !mi_fence_drop(page)) return false;
-  if (!MI_IS_TRACKED && size < page->block_size && slice_count < old_count &&
-      slice_count >= page->reserved) {
-    // A block that shrinks gives back at once the slices that it does not need. (Of tracked blocks
-    // the tools must be told first.)
-    page->slice_count = (uint32_t)slice_count;
-    mi_large_release(heap, page, slice_count, old_count - slice_count, MI_SLICE_SIZE);
-  }
-  const size_t old_size = page->block_size;
-  mi_large_count(heap, (int64_t)new_size - (int64_t)old_size);
-  page->block_size = new_size;
-  mi_large_charge(heap->subproc, page, old_size);
-  mi_large_raise_fence(page);
-  return true;
+  const bool is_long = page->slice_count > MI_KEPT_SLICES_MAX;
+  if (!MI_HAS_KEPT || is_long || !mi_large_keep(page)) mi_large_end(page, 0);
 }
 
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {

@@ -98,6 +98,7 @@ MI_INTERNAL void mi_process_setup(void) {
     if (is_first) mi_hook_load_options();
     memset(&mi_state.main.count, 0, sizeof(mi_state.main.count)); // figures of the parent: INIT-3
     mi_init_main_heap(&mi_state.main);
+    mi_state.main.kept = mi_kept_main;
     // Publishes all that to a copy; pairs with the acquire in `mi_process_setup` of a child.
     mi_atomic_store_release(&mi_state.is_usable, true);
   }
