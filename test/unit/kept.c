@@ -120,6 +120,7 @@ UNIT_TEST_PAGE_SIZES(kept_goes_back) {
   mi_free(p);
   for (size_t i = 0; i < 6; i++) {
     check(mi_retain_tick(MAIN) != UINT64_MAX || i > 0);
+    check(kept() > 0 || i > 1); // a whole period
     os_fake_advance_ms(51);
   }
   check_equal(kept(), 0);
@@ -127,6 +128,19 @@ UNIT_TEST_PAGE_SIZES(kept_goes_back) {
   check_equal(os_fake_resident(p, SIZE), 0);
   mi_retain_tick(MAIN);
   check(!mi_kept_has_any(MAIN)); // so that the purge thread sleeps
+  unit_check_valid();
+}
+
+// If this fails, of two blocks that are freed in a row one is lost, or both are kept.
+UNIT_TEST(kept_is_one_block) {
+  void* const p = mi_malloc(SIZE);
+  void* const q = mi_malloc(SIZE);
+  mi_free(p);
+  mi_free(q);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  check_equal(mi_spare_length(MAIN), SIZE / MI_SLICE_SIZE);
+  check_equal(tally(MI_TALLY_LARGE), 0);
+  check(mi_malloc(SIZE) == q && mi_malloc(SIZE) == p);
   unit_check_valid();
 }
 
@@ -230,6 +244,7 @@ int main(void) {
       cmocka_unit_test(kept_makes_way),
       cmocka_unit_test(kept_is_plain),
       cmocka_unit_test(kept_goes_back),
+      cmocka_unit_test(kept_is_one_block),
       cmocka_unit_test(kept_stays_in_use),
       cmocka_unit_test(kept_ends_with_its_thread),
       cmocka_unit_test(kept_has_so_many_slots),
