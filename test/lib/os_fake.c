@@ -737,9 +737,11 @@ MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
 MI_INTERNAL int mi_os_file_close(int file) { return file < 0 ? EBADF : 0; }
 
 MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit) {
+  pthread_mutex_lock(&lock);
   os_fake.count[OS_FAKE_LIMIT]++;
   *limit = os_fake.limit;
   limit->used += os_fake_resident_all();
+  pthread_mutex_unlock(&lock);
   return os_fake.has_limit;
 }
 
