@@ -69,11 +69,11 @@
 #include "purge.h"
 
 #define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
-#define MI_RETAIN_PART 2
+#define MI_RETAIN_PART 1 // of what is in use, as a shift: a half
 #define MI_RETAIN_BATCH_PART 32
 // RETAIN-4, RETAIN-5
 #define MI_RETAIN_SOFT_MIN ((int64_t)(64 * MI_SLICE_SIZE))
-#define MI_RETAIN_SOFT_PART 8
+#define MI_RETAIN_SOFT_PART 3
 #define MI_RETAIN_EARLY_MS 512
 #define MI_RETAIN_TURNS 8
 #define MI_RETAIN_STEP 8 // slices that go early at once, at least: each time is a system call
@@ -87,16 +87,17 @@
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
 #define MI_RETAIN_MOVE_TRIES 64 // runs that wait; most are too short in a fragmented heap
 
-// Return how much of `waiting` bytes is beyond `min` and 1/`part` of what is in use, or beyond
-// RETAIN-8.
-static int64_t mi_retain_beyond(mi_subproc_t* subproc, int64_t waiting, int64_t min, int64_t part) {
+// Return how much of `waiting` bytes is beyond `min` and a part of what is in use (a shift: a
+// division takes as long as a lock), or beyond RETAIN-8.
+static int64_t mi_retain_beyond(mi_subproc_t* subproc, int64_t waiting, int64_t min,
+                                unsigned part) {
   const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) - waiting;
   const int64_t most = mi_budget_room(subproc, in_use) / MI_RETAIN_ROOM_PART;
-  const int64_t allowed = min + (in_use > 0 ? in_use / part : 0);
+  const int64_t allowed = min + (in_use > 0 ? in_use >> part : 0);
   return waiting - (allowed < most ? allowed : most);
 }
 
-static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, int64_t part) {
+static int64_t mi_retain_excess(mi_subproc_t* subproc, int64_t min, unsigned part) {
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   return mi_retain_beyond(subproc, waiting, min, part);
 }
@@ -246,7 +247,7 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
 // Purge what is beyond the bound of RETAIN-1, when `bytes` more wait that are in use now.
 static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes) {
   const int64_t min = MI_RETAIN_MIN + mi_atomic_load_relaxed(&subproc->retain_more);
-  const int64_t more = bytes + bytes / MI_RETAIN_PART;
+  const int64_t more = bytes + (bytes >> MI_RETAIN_PART);
   const int64_t excess = mi_retain_excess(subproc, min, MI_RETAIN_PART) + more;
   if (excess <= 0) return;
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
