@@ -125,6 +125,7 @@ UNIT_TEST_PAGE_SIZES(kept_goes_back) {
   }
   check_equal(kept(), 0);
   check_equal(waiting(), 0);
+  check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), 0);
   check_equal(os_fake_resident(p, SIZE), 0);
   mi_retain_tick(MAIN);
   check(!mi_kept_has_any(MAIN)); // so that the purge thread sleeps
@@ -171,8 +172,27 @@ UNIT_TEST_PAGE_SIZES(kept_ends_with_its_thread) {
   unit_check_valid();
 }
 
+// If this fails, threads that each used a buffer for a moment keep much memory together (KEPT-5).
+UNIT_TEST(kept_is_bounded) {
+  void* blocks[MI_KEPT_SLOTS];
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
+    puppet_start(&others[i]);
+    blocks[i] = puppet_malloc(&others[i], SIZE);
+  }
+  const size_t in_use = (size_t)mi_atomic_load_relaxed(&MAIN->count.committed);
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) puppet_free(&others[i], blocks[i]);
+  check(kept() * MI_SLICE_SIZE <= 128 * MI_SLICE_SIZE + in_use / 8);
+  check(kept() * MI_SLICE_SIZE > 4 * SIZE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), kept() * MI_SLICE_SIZE);
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), 0);
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) puppet_end(&others[i]);
+  unit_check_valid();
+}
+
 // If this fails, many threads keep more than KEPT-5 says.
 UNIT_TEST(kept_has_so_many_slots) {
+  void* const ballast = mi_malloc((size_t)8192 * MI_SLICE_SIZE);
   void* blocks[MI_KEPT_SLOTS + 1];
   for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
     puppet_start(&others[i]);
@@ -189,8 +209,10 @@ UNIT_TEST(kept_has_so_many_slots) {
   for (size_t i = 0; i < MI_KEPT_SLOTS; i++) {
     if (i != 3) puppet_end(&others[i]);
   }
+  mi_free(ballast);
   mi_collect_all(MI_FORCE);
   check_equal(kept(), 0);
+  check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), 0);
   unit_check_valid();
 }
 
@@ -247,6 +269,7 @@ int main(void) {
       cmocka_unit_test(kept_is_one_block),
       cmocka_unit_test(kept_stays_in_use),
       cmocka_unit_test(kept_ends_with_its_thread),
+      cmocka_unit_test(kept_is_bounded),
       cmocka_unit_test(kept_has_so_many_slots),
       cmocka_unit_test(kept_of_vanished_threads_ends),
       cmocka_unit_test(kept_has_one_owner),

@@ -20,9 +20,11 @@
 // KEPT-4  what stays in a slot from the end of one period (retain.c) to the next is released, and
 //     so is all where all unused memory is asked for (purge.c). The purge thread runs while a slot
 //     may have a block: `kept_any`.
-// KEPT-5  MI_KEPT_SLOTS threads of the main sub-process have a slot; what others free goes to
-//     spare.c at once. So at most MI_KEPT_SLOTS * MI_KEPT_SLICES_MAX slices are kept for two
-//     periods.
+// KEPT-5  MI_KEPT_SLOTS threads of the main sub-process have a slot, and what they may keep is
+//     MI_KEPT_TOTAL_MIN and 1/8 of what is in use, together; what else is freed goes to spare.c at
+//     once. A thread gets room for its largest block, until nothing is kept for two periods: so the
+//     sum is not written with each block. (Without that bound 30 threads that used 4 MiB each, one
+//     after the other, kept 120 MiB for a second.)
 // KEPT-6  each MI_KEPT_TURNS-th free that keeps a block looks at the bounds of what waits, as other
 //     frees of large blocks do (RETAIN-4): or a program that does nothing else would keep what it
 //     freed before (large.c).
@@ -34,6 +36,9 @@
 #include "bitmap.h"
 #include "collapse.h"
 #include "wait.h"
+
+#define MI_KEPT_TOTAL_MIN ((int64_t)(128 * MI_SLICE_SIZE))
+#define MI_KEPT_TOTAL_PART 3 // of what is in use, as a shift: an eighth
 
 MI_INTERNAL_DATA mi_kept_t mi_kept_main[MI_KEPT_SLOTS] mi_attr_sparse;
 
@@ -100,13 +105,33 @@ static mi_attr_cold bool mi_kept_join(mi_theap_t* home) {
   return false;
 }
 
+// Get room for `bytes` more: KEPT-5. False if that is too much.
+static mi_attr_noinline bool mi_kept_reserve(mi_subproc_t* subproc, mi_kept_t* kept,
+                                             int64_t bytes) {
+  const int64_t in_use = mi_atomic_load_relaxed(&subproc->count.committed) -
+                         mi_atomic_load_relaxed(&subproc->purge_waiting);
+  const int64_t most = MI_KEPT_TOTAL_MIN + (in_use > 0 ? in_use >> MI_KEPT_TOTAL_PART : 0);
+  if (mi_atomic_load_relaxed(&subproc->kept_total) + bytes > most) return false;
+  mi_count_add(&subproc->kept_total, bytes);
+  mi_atomic_add_relaxed(&kept->kept_room, bytes);
+  return true;
+}
+
+static void mi_kept_give_back(mi_subproc_t* subproc, mi_kept_t* kept) {
+  if (mi_atomic_load_relaxed(&kept->kept_room) == 0) return;
+  mi_count_add(&subproc->kept_total, -mi_atomic_swap_relaxed(&kept->kept_room, 0));
+}
+
 MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, const mi_page_t* page) {
   const mi_arena_t* const arena = page->arena;
   if (home->thread_id == 0) return false;
   if (mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)page)->heap) != mi_kept_heap(home))
     return false;
   if (arena == NULL || arena->is_exclusive || arena->is_pinned) return false;
-  return mi_wait_delay_ms() != 0 && (mi_likely(home->kept != NULL) || mi_kept_join(home));
+  if (mi_wait_delay_ms() == 0) return false;
+  if (mi_unlikely(home->kept == NULL) && !mi_kept_join(home)) return false;
+  const int64_t more = (int64_t)page->block_size - mi_atomic_load_relaxed(&home->kept->kept_room);
+  return mi_likely(more <= 0) || mi_kept_reserve(arena->subproc, home->kept, more);
 }
 
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page) {
@@ -158,6 +183,7 @@ MI_INTERNAL void mi_kept_leave(mi_theap_t* home) {
   if (kept == NULL) return;
   mi_subproc_t* const subproc = mi_kept_heap(home)->subproc;
   mi_kept_release(home);
+  mi_kept_give_back(subproc, kept);
   mi_kept_settle(subproc, kept);
   home->kept = NULL;
   uint32_t slots = mi_atomic_load_relaxed(&subproc->kept_slots);
@@ -175,6 +201,8 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     const bool is_old = word != MI_SPARE_NONE && word == mi_atomic_load_relaxed(&kept->kept_seen);
     if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    const bool is_empty = word == mi_atomic_load_relaxed(&kept->kept_seen); // at both ends, or now
+    if (is_empty) mi_kept_give_back(subproc, kept);
     mi_atomic_store_relaxed(&kept->kept_seen, is_old ? MI_SPARE_NONE : word);
     if (word != MI_SPARE_NONE) mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
   }
@@ -185,6 +213,7 @@ MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
   MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    mi_kept_give_back(subproc, kept);
   }
 }
 
@@ -197,6 +226,7 @@ MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) 
     }
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    mi_kept_give_back(subproc, kept);
     mi_kept_settle(subproc, kept);
   }
   mi_atomic_store_relaxed(&subproc->kept_slots, slots);

@@ -67,6 +67,11 @@ struct mi_kept_s {
   //   read   any         relaxed        a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
   mi_attr_aligned(64) mi_atomic(uint64_t) kept_run;
+  // kept_room - bytes of `kept_total` that are for this slot: KEPT-5.
+  //   write  its thread  add relaxed   more is needed      mi_kept_reserve
+  //   write  any         swap relaxed  it is given back    mi_kept_give_back
+  //   read   its thread  relaxed       a stale value costs a look, or is too much for a period
+  mi_atomic(int64_t) kept_room;
   // kept_seen - `kept_run` at the end of the last period. Written and read under the purge lock,
   // relaxed.
   mi_atomic(uint64_t) kept_seen;
@@ -108,6 +113,9 @@ struct mi_subproc_s {
   //   read   any  relaxed       a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
   mi_atomic(uint64_t) spare;
+  // kept_total - bytes that threads may keep at this moment, whether they do or not. Written and
+  // read by those that need more, written by whoever gives that back; relaxed: a budget.
+  mi_atomic(int64_t) kept_total;
   mi_kept_t* kept; // slots for what threads keep (const): kept.c; NULL none
   // kept_any - an mi_kept_any_t, written by threads that keep a block and by the purger; read by
   // any. Relaxed: a hint.
