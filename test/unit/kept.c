@@ -121,6 +121,7 @@ UNIT_TEST_PAGE_SIZES(kept_goes_back) {
   for (size_t i = 0; i < 6; i++) {
     check(mi_retain_tick(MAIN) != UINT64_MAX || i > 0);
     check(kept() > 0 || i > 1); // a whole period
+    check(kept() > 0 || waiting() == 0); // and no other
     os_fake_advance_ms(51);
   }
   check_equal(kept(), 0);

@@ -17,9 +17,9 @@
 //     exchange, and then owns the block. (Slots are never freed.)
 // KEPT-3  a thread releases what it keeps before it claims slices (slices.c), or takes a large
 //     block of another size (large.c): no arena grows because the thread itself keeps a block.
-// KEPT-4  what stays in a slot from the end of one period (retain.c) to the next is released, and
-//     so is all where all unused memory is asked for (purge.c). The purge thread runs while a slot
-//     may have a block: `kept_any`.
+// KEPT-4  what stays in a slot from the end of one period (retain.c) to that of the next goes back
+//     to the system then; where all unused memory is asked for, all that is kept goes (purge.c).
+//     The purge thread runs while a slot may have a block: `kept_any`.
 // KEPT-5  MI_KEPT_SLOTS threads of the main sub-process have a slot, and what they may keep is
 //     MI_KEPT_TOTAL_MIN and 1/8 of what is in use, together; what else is freed goes to spare.c at
 //     once. A thread gets room for its largest block, until nothing is kept for two periods: so the
@@ -79,13 +79,17 @@ MI_INTERNAL void mi_kept_uncount(mi_subproc_t* subproc, const mi_page_t* page) {
   mi_tally_add(&subproc->heap_main.tally, MI_TALLY_LARGE, -(int64_t)page->block_size);
 }
 
-// Release a block that the caller took out. Its slices wait from now on.
-static void mi_kept_end(mi_subproc_t* subproc, uint64_t word) {
+// Release a block that the caller took out. Its slices wait from now on, or since a period.
+static void mi_kept_end(mi_subproc_t* subproc, uint64_t word, bool is_old) {
   const mi_page_t* const page = mi_kept_page(word);
   const size_t index = mi_arena_slice_of(page->arena, page->start);
   mi_kept_uncount(subproc, page);
   mi_collapse_forget(page->arena, index, page->slice_count);
-  mi_wait_release(page->arena, index, page->slice_count);
+  if (is_old) {
+    mi_wait_release_old(page->arena, index, page->slice_count);
+  } else {
+    mi_wait_release(page->arena, index, page->slice_count);
+  }
 }
 
 // Take a slot for a thread that has none: KEPT-5. False if there is none left.
@@ -166,7 +170,7 @@ MI_INTERNAL void mi_kept_release(mi_theap_t* home) {
   mi_kept_t* const kept = home->kept;
   if (kept == NULL || mi_atomic_load_relaxed(&kept->kept_run) == MI_SPARE_NONE) return;
   const uint64_t word = mi_kept_swap(kept, MI_SPARE_NONE);
-  if (word != MI_SPARE_NONE) mi_kept_end(mi_kept_heap(home)->subproc, word);
+  if (word != MI_SPARE_NONE) mi_kept_end(mi_kept_heap(home)->subproc, word, false);
 }
 
 // Add what the thread of a slot took again to the figures of the heap.
@@ -200,7 +204,7 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
   MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     const bool is_old = word != MI_SPARE_NONE && word == mi_atomic_load_relaxed(&kept->kept_seen);
-    if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, word, true);
     const bool is_empty = word == mi_atomic_load_relaxed(&kept->kept_seen); // at both ends, or now
     if (is_empty) mi_kept_give_back(subproc, kept);
     mi_atomic_store_relaxed(&kept->kept_seen, is_old ? MI_SPARE_NONE : word);
@@ -212,7 +216,7 @@ MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
   if (!mi_kept_has_any(subproc)) return;
   MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
-    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word, false);
     mi_kept_give_back(subproc, kept);
   }
 }
@@ -225,7 +229,7 @@ MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) 
       continue;
     }
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
-    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word);
+    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word, false);
     mi_kept_give_back(subproc, kept);
     mi_kept_settle(subproc, kept);
   }

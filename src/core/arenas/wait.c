@@ -27,14 +27,27 @@ MI_INTERNAL long mi_wait_delay_ms(void) {
   return is_over || ms > MI_WAIT_DELAY_MAX ? MI_WAIT_DELAY_MAX : (long)ms;
 }
 
-MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
-  if (arena->is_pinned || mi_wait_delay_ms() < 0) return;
-  const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
-  if (slice_index + slice_count > mi_atomic_load_relaxed(&arena->purge_end)) {
-    mi_atomic_store_relaxed(&arena->purge_end, slice_index + slice_count);
+// So many slices were marked that were not, all of them below `end`.
+static mi_attr_inline void mi_wait_count(mi_arena_t* arena, size_t end, size_t more) {
+  if (end > mi_atomic_load_relaxed(&arena->purge_end)) {
+    mi_atomic_store_relaxed(&arena->purge_end, end);
   }
   mi_count_add(&arena->subproc->purge_waiting, (int64_t)(more * MI_SLICE_SIZE));
   mi_wait_notice();
+}
+
+MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  if (arena->is_pinned || mi_wait_delay_ms() < 0) return;
+  const size_t more = mi_bitmap_set(arena->purge_young, slice_index, slice_count);
+  mi_wait_count(arena, slice_index + slice_count, more);
+}
+
+MI_INTERNAL void mi_wait_release_old(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
+  if (mi_wait_delay_ms() >= 0) {
+    const size_t more = mi_bitmap_set(arena->purge_old, slice_index, slice_count);
+    mi_wait_count(arena, slice_index + slice_count, more);
+  }
+  mi_arena_release(arena, slice_index, slice_count);
 }
 
 MI_INTERNAL mi_attr_cold void mi_wait_wake_purger(void) {

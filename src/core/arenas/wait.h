@@ -16,6 +16,9 @@ MI_INTERNAL long mi_wait_delay_ms(void);
 MI_INTERNAL void mi_wait_mark(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 // Release slices, which wait from now on, without the fence that is there: FENCE-3.
 MI_INTERNAL void mi_wait_release(mi_arena_t* arena, size_t slice_index, size_t slice_count);
+// The same for slices that nobody used for a period: they go back at the end of this one. They have
+// no fence, and are in an arena that is not pinned.
+MI_INTERNAL void mi_wait_release_old(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 // Clear the marks of slices that are claimed again. Returns how many of them were marked.
 MI_INTERNAL size_t mi_wait_forget(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
