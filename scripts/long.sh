@@ -108,7 +108,7 @@ run_platforms() {
   rm -f build/platforms.xml
   MI_EXE=yes MI_PLATFORMS=$which MI_TEST_TIMEOUT=1200 scripts/test.sh -k "$tests" --junitxml=build/platforms.xml
   status=$?
-  [ ! -e build/platforms.xml ] || python3 scripts/platforms.py build/platforms.xml || status=1
+  [ ! -e build/platforms.xml ] || python3 scripts/platforms.py build/platforms.xml $which || status=1
   return $status
 }
 

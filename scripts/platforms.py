@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What is known of each platform: records what `make platforms` saw, and writes README's table from it.
 
-    python3 scripts/platforms.py [RESULTS.xml]
+    python3 scripts/platforms.py [RESULTS.xml [PLATFORM...]]
 
 RESULTS.xml is what pytest wrote (--junitxml); docs/platforms.json keeps the newest results of each platform in it, and those of
-others stay as they are. Without it only the table is written. PLATFORMS is the list of what the code is for.
+others stay as they are. With PLATFORMs only these are recorded: a run may have a few results of others. Without it only the table is written. PLATFORMS is the list of what the code is for.
 
 PLATFORMS-1  a number in the table comes from a run, together with the day, the sources, the compiler and the emulator of that run.
 PLATFORMS-2  a platform is recorded only if each of its test programs has a result: a part of a run is no result.
@@ -159,9 +159,11 @@ def read(path):
     return found
 
 
-def renew(records, path):
-    """`records` with those of a file of results; prints what is not taken."""
+def renew(records, path, wanted=()):
+    """`records` with those of a file of results, of these platforms (none: all that it has); prints what is not taken."""
     for key, (record, programs) in read(path).items():
+        if wanted and key not in wanted:
+            continue
         missing = lacking(key, programs)
         if missing:
             print(f"platforms: {key} is not recorded, {len(missing)} programs have no result ({', '.join(missing[:3])})", file=sys.stderr)
@@ -206,11 +208,11 @@ def renewed(page, records):
 
 
 def main():
-    if len(sys.argv) > 2 or sys.argv[1:2] == ["--help"]:
+    if sys.argv[1:2] == ["--help"]:
         sys.exit(__doc__)
     records = json.loads(RECORD.read_text())
-    if len(sys.argv) == 2:
-        records = renew(records, sys.argv[1])
+    if len(sys.argv) > 1:
+        records = renew(records, sys.argv[1], sys.argv[2:])
         RECORD.write_text(json.dumps(records, indent=2, sort_keys=True) + "\n")
     README.write_text(renewed(README.read_text(), records))
 

@@ -95,3 +95,5 @@ def test_a_part_of_a_run_is_not_recorded(tree, capsys):
     (tree / "part.xml").write_text(re.sub(r"<testcase [^>]*stress/forks.*?</testcase>", "", RESULTS, flags=re.S))
     assert platforms.renew({}, tree / "part.xml") == {}
     assert "arm is not recorded, 1 programs have no result (stress/forks)" in capsys.readouterr().err
+    assert platforms.renew({}, tree / "part.xml", ["musl"]) == {} and capsys.readouterr().err == ""  # nobody asked for it
+    assert list(platforms.renew({}, tree / "results.xml", ["arm"])) == ["arm"]
