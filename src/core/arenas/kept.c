@@ -236,6 +236,10 @@ MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) 
   mi_atomic_store_relaxed(&subproc->kept_slots, slots);
 }
 
+MI_INTERNAL void mi_kept_done(void) {
+  for (size_t i = 0; i < MI_KEPT_SLOTS; i++) mi_kept_main[i] = (mi_kept_t){0};
+}
+
 MI_INTERNAL int64_t mi_kept_count(mi_subproc_t* subproc, mi_tally_t* sum) {
   int64_t bytes = 0;
   MI_FOR_EACH_KEPT(subproc, kept) {

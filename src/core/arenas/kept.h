@@ -50,6 +50,9 @@ static inline bool mi_kept_has_any(mi_subproc_t* subproc) {
   return MI_HAS_KEPT && mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_NONE;
 }
 
+// The library is unloaded: no slot has a block, or a thread.
+MI_INTERNAL void mi_kept_done(void);
+
 // Correct figures of the main heap, which do not know what threads keep and took again. Returns the
 // bytes that are kept.
 MI_INTERNAL int64_t mi_kept_count(mi_subproc_t* subproc, mi_tally_t* sum);

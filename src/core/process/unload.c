@@ -63,6 +63,7 @@ MI_INTERNAL void mi_unload(void) {
     mi_unload_arenas(mi_atomic_load_relaxed(&s->arenas));
   }
   mi_unload_arenas(mi_state.arenas_free);
+  mi_kept_done();
   mi_mark_done();
   mi_pagemap_done();
   mi_guard_done();
