@@ -4,8 +4,8 @@
     python3 scripts/platforms.py [RESULTS.xml [PLATFORM...]]
 
 RESULTS.xml is what pytest wrote (--junitxml); docs/platforms.json keeps the newest results of each platform in it, and those of
-others stay as they are. With PLATFORMs only these are recorded: a run
-may have a few results of others. Without a file only the table is written. PLATFORMS is the list of what the code is for.
+others stay as they are. With PLATFORM... only these are recorded: a run may have a few results of others. Without a file only
+the table is written. PLATFORMS is the list of what the code is for.
 
 PLATFORMS-1  a number in the table comes from a run, together with the day, the sources, the compiler and the emulator of that run.
 PLATFORMS-2  a platform is recorded only if each of its test programs has a result: a part of a run is no result.

@@ -226,8 +226,7 @@ void mi_arenas_print(void) mi_attr_noexcept {
                   "+ the rest of it, - free, . free and given back\n",
                   MI_SLICE_SIZE / MI_KIB);
   mi_subproc_t* const subproc = mi_enter_current();
-  mi_kept_release_all(subproc);
-  mi_spare_release(subproc); // so that each slice is in a page or free
+  mi_kept_release_all(subproc); // so that each slice is in a page or free
   MI_FOR_EACH_ARENA(subproc, arena) {
     mi_output_print(sink, "arena %p: %zu KiB%s%s%s, node %d\n", (void*)arena,
                     mi_arena_size(arena) / MI_KIB, arena->is_exclusive ? ", exclusive" : "",

@@ -435,7 +435,6 @@ void unit_check_empty(void) {
     check(unit_pool_length(&mi_state.main.heap_main, c) == 0);
   }
   mi_kept_release_all(&mi_state.main);
-  mi_spare_release(&mi_state.main);
   size_t total = 0;
   MI_FOR_EACH_ARENA(&mi_state.main, arena) {
     total += mi_arena_slices(arena);

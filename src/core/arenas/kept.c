@@ -80,8 +80,7 @@ MI_INTERNAL void mi_kept_uncount(mi_subproc_t* subproc, const mi_page_t* page) {
 }
 
 // Release a block that the caller took out. Its slices wait from now on, or since a period.
-static void mi_kept_end(mi_subproc_t* subproc, uint64_t word, bool is_old) {
-  const mi_page_t* const page = mi_kept_page(word);
+static void mi_kept_end(mi_subproc_t* subproc, const mi_page_t* page, bool is_old) {
   const size_t index = mi_arena_slice_of(page->arena, page->start);
   mi_kept_uncount(subproc, page);
   mi_collapse_forget(page->arena, index, page->slice_count);
@@ -167,10 +166,8 @@ MI_INTERNAL void mi_kept_note_again(mi_theap_t* home, size_t size) {
 }
 
 MI_INTERNAL void mi_kept_release(mi_theap_t* home) {
-  mi_kept_t* const kept = home->kept;
-  if (kept == NULL || mi_atomic_load_relaxed(&kept->kept_run) == MI_SPARE_NONE) return;
-  const uint64_t word = mi_kept_swap(kept, MI_SPARE_NONE);
-  if (word != MI_SPARE_NONE) mi_kept_end(mi_kept_heap(home)->subproc, word, false);
+  const mi_page_t* const page = mi_kept_get(home);
+  if (page != NULL) mi_kept_end(page->arena->subproc, page, false);
 }
 
 // Add what the thread of a slot took again to the figures of the heap.
@@ -204,7 +201,7 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
   MI_FOR_EACH_KEPT(subproc, kept) {
     const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
     const bool is_old = word != MI_SPARE_NONE && word == mi_atomic_load_relaxed(&kept->kept_seen);
-    if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, word, true);
+    if (is_old && mi_kept_take(kept, word)) mi_kept_end(subproc, mi_kept_page(word), true);
     const bool is_empty = word == mi_atomic_load_relaxed(&kept->kept_seen); // at both ends, or now
     if (is_empty) mi_kept_give_back(subproc, kept);
     mi_atomic_store_relaxed(&kept->kept_seen, is_old ? MI_SPARE_NONE : word);
@@ -212,13 +209,20 @@ MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc) {
   }
 }
 
-MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
-  if (!mi_kept_has_any(subproc)) return;
-  MI_FOR_EACH_KEPT(subproc, kept) {
-    const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
-    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word, false);
-    mi_kept_give_back(subproc, kept);
+// Release what any thread keeps in a slot, and the room for it.
+static void mi_kept_empty(mi_subproc_t* subproc, mi_kept_t* kept) {
+  const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
+  if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) {
+    mi_kept_end(subproc, mi_kept_page(word), false);
   }
+  mi_kept_give_back(subproc, kept);
+}
+
+MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
+  if (mi_kept_has_any(subproc)) {
+    MI_FOR_EACH_KEPT(subproc, kept) { mi_kept_empty(subproc, kept); }
+  }
+  mi_spare_release(subproc);
 }
 
 MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) {
@@ -226,12 +230,10 @@ MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own) 
   MI_FOR_EACH_KEPT(subproc, kept) {
     if (kept == own->kept) {
       slots = (uint32_t)1 << (kept - subproc->kept);
-      continue;
+    } else {
+      mi_kept_empty(subproc, kept);
+      mi_kept_settle(subproc, kept);
     }
-    const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
-    if (word != MI_SPARE_NONE && mi_kept_take(kept, word)) mi_kept_end(subproc, word, false);
-    mi_kept_give_back(subproc, kept);
-    mi_kept_settle(subproc, kept);
   }
   mi_atomic_store_relaxed(&subproc->kept_slots, slots);
 }

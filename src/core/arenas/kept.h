@@ -40,7 +40,7 @@ MI_INTERNAL void mi_kept_leave(mi_theap_t* home);
 
 // A period ends, under the purge lock: what a thread keeps since the last one is released.
 MI_INTERNAL void mi_kept_age(mi_subproc_t* subproc);
-// Release what all threads keep.
+// Release what all threads keep, and the spare run.
 MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc);
 // In the child of a fork: release what threads kept that are gone.
 MI_INTERNAL void mi_kept_keep_own(mi_subproc_t* subproc, const mi_theap_t* own);

@@ -146,7 +146,6 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_kept_release_all(subproc);
-  mi_spare_release(subproc);
   // While options keep all memory, some may wait since before they were set.
   const bool is_kept = mi_wait_delay_ms() < 0;
   if (!is_kept) mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
@@ -205,7 +204,6 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
   mi_kept_release_all(subproc);
-  mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);
     mi_wait_forget(arena, 0, mi_arena_slices(arena));

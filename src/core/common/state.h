@@ -53,18 +53,16 @@ typedef struct mi_counters_s {
   mi_class_pages_t of_class[MI_CLASS_COUNT];
 } mi_counters_t;
 
-// A sub-process: heaps, arenas and figures that share nothing with those of another one.
 // Threads that may keep a block each (kept.c): a bit in `kept_slots` each.
 #define MI_KEPT_SLOTS 32
 
 // What a thread keeps: kept.c. Only the thread that has the slot puts a block there.
 struct mi_kept_s {
   // kept_run - the run of the block (spare.h), or 0.
-  //   write  its thread  swap acq_rel  put, release  mi_kept_swap  (publishes the block, sees the
-  //                                                                 old one)
-  //   write  any         CAS acquire    take         mi_kept_take  (sees the block)
+  //   write  its thread  swap acq_rel  put   mi_kept_swap  (publishes the block, sees the old one)
+  //   write  any         CAS acquire   take  mi_kept_take  (sees the block)
   //   write  its thread  store relaxed  with one thread  mi_kept_swap, mi_kept_take
-  //   read   any         relaxed        a hint: the exchange decides
+  //   read   any         relaxed       a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
   mi_attr_aligned(64) mi_atomic(uint64_t) kept_run;
   // kept_room - bytes of `kept_total` that are for this slot: KEPT-5.
@@ -87,6 +85,7 @@ struct mi_kept_s {
 // put its block there a period ago.
 typedef enum mi_kept_any_e { MI_KEPT_NONE = 0, MI_KEPT_FEW, MI_KEPT_SOME } mi_kept_any_t;
 
+// A sub-process: heaps, arenas and figures that share nothing with those of another one.
 struct mi_subproc_s {
   mi_heap_t heap_main;
   // arenas - head of the list, as `mi_arena_t.next`.

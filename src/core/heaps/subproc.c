@@ -195,7 +195,6 @@ static bool mi_subproc_is_free(mi_subproc_t* subproc) {
   mi_heap_drain_ended_locked(subproc);
   mi_pool_drain_all(&subproc->heap_main, MI_GENTLE);
   mi_kept_release_all(subproc);
-  mi_spare_release(subproc);
   uint32_t at = 0;
   if (mi_book_next(&subproc->direct, &at) != NULL) return false;
   MI_FOR_EACH_ARENA(subproc, arena) {
