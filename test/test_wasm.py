@@ -145,4 +145,6 @@ def test_emscripten_threads(main, flags, node, folder):
     own = 1 if main == "page" else 2
     assert (seen["threads_now"], seen["threads_total"]) == (own, own + 160), seen
     assert seen["theaps_peak"] <= own + 5, seen
-    assert seen["late_end_kib"] <= seen["early_end_kib"] + 6 * 1024, seen
+    # 140 threads came and went between the two: 18 MiB of stacks, 7 MiB of thread-local memory. 1.6 MiB is the most that was
+    # seen in 80 runs.
+    assert seen["late_end_kib"] <= seen["early_end_kib"] + 3 * 1024, seen

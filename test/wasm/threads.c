@@ -12,6 +12,9 @@
 #define THREADS 4
 #define GENERATIONS 40
 #define SLOTS 1000
+// Small: how many stacks wait until the page notices that their threads ended, depends on the
+// machine.
+#define STACK_SIZE ((size_t)128 << 10)
 
 static _Atomic(unsigned char*) shared[256];
 static _Thread_local unsigned char own[50000]; // memory that the end of a thread must give back
@@ -52,11 +55,14 @@ static void* work(void* arg) {
 }
 
 int main(void) {
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, STACK_SIZE) == 0);
   for (uint32_t generation = 0; generation < GENERATIONS; generation++) {
     pthread_t thread[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
       void* const seed = (void*)(uintptr_t)(generation * THREADS + i + 1);
-      CHECK(pthread_create(&thread[i], NULL, work, seed) == 0);
+      CHECK(pthread_create(&thread[i], &attributes, work, seed) == 0);
     }
     for (uint32_t i = 0; i < THREADS; i++) {
       void* result = NULL;
