@@ -6,6 +6,7 @@
 #include "core/arenas/purge.h"
 #include "core/arenas/retain.h"
 #include "core/arenas/spare.h"
+#include "core/front/front.h"
 #include "core/heaps/heap.h"
 #include "core/pages/large.h"
 #include "core/threads/thread.h"
@@ -231,10 +232,132 @@ UNIT_TEST_PAGE_SIZES(kept_of_vanished_threads_ends) {
   unit_check_valid();
 }
 
+#define REST ((size_t)3 * MI_SLICE_SIZE)
+
+// If this fails, a thread that takes buffers of similar sizes changes the maps of the arena each
+// time; or the figures are wrong (KEPT-7).
+UNIT_TEST_PAGE_SIZES(kept_serves_a_shorter_block) {
+  void* const first = mi_malloc(SIZE);
+  mi_free(first);
+  const int64_t shared = mi_atomic_load_relaxed(&MAIN->count.large);
+  const int64_t committed = mi_atomic_load_relaxed(&MAIN->count.committed);
+  for (size_t i = 0; i < 5; i++) {
+    const size_t size = SIZE - REST - i * MI_SLICE_SIZE;
+    void* const p = mi_malloc(size - 1);
+    check(p == first);
+    check_equal(mi_usable_size(p), size);
+    check_equal(kept(), (SIZE - size) / MI_SLICE_SIZE);
+    check_equal(tally(MI_TALLY_LARGE), size);
+    unit_check_valid();
+    mi_free(p);
+    check_equal(kept(), SIZE / MI_SLICE_SIZE);
+    check_equal(tally(MI_TALLY_LARGE), 0);
+    unit_check_valid();
+  }
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), shared);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.committed), committed);
+  check_equal(waiting(), 0);
+  check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), SIZE);
+  check(mi_malloc(SIZE) == first && kept() == 0);
+  mi_free(first);
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
+  unit_check_empty();
+}
+
+// If this fails, the rest of a block is lost, or is used twice, when the thread needs memory.
+UNIT_TEST_PAGE_SIZES(kept_rest_makes_way) {
+  mi_free(mi_malloc(SIZE));
+  void* const p = mi_malloc(SIZE - REST);
+  check_equal(kept(), REST / MI_SLICE_SIZE);
+  void* const q = mi_malloc(SIZE - REST); // not the rest of another block
+  check_equal(kept(), 0);
+  check_equal(tally(MI_TALLY_LARGE), 2 * (SIZE - REST));
+  mi_free(p);
+  mi_free(mi_malloc(SIZE - REST));
+  check_equal(kept(), SIZE / MI_SLICE_SIZE - REST / MI_SLICE_SIZE);
+  mi_free(q);
+  unit_check_valid();
+  mi_free(mi_malloc(2 * SIZE));
+  uint8_t* const half = (uint8_t*)mi_malloc(SIZE + MI_SLICE_SIZE);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE - 1);
+  void* const other_half = mi_malloc(SIZE - MI_SLICE_SIZE); // described anew, as any run is
+  check(other_half == half + SIZE + MI_SLICE_SIZE);
+  check_equal(kept(), 0);
+  check_equal(mi_pagemap_find(other_half)->count.used, 1);
+  unit_check_valid();
+  mi_free(other_half);
+  mi_free(half);
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
+  unit_check_empty();
+}
+
+// If this fails, a block cannot grow into what it was before.
+UNIT_TEST_PAGE_SIZES(kept_rest_is_room) {
+  mi_free(mi_malloc(SIZE));
+  void* const p = mi_malloc(SIZE - REST);
+  check(mi_realloc_in_place(p, SIZE));
+  check_equal(kept(), 0);
+  check_equal(tally(MI_TALLY_LARGE), SIZE);
+  unit_check_valid();
+  mi_free(p);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  void* const q = mi_malloc(SIZE - REST);
+  check(q == p && mi_large_resize(mi_pagemap_find(q), SIZE - 2 * REST)); // apart from its rest
+  mi_free(q);
+  check_equal(kept(), (SIZE - 2 * REST) / MI_SLICE_SIZE);
+  check_equal(tally(MI_TALLY_LARGE), 0);
+  unit_check_valid();
+}
+
+// If this fails, a program that keeps its block keeps what a longer one left, too (KEPT-4).
+UNIT_TEST_PAGE_SIZES(kept_rest_goes_back) {
+  unit_option(purge_delay, 100);
+  uint8_t* const p = (uint8_t*)mi_malloc(SIZE);
+  memset(p, 1, SIZE);
+  mi_free(p);
+  check(mi_malloc(SIZE - REST) == p);
+  memset(p, 2, SIZE - REST);
+  for (size_t i = 0; i < 6; i++) {
+    check(mi_retain_tick(MAIN) != UINT64_MAX || i > 0);
+    os_fake_advance_ms(51);
+  }
+  check_equal(kept(), 0);
+  check_equal(waiting(), 0);
+  check_equal(os_fake_resident(p + SIZE - REST, REST), 0);
+  check_equal(os_fake_resident(p, SIZE - REST), SIZE - REST);
+  check_equal(p[SIZE - REST - 1], 2);
+  check_equal(tally(MI_TALLY_LARGE), SIZE - REST);
+  mi_free(p);
+  check_equal(kept(), (SIZE - REST) / MI_SLICE_SIZE);
+  unit_check_valid();
+}
+
+// If this fails, a block that another thread frees takes memory along that this thread keeps.
+UNIT_TEST_PAGE_SIZES(kept_rest_has_one_owner) {
+  mi_free(mi_malloc(SIZE));
+  puppet_start(&others[0]);
+  puppet_free(&others[0], puppet_malloc(&others[0], 1));
+  void* const p = mi_malloc(SIZE - REST);
+  puppet_free(&others[0], p);
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  check_equal(tally(MI_TALLY_LARGE), 0);
+  check(puppet_malloc(&others[0], SIZE - REST) == p);
+  check_equal(kept(), REST / MI_SLICE_SIZE);
+  puppet_free(&others[0], p);
+  puppet_end(&others[0]);
+  check_equal(kept(), REST / MI_SLICE_SIZE);
+  unit_check_valid();
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
+  unit_check_empty();
+}
+
 static void replace(void* arg) {
   const size_t number = *(const size_t*)arg;
   for (size_t i = 0; i < 3000; i++) {
-    const size_t size = i % 16 == 0 ? SIZE + MI_SLICE_SIZE : SIZE;
+    const size_t size = (i % 16 == 0 ? SIZE + MI_SLICE_SIZE : SIZE) - i % 5 * MI_SLICE_SIZE;
     uint8_t* const p = (uint8_t*)mi_malloc(size);
     p[0] = p[size - 1] = (uint8_t)(number + i);
     if (number == 0 && i % 8 == 0) mi_kept_release_all(MAIN);
@@ -273,6 +396,11 @@ int main(void) {
       cmocka_unit_test(kept_is_bounded),
       cmocka_unit_test(kept_has_so_many_slots),
       cmocka_unit_test(kept_of_vanished_threads_ends),
+      cmocka_unit_test(kept_serves_a_shorter_block),
+      cmocka_unit_test(kept_rest_makes_way),
+      cmocka_unit_test(kept_rest_is_room),
+      cmocka_unit_test(kept_rest_goes_back),
+      cmocka_unit_test(kept_rest_has_one_owner),
       cmocka_unit_test(kept_has_one_owner),
   };
   return cmocka_run_group_tests_name("kept", tests, NULL, NULL);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// kept.c - the large block that a thread freed last, kept as it is for its next one of that size.
+// kept.c - the large block that a thread freed last, kept for its next one of about that size.
 //
 //   home->kept --> a slot of its sub-process | run of the block, 0 none | its bytes | figures |
+//
+//   [ block of 20 slices, kept ]  -- 14 are wanted -->  [ block of 14, in use | rest of 6, kept ]
+//                                 <-- it is freed ----
 //
 // What a large block changes when it is made and when it ends are figures of the heap and of the
 // sub-process, and the run that spare.c keeps for all: cache lines that all threads write. A thread
@@ -16,7 +19,8 @@
 // KEPT-2  only the thread that has a slot puts a block there. Any thread takes one out by an
 //     exchange, and then owns the block. (Slots are never freed.)
 // KEPT-3  a thread releases what it keeps before it claims slices (slices.c), or takes a large
-//     block of another size (large.c): no arena grows because the thread itself keeps a block.
+//     block that the kept one does not serve (large.c): no arena grows because the thread itself
+//     keeps a block.
 // KEPT-4  what stays in a slot from the end of one period (retain.c) to that of the next goes back
 //     to the system then; where all unused memory is asked for, all that is kept goes (purge.c).
 //     The purge thread runs while a slot may have a block: `kept_any`.
@@ -28,6 +32,11 @@
 // KEPT-6  each MI_KEPT_TURNS-th free that keeps a block looks at the bounds of what waits, as other
 //     frees of large blocks do (RETAIN-4): or a program that does nothing else would keep what it
 //     freed before (large.c).
+// KEPT-7  a shorter block takes the first slices of the kept one. The rest stays in the slot, and
+//     is kept as a block is: the descriptor of its first slice says what KEPT-1 says, and its bytes
+//     are those by which the block became shorter. If the thread frees the block while the rest is
+//     there, the two are one again. So no map of an arena changes while a thread takes and frees
+//     buffers of similar sizes (1 to 2 MiB: 1,041 instructions a pair without).
 //
 // A fork may lose the block that another thread has just taken out: it stays in use in the child,
 // as blocks do which that thread held.
@@ -53,11 +62,16 @@ static mi_heap_t* mi_kept_heap(const mi_theap_t* home) {
 
 static mi_page_t* mi_kept_page(uint64_t word) { return mi_pagemap_slice(mi_spare_start(word)); }
 
-// Put a block (0: none) into the slot of the calling thread; returns the one that was there.
+// Put a block into the slot of the calling thread; returns the one that was there.
 static uint64_t mi_kept_swap(mi_kept_t* kept, uint64_t word) {
+  const uint64_t old = mi_atomic_load_relaxed(&kept->kept_run);
   if (mi_os_is_single_threaded()) {
-    const uint64_t old = mi_atomic_load_relaxed(&kept->kept_run);
     mi_atomic_store_relaxed(&kept->kept_run, word);
+    return old;
+  }
+  if (mi_likely(old == MI_SPARE_NONE)) { // and nobody else puts one there: KEPT-2
+    // Publishes the block; pairs with `mi_kept_take`.
+    mi_atomic_store_release(&kept->kept_run, word);
     return old;
   }
   // Publishes the block, and sees the old one as the thread left it; pairs with `mi_kept_take`.
@@ -125,23 +139,58 @@ static void mi_kept_give_back(mi_subproc_t* subproc, mi_kept_t* kept) {
   mi_count_add(&subproc->kept_total, -mi_atomic_swap_relaxed(&kept->kept_room, 0));
 }
 
-MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, const mi_page_t* page) {
+// Put a page into the slot; returns the one that was there.
+static uint64_t mi_kept_set(mi_kept_t* kept, const mi_page_t* page, bool is_rest) {
+  mi_atomic_store_relaxed(&kept->kept_bytes, (int64_t)page->block_size);
+  kept->is_rest = is_rest;
+  return mi_kept_swap(kept, mi_spare_word(page->start, page->slice_count));
+}
+
+MI_INTERNAL void mi_kept_cut(mi_theap_t* home, mi_page_t* page, size_t slice_count, size_t size) {
+  uint8_t* const start = page->start + slice_count * MI_SLICE_SIZE;
+  mi_page_t* const rest = mi_pagemap_slice(start);
+  mi_assert(mi_atomic_load_relaxed(&home->kept->kept_run) == MI_SPARE_NONE);
+  mi_assert(slice_count < page->slice_count && size < page->block_size);
+  rest->start = start;
+  rest->slice_count = page->slice_count - (uint32_t)slice_count;
+  rest->block_size = page->block_size - size;
+  rest->arena = page->arena;
+  rest->reserved = 0; // no slice is described: LARGE-2
+  rest->shift = 0;
+  rest->is_charged = false; // a block that begins there is charged as a whole
+  mi_atomic_store_relaxed(&rest->heap, mi_kept_heap(home));
+  page->slice_count = (uint32_t)slice_count;
+  page->block_size = size;
+  mi_kept_set(home->kept, rest, true);
+}
+
+// A block is freed, and a rest is kept: KEPT-7. It need not be the rest of this block, but of one
+// in the same arena.
+static mi_attr_noinline void mi_kept_mend(mi_kept_t* kept, mi_page_t* page) {
+  const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
+  const size_t slice_count = page->slice_count + mi_spare_count(word);
+  if (word == MI_SPARE_NONE || slice_count > MI_KEPT_SLICES_MAX) return;
+  if (mi_spare_start(word) != page->start + page->slice_count * MI_SLICE_SIZE) return;
+  if (!mi_kept_take(kept, word)) return;
+  page->slice_count = (uint32_t)slice_count;
+  page->block_size += mi_kept_page(word)->block_size;
+}
+
+MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page) {
   const mi_arena_t* const arena = page->arena;
   if (home->thread_id == 0) return false;
-  if (mi_atomic_load_relaxed(&((mi_page_t*)(uintptr_t)page)->heap) != mi_kept_heap(home))
-    return false;
+  if (mi_atomic_load_relaxed(&page->heap) != mi_kept_heap(home)) return false;
   if (arena == NULL || arena->is_exclusive || arena->is_pinned) return false;
   if (mi_wait_delay_ms() == 0) return false;
   if (mi_unlikely(home->kept == NULL) && !mi_kept_join(home)) return false;
+  if (home->kept->is_rest) mi_kept_mend(home->kept, page);
   const int64_t more = (int64_t)page->block_size - mi_atomic_load_relaxed(&home->kept->kept_room);
   return mi_likely(more <= 0) || mi_kept_reserve(arena->subproc, home->kept, more);
 }
 
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page) {
   mi_subproc_t* const subproc = page->arena->subproc;
-  mi_atomic_store_relaxed(&home->kept->kept_bytes, (int64_t)page->block_size);
-  const uint64_t word = mi_spare_word(page->start, page->slice_count);
-  const uint64_t old = mi_kept_swap(home->kept, word);
+  const uint64_t old = mi_kept_set(home->kept, page, false);
   if (mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_SOME) {
     mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
   }

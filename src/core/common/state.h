@@ -59,8 +59,9 @@ typedef struct mi_counters_s {
 // What a thread keeps: kept.c. Only the thread that has the slot puts a block there.
 struct mi_kept_s {
   // kept_run - the run of the block (spare.h), or 0.
-  //   write  its thread  swap acq_rel  put   mi_kept_swap  (publishes the block, sees the old one)
-  //   write  any         CAS acquire   take  mi_kept_take  (sees the block)
+  //   write  its thread  store release  put where nothing is  mi_kept_swap  (publishes the block)
+  //   write  its thread  swap acq_rel   put  mi_kept_swap  (publishes the block, sees the old one)
+  //   write  any         CAS acquire    take  mi_kept_take  (sees the block)
   //   write  its thread  store relaxed  with one thread  mi_kept_swap, mi_kept_take
   //   read   any         relaxed       a hint: the exchange decides
   //   ABA    the same word is the same run, which was kept again
@@ -73,11 +74,12 @@ struct mi_kept_s {
   // kept_seen - `kept_run` at the end of the last period. Written and read under the purge lock,
   // relaxed.
   mi_atomic(uint64_t) kept_seen;
-  // kept_bytes - bytes of the block; again_bytes, again_count - of all blocks that the thread took
-  // out again. Written by the thread, read by any: relaxed, figures.
+  // kept_bytes - bytes of the block, or of the rest; again_bytes, again_count - of all blocks that
+  // the thread took out again. Written by the thread, read by any: relaxed, figures.
   mi_atomic(int64_t) kept_bytes;
   mi_atomic(int64_t) again_bytes;
   mi_atomic(int64_t) again_count;
+  bool is_rest; // what was put last is a rest: KEPT-7. Only the thread that has the slot uses it
 };
 
 // Whether any slot has a block. At the end of a period the purger turns SOME into FEW, and FEW into

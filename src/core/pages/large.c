@@ -13,8 +13,8 @@
 //     block: no other address was handed out. (An alignment of 2^40 shifts by so much: a descriptor
 //     for each slice on the way would be 2 GiB. If there are three slices, the second has one, too:
 //     in a tracked build the program gets an address up to a slice behind that of a guarded block.)
-// LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, called by the one thread
-//     that holds the block.
+// LARGE-3  `block_size` and `slice_count` change only in mi_large_resize, and while a thread keeps
+//     the block (KEPT-7), by the one thread that holds it.
 //     A sample of a profile (sample.c) has a page of its own, too, whatever its size: a slot has no
 //     fence, and the size of its class, so that the program sees no difference.
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
@@ -121,11 +121,13 @@ static void mi_large_release(mi_heap_t* heap, const mi_page_t* page, size_t from
   mi_run_release(heap, page->arena, start, count, alignment);
 }
 
-// Release a block that this thread kept: its run is the spare one then.
+// Release a block that this thread kept, or a rest: its run is the spare one then. (Where a rest
+// begins is chance, and no short run is spare for that.)
 static mi_attr_noinline void mi_large_end_kept(mi_page_t* page) {
   mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
+  const size_t alignment = page->reserved == 0 ? MI_SLICE_SIZE : mi_large_alignment(page);
   mi_kept_uncount(heap->subproc, page);
-  mi_large_release(heap, page, 0, page->slice_count, mi_large_alignment(page));
+  mi_large_release(heap, page, 0, page->slice_count, alignment);
 }
 
 // Take the slices behind the block. False if they are not free.
@@ -164,14 +166,20 @@ static mi_attr_noinline bool mi_large_resize_in(mi_heap_t* heap, mi_page_t* page
 
 // Make a kept block what the plan asks for: about as long (SPARE-2), and as aligned. False if that
 // cannot be.
-static bool mi_large_fit_kept(mi_heap_t* heap, mi_page_t* page, const mi_large_plan_t* plan,
+static bool mi_large_fit_kept(mi_theap_t* home, mi_page_t* page, const mi_large_plan_t* plan,
                               size_t slice_count) {
   const bool is_plain =
       plan->shift == 0 && plan->guarded == NULL && !plan->is_slot && plan->room <= plan->size;
   if (!is_plain || ((uintptr_t)page->start & (plan->alignment - 1)) != 0) return false;
-  if (mi_likely(page->block_size == mi_large_round(plan->size))) return true;
-  return slice_count <= (size_t)2 * page->slice_count && page->slice_count <= 2 * slice_count &&
-         mi_large_resize_in(heap, page, plan->size);
+  const size_t size = mi_large_round(plan->size);
+  const size_t old_count = page->slice_count;
+  if (mi_likely(page->block_size == size)) return true;
+  if (slice_count > 2 * old_count || old_count > 2 * slice_count) return false;
+  if (slice_count >= old_count || size >= page->block_size) {
+    return mi_large_resize_in(mi_atomic_load_relaxed(&page->heap), page, plan->size);
+  }
+  mi_kept_cut(home, page, slice_count, size); // KEPT-7
+  return true;
 }
 
 // Return the block that this thread freed last, if it is what the plan asks for: kept.c.
@@ -180,7 +188,7 @@ static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, s
   if (mi_atomic_load_relaxed(&home->heap) != heap) return NULL;
   mi_page_t* const page = mi_kept_get(home);
   if (page == NULL) return NULL;
-  if (!mi_large_fit_kept(heap, page, plan, slice_count)) {
+  if (mi_kept_is_rest(home) || !mi_large_fit_kept(home, page, plan, slice_count)) {
     mi_large_end_kept(page); // KEPT-3
     return NULL;
   }
