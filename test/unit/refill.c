@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include "core/pages/page.h"
+#include "core/threads/flush.h"
 #include "core/threads/portion.h"
 #include "core/threads/refill.h"
 #include "core/pages/remote.h"
@@ -355,6 +356,35 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   }
 }
 
+// Use all blocks of a page and free them. Returns the slice, which waits then.
+static uint8_t* use_a_page(size_t size) {
+  const size_t count = unit_fill_page(mi_class_of(size), blocks);
+  uint8_t* const start = unit_page_of(blocks[0])->start;
+  for (size_t i = 0; i < count; i++) memset(blocks[i], 1, size);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_flush_theap(unit_theap());
+  return start;
+}
+
+// Make a page for one block. True if its slice still has what was there before.
+static bool finds_old_memory(uint8_t* slice, size_t size) {
+  mi_free(mi_malloc(size));
+  const size_t resident = os_fake_resident(slice, MI_SLICE_SIZE);
+  mi_flush_theap(unit_theap());
+  return resident > mi_bits_max(MI_SLICE_SIZE / 2, mi_state.os.page_size);
+}
+
+// If this fails, a size of which a small program has few blocks holds a whole page of old memory;
+// or a program that uses much of a size, frees it and begins again, pays for each page anew.
+UNIT_TEST(refill_takes_old_memory_for_a_class_that_used_its_page) {
+  if (MI_IS_TINY) return; // a slice is one OS page
+  uint8_t* const slice = use_a_page(SIZE);
+  check(!finds_old_memory(slice, 2 * SIZE));
+  check(use_a_page(SIZE) == slice);
+  check(finds_old_memory(slice, SIZE));
+  check(!finds_old_memory(slice, SIZE)); // little was used of the last one
+}
+
 // -- a crowd of threads --
 
 #define CROWD 40
@@ -493,6 +523,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
+      cmocka_unit_test(refill_takes_old_memory_for_a_class_that_used_its_page),
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shares_pages_of_a_threadpool),
       cmocka_unit_test(refill_shared_blocks_are_zero),

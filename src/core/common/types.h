@@ -262,6 +262,7 @@ struct mi_theap_s {
   mi_theap_t* home; // the home of the same thread; a home points to itself
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   size_t page_count; // pages in `current` and `queue`
+  uint64_t filled; // a bit for each small class of whose last new page much was used: REFILL-3
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;
   bool is_in_threadpool;

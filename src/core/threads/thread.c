@@ -363,6 +363,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_life_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
   theap->is_in_threadpool = false;
+  theap->filled = 0; // REFILL-3: the next thread may do other things
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t** link = mi_thread_bucket(theap->thread_id);
   while (*link != theap) link = &(*link)->bucket_next;
