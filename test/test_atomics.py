@@ -35,7 +35,8 @@ ROW = re.compile(r"\s*//   (write|read) +([^(]*)")
 SIDE = {"acquire": {"release", "acq_rel"}, "release": {"acquire", "acq_rel"},
         "acq_rel": {"acquire", "release", "acq_rel"}}
 # What the same name is in two structures, by the receiver.
-RECEIVER = {"heap": {"page": "mi_page_t", "from": "mi_page_t", "theap": "mi_theap_t", "home": "mi_theap_t"},
+RECEIVER = {"heap": {"page": "mi_page_t", "from": "mi_page_t", "rest": "mi_page_t",
+                     "theap": "mi_theap_t", "home": "mi_theap_t"},
             "arenas": {"subproc": "mi_subproc_t", "s": "mi_subproc_t", "count": "mi_counters_t"},
             "committed": {"arena": "mi_arena_t", "count": "mi_counters_t"}}
 # What is not accessed by the name of its field: a variable or a function in a file.

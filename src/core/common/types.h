@@ -136,6 +136,7 @@ struct mi_page_s {
   // heap - the heap of this page. A thread that acts on that heap enters it: inside.h.
   //   write  maker  store release  mi_page_make, mi_large_make  (publishes const fields of both)
   //   write  any    CAS release    by a delete, to the main heap  mi_heap_move_page  (the same)
+  //   write  owner  store relaxed  of a rest, which is no page: KEPT-7  mi_kept_cut
   //   read   any    acquire        mi_inside_enter, mi_reclaim_claimed, mi_subproc_destroy_page
   //   read   any    acquire        mi_walk_book, mi_walk_arenas, mi_visit_page, mi_describe_copy
   //   read   any    acquire        mi_heap_of  (all see the const fields)
