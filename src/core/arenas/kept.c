@@ -139,11 +139,17 @@ static void mi_kept_give_back(mi_subproc_t* subproc, mi_kept_t* kept) {
   mi_count_add(&subproc->kept_total, -mi_atomic_swap_relaxed(&kept->kept_room, 0));
 }
 
-// Put a page into the slot; returns the one that was there.
+// Put a block or a rest into the slot; returns what was there.
 static uint64_t mi_kept_set(mi_kept_t* kept, const mi_page_t* page, bool is_rest) {
+  mi_subproc_t* const subproc = page->arena->subproc;
   mi_atomic_store_relaxed(&kept->kept_bytes, (int64_t)page->block_size);
   kept->is_rest = is_rest;
-  return mi_kept_swap(kept, mi_spare_word(page->start, page->slice_count));
+  const uint64_t old = mi_kept_swap(kept, mi_spare_word(page->start, page->slice_count));
+  if (mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_SOME) {
+    mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
+  }
+  mi_wait_notice();
+  return old;
 }
 
 MI_INTERNAL void mi_kept_cut(mi_theap_t* home, mi_page_t* page, size_t slice_count, size_t size) {
@@ -189,12 +195,7 @@ MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page) {
 }
 
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page) {
-  mi_subproc_t* const subproc = page->arena->subproc;
   const uint64_t old = mi_kept_set(home->kept, page, false);
-  if (mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_SOME) {
-    mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
-  }
-  mi_wait_notice();
   return mi_likely(old == MI_SPARE_NONE) ? NULL : mi_kept_page(old);
 }
 
