@@ -28,6 +28,12 @@ static int64_t tally(mi_tally_index_t index) {
   return mi_atomic_load_relaxed(&sum.amount[index]);
 }
 
+static void check_all_goes(void) {
+  mi_collect_all(MI_FORCE);
+  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
+  unit_check_empty();
+}
+
 static int64_t waiting(void) { return mi_atomic_load_relaxed(&MAIN->purge_waiting); }
 
 // If this fails, a thread that needs a buffer again and again changes what all threads share; or
@@ -260,9 +266,7 @@ UNIT_TEST_PAGE_SIZES(kept_serves_a_shorter_block) {
   check_equal(mi_atomic_load_relaxed(&MAIN->kept_total), SIZE);
   check(mi_malloc(SIZE) == first && kept() == 0);
   mi_free(first);
-  mi_collect_all(MI_FORCE);
-  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
-  unit_check_empty();
+  check_all_goes();
 }
 
 // If this fails, the rest of a block is lost, or is used twice, when the thread needs memory.
@@ -288,9 +292,7 @@ UNIT_TEST_PAGE_SIZES(kept_rest_makes_way) {
   unit_check_valid();
   mi_free(other_half);
   mi_free(half);
-  mi_collect_all(MI_FORCE);
-  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
-  unit_check_empty();
+  check_all_goes();
 }
 
 // If this fails, a block cannot grow into what it was before.
@@ -349,9 +351,7 @@ UNIT_TEST_PAGE_SIZES(kept_rest_has_one_owner) {
   puppet_end(&others[0]);
   check_equal(kept(), REST / MI_SLICE_SIZE);
   unit_check_valid();
-  mi_collect_all(MI_FORCE);
-  check_equal(mi_atomic_load_relaxed(&MAIN->count.large), 0);
-  unit_check_empty();
+  check_all_goes();
 }
 
 static void replace(void* arg) {

@@ -139,19 +139,6 @@ static void mi_kept_give_back(mi_subproc_t* subproc, mi_kept_t* kept) {
   mi_count_add(&subproc->kept_total, -mi_atomic_swap_relaxed(&kept->kept_room, 0));
 }
 
-// Put a block or a rest into the slot; returns what was there.
-static uint64_t mi_kept_set(mi_kept_t* kept, const mi_page_t* page, bool is_rest) {
-  mi_subproc_t* const subproc = page->arena->subproc;
-  mi_atomic_store_relaxed(&kept->kept_bytes, (int64_t)page->block_size);
-  kept->is_rest = is_rest;
-  const uint64_t old = mi_kept_swap(kept, mi_spare_word(page->start, page->slice_count));
-  if (mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_SOME) {
-    mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
-  }
-  mi_wait_notice();
-  return old;
-}
-
 MI_INTERNAL void mi_kept_cut(mi_theap_t* home, mi_page_t* page, size_t slice_count, size_t size) {
   uint8_t* const start = page->start + slice_count * MI_SLICE_SIZE;
   mi_page_t* const rest = mi_pagemap_slice(start);
@@ -161,13 +148,13 @@ MI_INTERNAL void mi_kept_cut(mi_theap_t* home, mi_page_t* page, size_t slice_cou
   rest->slice_count = page->slice_count - (uint32_t)slice_count;
   rest->block_size = page->block_size - size;
   rest->arena = page->arena;
-  rest->reserved = 0; // no slice is described: LARGE-2
+  rest->reserved = 0; // mi_kept_is_rest
   rest->shift = 0;
   rest->is_charged = false; // a block that begins there is charged as a whole
   mi_atomic_store_relaxed(&rest->heap, mi_kept_heap(home));
   page->slice_count = (uint32_t)slice_count;
   page->block_size = size;
-  mi_kept_set(home->kept, rest, true);
+  mi_kept_put(home, rest); // where nothing is
 }
 
 // A block is freed, and a rest is kept: KEPT-7. It need not be the rest of this block, but of one
@@ -195,7 +182,15 @@ MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page) {
 }
 
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page) {
-  const uint64_t old = mi_kept_set(home->kept, page, false);
+  mi_subproc_t* const subproc = page->arena->subproc;
+  mi_kept_t* const kept = home->kept;
+  mi_atomic_store_relaxed(&kept->kept_bytes, (int64_t)page->block_size);
+  kept->is_rest = mi_kept_is_rest(page);
+  const uint64_t old = mi_kept_swap(kept, mi_spare_word(page->start, page->slice_count));
+  if (mi_atomic_load_relaxed(&subproc->kept_any) != MI_KEPT_SOME) {
+    mi_atomic_store_relaxed(&subproc->kept_any, MI_KEPT_SOME);
+  }
+  mi_wait_notice();
   return mi_likely(old == MI_SPARE_NONE) ? NULL : mi_kept_page(old);
 }
 

@@ -20,13 +20,13 @@ MI_INTERNAL_DATA_DECL mi_kept_t mi_kept_main[MI_KEPT_SLOTS];
 // True if the thread may keep this block, which it frees: KEPT-1, KEPT-5. The block has its rest
 // again then, if the thread keeps one.
 MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page);
-// Keep it; its owner word is MI_OWNER_NONE. Returns the block that was there, which is the caller's
-// now, or NULL.
+// Keep it, or a rest; its owner word is MI_OWNER_NONE. Returns what was there before, which is the
+// caller's now, or NULL.
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page);
 // Take out what the thread keeps: NULL if that is nothing.
 MI_INTERNAL mi_page_t* mi_kept_get(mi_theap_t* home);
-// True if that is the rest of a block: KEPT-7.
-static inline bool mi_kept_is_rest(const mi_theap_t* home) { return home->kept->is_rest; }
+// True if that is the rest of a block, no slice of which is described: KEPT-7.
+static inline bool mi_kept_is_rest(const mi_page_t* page) { return page->reserved == 0; }
 // The block that was taken out is to have so many slices only, and bytes; keep the rest.
 MI_INTERNAL void mi_kept_cut(mi_theap_t* home, mi_page_t* page, size_t slice_count, size_t size);
 // The block that was taken out, of `size` bytes, is in use again.

@@ -79,7 +79,9 @@ struct mi_kept_s {
   mi_atomic(int64_t) kept_bytes;
   mi_atomic(int64_t) again_bytes;
   mi_atomic(int64_t) again_count;
-  bool is_rest; // what was put last is a rest: KEPT-7. Only the thread that has the slot uses it
+  // is_rest - what was put last is a rest: KEPT-7. Only the thread that has the slot uses it, to
+  // know that without a look at what is there.
+  bool is_rest;
 };
 
 // Whether any slot has a block. At the end of a period the purger turns SOME into FEW, and FEW into

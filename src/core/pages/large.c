@@ -125,7 +125,7 @@ static void mi_large_release(mi_heap_t* heap, const mi_page_t* page, size_t from
 // begins is chance, and no short run is spare for that.)
 static mi_attr_noinline void mi_large_end_kept(mi_page_t* page) {
   mi_heap_t* const heap = mi_atomic_load_relaxed(&page->heap);
-  const size_t alignment = page->reserved == 0 ? MI_SLICE_SIZE : mi_large_alignment(page);
+  const size_t alignment = mi_kept_is_rest(page) ? MI_SLICE_SIZE : mi_large_alignment(page);
   mi_kept_uncount(heap->subproc, page);
   mi_large_release(heap, page, 0, page->slice_count, alignment);
 }
@@ -188,7 +188,7 @@ static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, s
   if (mi_atomic_load_relaxed(&home->heap) != heap) return NULL;
   mi_page_t* const page = mi_kept_get(home);
   if (page == NULL) return NULL;
-  if (mi_kept_is_rest(home) || !mi_large_fit_kept(home, page, plan, slice_count)) {
+  if (mi_kept_is_rest(page) || !mi_large_fit_kept(home, page, plan, slice_count)) {
     mi_large_end_kept(page); // KEPT-3
     return NULL;
   }

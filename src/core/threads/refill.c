@@ -19,7 +19,6 @@
 //     that no thread owns, and all count as used there.
 // REFILL-2  used blocks come before untouched memory (3 and 4 before 5 to 7): the heap does not
 //     grow while it has room.
-//
 // REFILL-3  the first page of a class in a small heap gives back what its slice has of before: it
 //     may stay nearly unused (crowd.h). Not if the theap used more than half of the last page that
 //     it made for the class: a program that frees all and begins again takes the memory as it is.
