@@ -19,12 +19,18 @@
 static puppet_t crowd[CROWD];
 static void* blocks[4096];
 
-static void gather(void) {
+static void gather_young(void) {
   unit_theap();
   for (size_t i = 0; i < CROWD; i++) {
     puppet_start(&crowd[i]);
     mi_free(puppet_malloc(&crowd[i], MI_SLICE_SIZE));
   }
+}
+
+// The same, with a thread that has worked for a while.
+static void gather(void) {
+  gather_young();
+  unit_theap()->heartbeat += MI_PORTION_REFILLS;
 }
 
 static void dismiss(void) {
@@ -82,6 +88,36 @@ UNIT_TEST_PAGE_SIZES(portion_is_bounded_and_filled_by_frees) {
     used = page->count.used;
   }
   check(changes > 0 && changes <= 2 * count / LENGTH);
+  unit_check_valid();
+  dismiss();
+}
+
+// Frees five times as many blocks as a portion may have. Returns the most that waited in it.
+static size_t most_of_portion(void) {
+  size_t most = 0;
+  for (size_t i = 0; i < 5 * LENGTH; i++) blocks[i] = mi_malloc(SIZE);
+  for (size_t i = 0; i < 5 * LENGTH; i++) {
+    mi_free(blocks[i]);
+    most = mi_bits_max(most, length_of(unit_theap()));
+  }
+  return most;
+}
+
+// If this fails, hundreds of threads that did one thing and sleep hold the blocks of it; or threads
+// that work for long go a long way for each second block.
+UNIT_TEST_PAGE_SIZES(portion_of_a_thread_that_hardly_worked_is_short) {
+  const size_t length = MI_PORTION_BYTES_MIN / SIZE;
+  gather_young();
+  check(length < LENGTH);
+  check_equal(most_of_portion(), length);
+  const uint64_t due = unit_theap()->heartbeat + MI_PORTION_REFILLS;
+  while (unit_theap()->heartbeat < due) {
+    void* const p = mi_malloc(2 * MI_PORTION_BYTES);
+    void* const q = mi_malloc(2 * MI_PORTION_BYTES);
+    mi_free(p);
+    mi_free(q);
+  }
+  check_equal(most_of_portion(), LENGTH);
   unit_check_valid();
   dismiss();
 }
@@ -493,6 +529,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(portion_threads_share_pages_of_small_blocks),
       cmocka_unit_test(portion_is_bounded_and_filled_by_frees),
+      cmocka_unit_test(portion_of_a_thread_that_hardly_worked_is_short),
       cmocka_unit_test(portion_serves_pairs_alone),
       cmocka_unit_test(portion_of_larger_blocks_is_one),
       cmocka_unit_test(portion_goes_back_when_its_thread_ends),

@@ -7,10 +7,12 @@
 
 // In a crowd a portion has at most this many bytes and blocks, but at least one block. With more
 // threads than MI_PORTION_THREADS, those of a class have together as much as with so many, but each
-// one has MI_PORTION_BYTES_MIN.
+// one has MI_PORTION_BYTES_MIN. A theap that has not refilled MI_PORTION_REFILLS lists has only
+// that, too: its thread may have started to wait for ever.
 #define MI_PORTION_BYTES (MI_SLICE_SIZE / 16)
 #define MI_PORTION_BYTES_MIN (MI_SLICE_SIZE / 64)
 #define MI_PORTION_THREADS ((size_t)128)
+#define MI_PORTION_REFILLS 640
 // Elsewhere it has this many bytes, within these numbers of blocks. Larger blocks have none.
 #define MI_PORTION_OWN_BYTES MI_SLICE_SIZE
 #define MI_PORTION_OWN_MAX ((size_t)128)
@@ -28,8 +30,11 @@ static inline size_t mi_portion_length_max(size_t size_class) {
   return mi_portion_blocks(MI_PORTION_BYTES, size_class);
 }
 
-// The same, with as many threads as there are.
+// The same for this theap, with as many threads as there are.
 static inline size_t mi_portion_length(const mi_theap_t* theap, size_t size_class) {
+  if (theap->heartbeat < MI_PORTION_REFILLS) {
+    return mi_portion_blocks(MI_PORTION_BYTES_MIN, size_class);
+  }
   const mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
   if (mi_likely(threads <= MI_PORTION_THREADS)) return mi_portion_length_max(size_class);
