@@ -15,6 +15,7 @@
 #define CLASS mi_class_of(SIZE)
 
 static void* blocks[2 * UNIT_BLOCKS_MAX];
+static void* many[300 * 64];
 static puppet_t other;
 
 // Allocates until the list of the class is empty. Returns how many blocks that were.
@@ -356,6 +357,56 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   }
 }
 
+// If this fails, a program peaks at the sum of what its phases leave in empty pages.
+UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
+  mi_theap_t* const theap = unit_theap();
+  const mi_counters_t* const now = &mi_state.main.count;
+  mi_free(mi_malloc(32 * MI_SLICE_SIZE)); // a peak of which nothing is left
+  mi_purge_everything(&mi_state.main);
+  const int64_t peak = now->committed_peak;
+  // An empty page in a queue, another one of a large class that is current.
+  const size_t large = mi_class_of(MI_SLICE_SIZE / 2);
+  const size_t count = unit_fill_page(CLASS, blocks);
+  void* const kept = mi_malloc(SIZE);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_free(mi_malloc(mi_class_size(large)));
+  // Below the peak they wait for the next blocks of their sizes.
+  mi_free(mi_malloc(4 * SIZE));
+  check(theap->queue[CLASS].last != NULL && mi_theap_current(theap, large) != NULL);
+  void* const rest = mi_malloc((size_t)(peak - now->committed));
+  check_equal(now->committed, peak);
+  // A page of another size has the memory of one of them.
+  void* const p = mi_malloc(2 * SIZE);
+  check(theap->queue[CLASS].last == NULL && mi_theap_current(theap, large) == NULL);
+  check(unit_page_of(kept)->place == MI_PLACE_CURRENT);
+  check_equal(now->committed_peak, peak);
+  mi_free(p);
+  mi_free(kept);
+  mi_free(rest);
+  unit_check_valid();
+}
+
+// If this fails, making a page takes longer and longer as the heap grows.
+UNIT_TEST(refill_searches_few_pages_for_empty_ones) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t c = mi_class_of(MI_SLICE_SIZE / 8);
+  for (size_t round = 0; round < 2; round++) {
+    const size_t pages = round == 0 ? 200 : 300;
+    const size_t count = pages * unit_page_blocks(c);
+    for (size_t i = 0; i < count; i++) many[i] = mi_malloc(mi_class_size(c));
+    for (size_t i = 0; i < count; i += unit_page_blocks(c)) mi_free(many[i]);
+    for (size_t i = 1; i < unit_page_blocks(c); i++) mi_free(many[i]); // one of these is empty
+    const size_t before = theap->page_count;
+    mi_flush_empty(theap);
+    check_equal(before - theap->page_count, round == 0 ? 1 : 0);
+    for (size_t i = unit_page_blocks(c); i < count; i++) {
+      if (i % unit_page_blocks(c) != 0) mi_free(many[i]);
+    }
+    mi_collect_all(MI_FORCE);
+  }
+  unit_check_empty();
+}
+
 // Use all blocks of a page and free them. Returns the slice, which waits then.
 static uint8_t* use_a_page(size_t size) {
   const size_t count = unit_fill_page(mi_class_of(size), blocks);
@@ -523,6 +574,8 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
+      cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
+      cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
       cmocka_unit_test(refill_takes_old_memory_for_a_class_that_used_its_page),
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shares_pages_of_a_threadpool),

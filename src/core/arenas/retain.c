@@ -218,10 +218,7 @@ MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes) {
 MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count) {
   const int64_t fresh = (int64_t)(fresh_count * MI_SLICE_SIZE);
   if (mi_unlikely(mi_budget_is_due(subproc, fresh))) mi_budget_find(subproc, fresh);
-  if (mi_atomic_load_relaxed(&subproc->count.committed) + fresh <=
-      mi_atomic_load_relaxed(&subproc->count.committed_peak)) {
-    return;
-  }
+  if (!mi_retain_is_peak(subproc, fresh_count)) return;
   const int64_t excess = mi_retain_soft_excess(subproc);
   if (excess <= 0 || mi_wait_delay_ms() <= 0) return;
   const int64_t least = MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;

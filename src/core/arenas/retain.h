@@ -24,6 +24,13 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count);
 // Purge what RETAIN-5 asks for, before memory of so many slices is mapped outside the arenas.
 MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count);
 
+// True if so many slices of fresh memory would make a new peak of committed memory.
+static inline bool mi_retain_is_peak(mi_subproc_t* subproc, size_t fresh_count) {
+  return mi_atomic_load_relaxed(&subproc->count.committed) +
+             (int64_t)(fresh_count * MI_SLICE_SIZE) >
+         mi_atomic_load_relaxed(&subproc->count.committed_peak);
+}
+
 static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
   if (mi_unlikely(mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
                   mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0 ||

@@ -60,11 +60,19 @@ static bool mi_run_is_for_arena(const mi_heap_t* heap, const mi_run_wish_t* wish
   return wish->slice_count * MI_SLICE_SIZE <= object_max && wish->alignment <= object_max;
 }
 
+// Claim a run in an arena.
+static bool mi_run_find(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
+  const size_t count = wish->slice_count;
+  if (!mi_run_is_for_arena(heap, wish)) return false;
+  if (wish->is_below_peak) {
+    return mi_slices_claim_below_peak(heap, count, wish->alignment, wish->touched_count, run);
+  }
+  return mi_slices_claim(heap, count, wish->alignment, wish->touched_count, run);
+}
+
 MI_INTERNAL bool mi_run_claim(mi_heap_t* heap, const mi_run_wish_t* wish, mi_run_t* run) {
   const bool is_claimed =
-      (mi_run_is_for_arena(heap, wish) &&
-       mi_slices_claim(heap, wish->slice_count, wish->alignment, wish->touched_count, run)) ||
-      mi_run_map(heap, wish, run);
+      mi_run_find(heap, wish, run) || (!wish->is_below_peak && mi_run_map(heap, wish, run));
   if (is_claimed) mi_tool_close(run->start, run->slice_count * MI_SLICE_SIZE);
   return is_claimed;
 }

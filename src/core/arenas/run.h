@@ -12,6 +12,7 @@ typedef struct mi_run_wish_s {
   size_t touched_count; // slices that will be written to, as for mi_slices_claim
   size_t described_count; // the first and the last of so many slices need a descriptor; of a page
       // that is no longer than a window all
+  bool is_below_peak; // none rather than a run that makes a new peak of committed memory
 } mi_run_wish_t;
 
 // Claim slices for a page of `heap`. False if there is no memory.

@@ -67,12 +67,28 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   return true;
 }
 
-MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
-                                 size_t touched_count, mi_run_t* run) {
+// Claim a run that is not in use yet.
+static bool mi_slices_find(mi_heap_t* heap, size_t slice_count, size_t alignment, mi_run_t* run) {
   mi_kept_release(mi_self_home()); // KEPT-3
   mi_spare_release(heap->subproc); // SPARE-2
-  return mi_arena_claim(heap, slice_count, alignment, run) &&
+  return mi_arena_claim(heap, slice_count, alignment, run);
+}
+
+MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                 size_t touched_count, mi_run_t* run) {
+  return mi_slices_find(heap, slice_count, alignment, run) &&
          mi_slices_use(heap, touched_count, run);
+}
+
+MI_INTERNAL bool mi_slices_claim_below_peak(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                            size_t touched_count, mi_run_t* run) {
+  if (!mi_slices_find(heap, slice_count, alignment, run)) return false;
+  if (mi_bitmap_is_all_set(run->arena->dirty, run->slice_index, slice_count) ||
+      !mi_retain_is_peak(heap->subproc, slice_count)) {
+    return mi_slices_use(heap, touched_count, run);
+  }
+  mi_arena_release(run->arena, run->slice_index, slice_count);
+  return false;
 }
 
 MI_INTERNAL bool mi_slices_claim_at(mi_arena_t* arena, size_t slice_index, size_t slice_count,

@@ -14,7 +14,13 @@
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run);
 
-// The same with the run that was freed last, for a large block. False if that does not fit.
+// The same for a run that makes no new peak of committed memory. False, and nothing is claimed, if
+// the first one that fits would make one.
+MI_INTERNAL bool mi_slices_claim_below_peak(mi_heap_t* heap, size_t slice_count, size_t alignment,
+                                            size_t touched_count, mi_run_t* run);
+
+// As mi_slices_claim with the run that was freed last, for a large block. False if that does not
+// fit.
 MI_INTERNAL bool mi_slices_claim_again(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                        mi_run_t* run);
 

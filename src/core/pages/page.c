@@ -73,7 +73,8 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   const size_t block_count = mi_class_blocks(block_size, slice_count);
   const mi_interior_t interior = mi_page_interior(slice_count, block_count);
   const size_t touched_count = block_size <= MI_HUGE_BLOCK_MAX ? MI_TOUCHED_BY_BLOCKS : 0;
-  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, touched_count, interior.end};
+  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, touched_count, interior.end,
+                              plan->is_below_peak};
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
   if (!mi_mark_begin(run.start, slice_count * MI_SLICE_SIZE, run.is_zero)) {

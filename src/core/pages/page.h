@@ -97,10 +97,11 @@ typedef struct mi_page_plan_s {
   // count as resident.
   bool is_sparse;
   bool is_likely_full; // the thread has used up a page of the class
+  bool is_below_peak; // no page rather than one that makes a new peak of committed memory
 } mi_page_plan_t;
 
 // Make a fresh page in slices from the arenas: it is marked as owned (OWNED is set), and the caller
-// becomes its owner (mi_life_own). NULL when out of memory.
+// becomes its owner (mi_life_own). NULL when out of memory, or because of `is_below_peak`.
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan);
 
 // Return the number of slices that a block of the page can start in: they need a descriptor.

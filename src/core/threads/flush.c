@@ -13,6 +13,8 @@
 
 // An empty page in a queue is kept if it has at most this many slices.
 #define MI_RETAIN_SLICES_MAX 4
+// A theap with more pages that have free blocks does not search them for empty ones.
+#define MI_FLUSH_SEARCH_MAX ((size_t)256)
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
@@ -87,6 +89,23 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
     mi_pool_give_up(page);
   }
   mi_split_join(theap);
+  mi_report_leave();
+}
+
+MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
+  if (theap->page_count > MI_FLUSH_SEARCH_MAX) return;
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
+      mi_page_t* const next = mi_life_after(queue, page);
+      if (mi_part_is_empty(page)) {
+        mi_life_dequeue(theap, page);
+        mi_pool_give_up(page);
+      }
+      page = next;
+    }
+  }
   mi_report_leave();
 }
 

@@ -13,6 +13,10 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
+// Give up the pages in queues that have no block in use, if a search for them is short. What other
+// threads freed is not looked at.
+MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);
+
 // Give up pages without a block in use that malloc still allocates from, in classes of blocks over
 // an eighth of a slice, until they hold no more than `limit` bytes. Such pages keep a malloc and
 // free pair from making a page each time, but too many of them hold memory that other sizes could

@@ -22,6 +22,10 @@
 // REFILL-3  the first page of a class in a small heap gives back what its slice has of before: it
 //     may stay nearly unused (crowd.h). Not if the theap used more than half of the last page that
 //     it made for the class: a program that frees all and begins again takes the memory as it is.
+// REFILL-4  before a page makes a new peak of committed memory, the theap gives up pages without a
+//     block in use. Their memory is resident: the new page has it without page faults, and what is
+//     needed again is made again in what others leave. So a small program, most of whose memory is
+//     a page for each of many sizes, does not keep those of sizes that it no longer uses.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
@@ -44,10 +48,11 @@
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: a
-// part of the heap, within bounds.
+// part of the heap, within bounds; and a smaller part if that page would make a new peak.
 #define MI_IDLE_LARGE_MIN (2 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_PART 16
+#define MI_IDLE_PEAK_PART 256
 
 // Put a list of `length` blocks in place: all blocks of the page count as used from now on.
 static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
@@ -177,16 +182,30 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   return mi_refill_carve(theap, c);
 }
 
+// Make a page, if need be after the theap has given up idle ones: REFILL-4. NULL if there is no
+// memory.
+static mi_page_t* mi_refill_make_below_peak(mi_theap_t* theap, mi_page_plan_t* plan) {
+  mi_heap_t* const heap = mi_theap_heap(theap);
+  plan->is_below_peak = mi_retain_is_peak(heap->subproc, plan->slice_count); // may be
+  mi_page_t* const page = mi_page_make(heap, plan);
+  if (mi_likely(page != NULL || !plan->is_below_peak)) return page;
+  const int64_t committed = mi_atomic_load_relaxed(&heap->subproc->count.committed);
+  mi_flush_empty(theap);
+  mi_flush_trim(theap, (size_t)committed / MI_IDLE_PEAK_PART, plan->size_class);
+  plan->is_below_peak = false;
+  return mi_page_make(heap, plan);
+}
+
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   const bool is_shared = mi_crowd_shares(theap);
-  const mi_page_plan_t plan = {
+  mi_page_plan_t plan = {
       .size_class = c,
       .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
       .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0,
       .is_likely_full = mi_theap_current(theap, c) != NULL,
   };
   theap->filled &= ~mi_refill_bit(c);
-  mi_page_t* const page = mi_page_make(mi_theap_heap(theap), &plan);
+  mi_page_t* const page = mi_refill_make_below_peak(theap, &plan);
   if (page == NULL) return NULL;
   mi_life_own(theap, page);
   return page;
