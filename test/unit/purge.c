@@ -395,7 +395,7 @@ UNIT_TEST(purge_makes_way_for_mappings) {
   for (size_t i = 0; i < 900; i++) release(&runs[i]);
   check_equal(mi_state.main.purge_waiting, 900 * MI_SLICE_SIZE);
   unit_option(disallow_arena_alloc, 1);
-  const mi_run_wish_t wish = {500, MI_SLICE_SIZE, 500, 1};
+  const mi_run_wish_t wish = {500, MI_SLICE_SIZE, 500, 1, false};
   mi_run_t run;
   check(mi_run_claim(UNIT_HEAP, &wish, &run) && run.arena == NULL);
   check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);

@@ -182,13 +182,9 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   return mi_refill_carve(theap, c);
 }
 
-// Make a page, if need be after the theap has given up idle ones: REFILL-4. NULL if there is no
-// memory.
-static mi_page_t* mi_refill_make_below_peak(mi_theap_t* theap, mi_page_plan_t* plan) {
+// Make a page although it makes a new peak: REFILL-4.
+static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap, mi_page_plan_t* plan) {
   mi_heap_t* const heap = mi_theap_heap(theap);
-  plan->is_below_peak = mi_retain_is_peak(heap->subproc, plan->slice_count); // may be
-  mi_page_t* const page = mi_page_make(heap, plan);
-  if (mi_likely(page != NULL || !plan->is_below_peak)) return page;
   const int64_t committed = mi_atomic_load_relaxed(&heap->subproc->count.committed);
   mi_flush_empty(theap);
   mi_flush_trim(theap, (size_t)committed / MI_IDLE_PEAK_PART, plan->size_class);
@@ -198,6 +194,7 @@ static mi_page_t* mi_refill_make_below_peak(mi_theap_t* theap, mi_page_plan_t* p
 
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   const bool is_shared = mi_crowd_shares(theap);
+  mi_heap_t* const heap = mi_theap_heap(theap);
   mi_page_plan_t plan = {
       .size_class = c,
       .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
@@ -205,7 +202,9 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
       .is_likely_full = mi_theap_current(theap, c) != NULL,
   };
   theap->filled &= ~mi_refill_bit(c);
-  mi_page_t* const page = mi_refill_make_below_peak(theap, &plan);
+  plan.is_below_peak = mi_retain_is_peak(heap->subproc, plan.slice_count); // it may be one
+  mi_page_t* page = mi_page_make(heap, &plan);
+  if (page == NULL && plan.is_below_peak) page = mi_refill_make_at_peak(theap, &plan);
   if (page == NULL) return NULL;
   mi_life_own(theap, page);
   return page;
