@@ -341,10 +341,17 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
   unit_check_empty();
 }
 
+// Makes a peak of committed memory of which nothing is left.
+static void make_peak(size_t slices) {
+  mi_free(mi_malloc(slices * MI_SLICE_SIZE));
+  mi_purge_everything(&mi_state.main);
+}
+
 // If this fails, a program that uses large blocks of many sizes, one after the other, keeps an
-// empty page of each.
+// empty page of each, although it was larger before.
 UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   mi_theap_t* const theap = unit_theap();
+  make_peak(1024);
   for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
     mi_free(mi_malloc(mi_class_size(c)));
     size_t idle = 0;
@@ -361,8 +368,7 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
 UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
   mi_theap_t* const theap = unit_theap();
   const mi_counters_t* const now = &mi_state.main.count;
-  mi_free(mi_malloc(32 * MI_SLICE_SIZE)); // a peak of which nothing is left
-  mi_purge_everything(&mi_state.main);
+  make_peak(32);
   const int64_t peak = now->committed_peak;
   // An empty page in a queue, another one of a large class that is current.
   const size_t large = mi_class_of(MI_SLICE_SIZE / 2);
