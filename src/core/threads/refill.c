@@ -8,7 +8,7 @@
 //   5. blocks of the current page that were never used,
 //      or whose memory went back                            page.c (carve), hole.c (fill)
 //   6. a guest page of the class; then the pool            theap.c, pool.c
-//   7. a fresh page, perhaps in place of idle ones           page.c, flush.c
+//   7. a fresh page, perhaps in place of idle ones         page.c, flush.c
 //
 // Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
 // memory and tries 3 to 7 once more.
