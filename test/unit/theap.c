@@ -226,6 +226,32 @@ UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
   unit_check_valid();
 }
 
+// If this fails, a block that is in use is in a page that was given up, because another one was
+// freed twice.
+UNIT_TEST_PAGE_SIZES(theap_trim_keeps_a_page_with_a_block_freed_twice) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t size = mi_class_size(mi_class_of(MI_SLICE_SIZE / 8) + 1);
+  void* const used = mi_malloc(size);
+  void* const p = mi_malloc(size);
+  void* const q = mi_malloc(size);
+  const size_t c = unit_page_of(used)->size_class;
+  check(c >= mi_class_of(size));
+  check(unit_page_of(p) == unit_page_of(used) && unit_page_of(q) == unit_page_of(used));
+  mi_free(p);
+  mi_free(q);
+  mi_free(p);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT);
+  mi_page_t* const page = mi_theap_current(theap, c);
+  check(page == unit_page_of(used));
+  // Make it valid again.
+  mi_block_set_next((mi_block_t*)q, NULL);
+  page->count.used++;
+  mi_free(used);
+  mi_flush_trim(theap, 0, MI_CLASS_COUNT);
+  check(mi_theap_current(theap, c) == NULL);
+  unit_check_valid();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(theap_empty_is_never_written),
@@ -239,6 +265,7 @@ int main(void) {
       cmocka_unit_test(theap_takes_guests_by_class),
       cmocka_unit_test(theap_releases_an_emptied_guest),
       cmocka_unit_test(theap_trim_gives_idle_pages_up),
+      cmocka_unit_test(theap_trim_keeps_a_page_with_a_block_freed_twice),
   };
   return cmocka_run_group_tests_name("theap", tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 // class, or to the next free into it.
 #include "flush.h"
 
+#include "../pages/list.h"
 #include "portion.h"
 #include "sample.h"
 #include "sparse.h"
@@ -92,6 +93,16 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   mi_report_leave();
 }
 
+// True if each carved block of a page without a block in use is in its list of free ones, or among
+// the `in_list` blocks of its theap. After a block was freed twice the count of used blocks says
+// so, and the lists do not: another block is in use, and the page is left to whoever finds the
+// mistake.
+static bool mi_flush_has_all(const mi_page_t* page, uint32_t in_list) {
+  mi_list_t at = mi_list_of(page, page->local_free);
+  while (mi_list_has(&at)) mi_list_step(&at);
+  return at.block == NULL && (page->holes != 0 || in_list + at.count == mi_page_capacity(page));
+}
+
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
   if (theap->page_count > MI_FLUSH_SEARCH_MAX) return;
   mi_report_enter(MI_REPORT_IN_COLLECT);
@@ -99,7 +110,7 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
     const mi_page_queue_t* const queue = &theap->queue[c];
     for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
       mi_page_t* const next = mi_life_after(queue, page);
-      if (mi_part_is_empty(page)) {
+      if (mi_part_is_empty(page) && mi_flush_has_all(page, 0)) {
         mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
       }
@@ -113,7 +124,8 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
 static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
   mi_block_t* last;
   const uint32_t in_list = mi_page_measure(page, &theap->free[page->size_class], &last);
-  return mi_part_used(page) == in_list + 1 ? mi_page_capacity(page) * page->block_size : 0;
+  if (mi_part_used(page) != in_list + 1 || !mi_flush_has_all(page, in_list)) return 0;
+  return mi_page_capacity(page) * page->block_size;
 }
 
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
