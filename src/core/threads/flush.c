@@ -6,7 +6,6 @@
 // class, or to the next free into it.
 #include "flush.h"
 
-#include "../pages/list.h"
 #include "portion.h"
 #include "sample.h"
 #include "sparse.h"
