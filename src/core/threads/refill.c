@@ -193,16 +193,17 @@ static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap, mi_page
 }
 
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
-  const bool is_shared = mi_crowd_shares(theap);
   mi_heap_t* const heap = mi_theap_heap(theap);
+  const bool is_shared = mi_crowd_shares(theap);
+  const size_t slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c);
   mi_page_plan_t plan = {
       .size_class = c,
-      .slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c),
+      .slice_count = slice_count,
       .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0,
       .is_likely_full = mi_theap_current(theap, c) != NULL,
+      .is_below_peak = mi_retain_is_peak(heap->subproc, slice_count), // it may be one
   };
   theap->filled &= ~mi_refill_bit(c);
-  plan.is_below_peak = mi_retain_is_peak(heap->subproc, plan.slice_count); // it may be one
   mi_page_t* page = mi_page_make(heap, &plan);
   if (page == NULL && plan.is_below_peak) page = mi_refill_make_at_peak(theap, &plan);
   if (page == NULL) return NULL;
