@@ -252,6 +252,27 @@ UNIT_TEST_PAGE_SIZES(theap_trim_keeps_a_page_with_a_block_freed_twice) {
   unit_check_valid();
 }
 
+// If this fails, the same happens to a page in a queue whose other blocks another thread freed.
+UNIT_TEST_PAGE_SIZES(theap_idle_keeps_a_page_with_a_block_freed_twice) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t c = mi_class_of(512);
+  const size_t count = unit_fill_page(c, blocks);
+  void* const next = mi_malloc(512); // the full page is not current any more
+  mi_free(blocks[0]);
+  mi_free(blocks[1]);
+  mi_free(blocks[0]);
+  mi_page_t* const page = unit_page_of(blocks[0]);
+  check_equal(page->place, MI_PLACE_QUEUE);
+  memmove(blocks, blocks + 2, (count - 2) * sizeof(blocks[0]));
+  size_t others = count - 3; // all but one
+  unit_on_thread(&free_some, &others);
+  mi_flush_idle(theap);
+  check(mi_pagemap_find(blocks[others]) == page && page->place == MI_PLACE_QUEUE);
+  page->count.used++; // as if it had been freed once
+  mi_free(blocks[others]);
+  mi_free(next);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(theap_empty_is_never_written),
@@ -266,6 +287,7 @@ int main(void) {
       cmocka_unit_test(theap_releases_an_emptied_guest),
       cmocka_unit_test(theap_trim_gives_idle_pages_up),
       cmocka_unit_test(theap_trim_keeps_a_page_with_a_block_freed_twice),
+      cmocka_unit_test(theap_idle_keeps_a_page_with_a_block_freed_twice),
   };
   return cmocka_run_group_tests_name("theap", tests, NULL, NULL);
 }

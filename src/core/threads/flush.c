@@ -64,6 +64,16 @@ MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
   return page;
 }
 
+// True if each carved block of a page without a block in use is in its list of free ones, or among
+// the `in_list` blocks of its theap. After a block was freed twice the count of used blocks says
+// so, and the lists do not: another block is in use, and the page is left to whoever finds the
+// mistake.
+static bool mi_flush_has_all(const mi_page_t* page, uint32_t in_list) {
+  mi_list_t at = mi_list_of(page, page->local_free);
+  while (mi_list_has(&at)) mi_list_step(&at);
+  return at.block == NULL && (page->holes != 0 || in_list + at.count == mi_page_capacity(page));
+}
+
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   mi_assert_full(mi_theap_is_valid(theap));
   size_t budget = MI_SPARSE_BUDGET;
@@ -73,7 +83,7 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
     for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
       mi_page_t* const next = mi_life_after(queue, page);
       mi_page_collect(page);
-      if (mi_part_is_empty(page)) {
+      if (mi_part_is_empty(page) && mi_flush_has_all(page, 0)) {
         mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
       } else if (mi_unlikely(page->is_sparse)) {
@@ -90,16 +100,6 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   }
   mi_split_join(theap);
   mi_report_leave();
-}
-
-// True if each carved block of a page without a block in use is in its list of free ones, or among
-// the `in_list` blocks of its theap. After a block was freed twice the count of used blocks says
-// so, and the lists do not: another block is in use, and the page is left to whoever finds the
-// mistake.
-static bool mi_flush_has_all(const mi_page_t* page, uint32_t in_list) {
-  mi_list_t at = mi_list_of(page, page->local_free);
-  while (mi_list_has(&at)) mi_list_step(&at);
-  return at.block == NULL && (page->holes != 0 || in_list + at.count == mi_page_capacity(page));
 }
 
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
