@@ -104,6 +104,17 @@ def library(build):
     return path
 
 
+@pytest.fixture(params=[64, 32], ids=["64-bit", "32-bit"])
+def either_library(request):
+    """The library for this processor, and that for its 32-bit sibling."""
+    if request.param == 64:
+        return request.getfixturevalue("library")
+    folder = ROOT / "build" / "i686"
+    if not (folder / "tests.json").exists():
+        pytest.skip("no compiler or cmocka for 32-bit x86")
+    return folder / "libmimalloc.so"
+
+
 def compiled(folder, name, *macros):
     """A library of ours with these macros, as users get it, without the time that cmake takes."""
     path = folder / f"lib{name}.so"

@@ -14,6 +14,8 @@ from conftest import run
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE / "src"
 
+COMPILERS = {64: "cc", 32: "i686-linux-gnu-gcc"}  # by the width of pointers
+
 x86_only = pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions of x86-64")
 
 
@@ -24,10 +26,23 @@ def folder():
 
 
 @functools.lru_cache(maxsize=None)
-def program(name, library=None):
-    """Compile src/NAME.c, linked with the library if one is given; return its path."""
-    path = pathlib.Path(folder().name) / (f"{name}-{zlib.crc32(bytes(library)):08x}" if library else name)
-    command = ["cc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
+def bits(library):
+    """How wide the pointers of a library are, from the class of its file."""
+    with open(library, "rb") as file:
+        return {1: 32, 2: 64}[file.read(5)[4]]
+
+
+def kind(library):
+    """What is said about a figure that is not of the library for this processor."""
+    return "" if bits(library) == 64 else ", 32 bits"
+
+
+@functools.lru_cache(maxsize=None)
+def program(name, library=None, width=64):
+    """Compile src/NAME.c, linked with the library if one is given, otherwise for pointers of `width` bits; return its path."""
+    width = bits(library) if library else width
+    path = pathlib.Path(folder().name) / (f"{name}-{zlib.crc32(bytes(library)):08x}" if library else f"{name}-{width}")
+    command = [COMPILERS[width], "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fno-builtin",
                "-I", conftest.ROOT / "include", SOURCE / f"{name}.c", "-o", path, "-pthread"]
     if library:
         command += ["-Wl,--no-as-needed", library, f"-Wl,-rpath,{library.parent}"]

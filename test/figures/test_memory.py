@@ -50,22 +50,22 @@ def peaks(program, preload):
 
 
 @measure.x86_only
-def test_empty_program_stays_small(library, figure):
+def test_empty_program_stays_small(either_library, figure):
     """A machine runs hundreds of small programs; what each of them pays, all of them pay."""
-    program = measure.program("empty")
-    system, ours = peaks(program, None), peaks(program, library)
-    measure.say(figure, "peak memory of an empty program without libc's code, KiB more than with glibc's malloc",
+    program = measure.program("empty", width=measure.bits(either_library))
+    system, ours = peaks(program, None), peaks(program, either_library)
+    measure.say(figure, f"peak memory of an empty program without libc's code, KiB more than with glibc's malloc{measure.kind(either_library)}",
                 f"{ours[0] - system[0]:.0f}, of which {ours[1] - system[1]:.0f} not shared with other processes",
                 EMPTY_KIB)
     assert ours[0] - system[0] <= EMPTY_KIB
 
 
 @measure.x86_only
-def test_small_program_stays_small(library, figure):
+def test_small_program_stays_small(either_library, figure):
     """What a program runs through when it allocates lies in two pieces of 64 KiB (layout.ld): the kernel maps so much at a time."""
-    program = measure.program("few")
-    system, ours = peaks(program, None), peaks(program, library)
-    measure.say(figure, "peak memory of a program with 100 short blocks without libc's code, KiB more than with glibc's malloc",
+    program = measure.program("few", width=measure.bits(either_library))
+    system, ours = peaks(program, None), peaks(program, either_library)
+    measure.say(figure, f"peak memory of a program with 100 short blocks without libc's code, KiB more than with glibc's malloc{measure.kind(either_library)}",
                 f"{ours[0] - system[0]:.0f}, of which {ours[1] - system[1]:.0f} not shared with other processes", FEW_KIB)
     assert ours[0] - system[0] <= FEW_KIB
 
@@ -116,10 +116,10 @@ def waste_sizes():
     return sorted(sizes | {LARGEST})
 
 
-def test_request_wastes_little(library, figure):
+def test_request_wastes_little(either_library, figure):
     """Memory touched beyond the bytes asked for is memory the user pays for and cannot use."""
     sizes, rows = waste_sizes(), []
-    program = measure.program("waste", library)
+    program = measure.program("waste", either_library)
     for start in range(0, len(sizes), 1000):
         out = run(program, *sizes[start:start + 1000])
         rows += [tuple(map(int, line.split())) for line in out.splitlines()]
@@ -130,9 +130,9 @@ def test_request_wastes_little(library, figure):
     waste = [((kib * 1024 - first[size]) / count - size, size) for size, count, kib in rows]
     big, big_size = max(((w / s, s) for w, s in waste if s > SMALL_MAX))
     small, small_size = max(((w, s) for w, s in waste if s <= SMALL_MAX))
-    measure.say(figure, f"waste of a request, 129 B to 64 MiB, highest at {big_size} B",
+    measure.say(figure, f"waste of a request{measure.kind(either_library)}, 129 B to 64 MiB, highest at {big_size} B",
                 f"{100 * big:.1f} % ({big * big_size:.0f} bytes)", "12.5 % or one OS page")
-    measure.say(figure, f"waste of a request, 1 to 128 B, highest at {small_size} B", f"{small:.1f} bytes",
+    measure.say(figure, f"waste of a request{measure.kind(either_library)}, 1 to 128 B, highest at {small_size} B", f"{small:.1f} bytes",
                 "12.5 % or one OS page")
     # A block with a page of its own brings its descriptor along, which the next test counts too.
     over = [(round(w), s) for w, s in waste if w > max(s * WASTE_RATIO, OS_PAGE) + DESCRIPTOR]
@@ -145,20 +145,20 @@ def test_request_wastes_little(library, figure):
 
 
 @functools.cache  # two tests look at each
-def heap_of(which, *arguments):
+def heap_of(which, *arguments, width=64):
     """What is resident of a heap, in KiB."""
-    words = run(measure.program("metadata", which), *arguments).split()
+    words = run(measure.program("metadata", which, width), *arguments).split()
     return dict(zip(words[::2], map(int, words[1::2])))
 
 
 @pytest.mark.parametrize("mib, size", HEAPS)
-def test_metadata_is_small(mib, size, library, figure):
+def test_metadata_is_small(mib, size, either_library, figure):
     """Memory for bookkeeping grows with the heap: on a large server one percent is gigabytes."""
-    others = heap_of(None, 0, 1)["metadata"]  # what the loader and libc have in mappings without a name
-    found = heap_of(library, mib, size)
+    others = heap_of(None, 0, 1, width=measure.bits(either_library))["metadata"]  # what the loader and libc have in mappings without a name
+    found = heap_of(either_library, mib, size)
     ratio = (found["metadata"] - others) / found["heap"]
     what = f"blocks of {size} B" if size else "mixed sizes"
-    measure.say(figure, f"metadata of a heap of {mib} MiB, {what}",
+    measure.say(figure, f"metadata of a heap of {mib} MiB, {what}{measure.kind(either_library)}",
                 f"{100 * ratio:.3f} % ({found['metadata'] - others} KiB)", f"{100 * METADATA_RATIO} %")
     assert found["heap"] >= mib * 1024
     assert 0 < ratio <= METADATA_RATIO

@@ -12,7 +12,7 @@
 #define SLICE ((uintptr_t)65536)
 #define CHUNK_SLICES ((uintptr_t)32)
 #define OS_PAGE ((uintptr_t)4096)
-#define ADDRESS_MAX ((uintptr_t)1 << 47)
+#define ADDRESS_MAX ((uint64_t)1 << (sizeof(void*) > 4 ? 47 : 32))
 
 // A bit for each slice of the address space, and nothing in between: mostly never touched.
 static uint8_t has_block[ADDRESS_MAX / SLICE / 8];
