@@ -364,6 +364,17 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   }
 }
 
+// If this fails, a large program that replaces blocks of many sizes makes a page for each.
+UNIT_TEST_PAGE_SIZES(refill_keeps_idle_pages_in_a_large_heap) {
+  const mi_theap_t* const theap = unit_theap();
+  make_peak(1024);
+  void* const rest = mi_malloc(MI_SMALL_HEAP);
+  const size_t first = mi_class_of(MI_SLICE_SIZE) + 1;
+  for (size_t c = first; c < MI_CLASS_COUNT; c++) mi_free(mi_malloc(mi_class_size(c)));
+  for (size_t c = first; c < MI_CLASS_COUNT; c++) check(mi_theap_current(theap, c) != NULL);
+  mi_free(rest);
+}
+
 // If this fails, a program peaks at the sum of what its phases leave in empty pages.
 UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
   mi_theap_t* const theap = unit_theap();
@@ -410,6 +421,27 @@ UNIT_TEST(refill_searches_few_pages_for_empty_ones) {
     }
     mi_collect_all(MI_FORCE);
   }
+  unit_check_empty();
+}
+
+// If this fails, a large heap peaks at what it uses and what it keeps in empty pages.
+UNIT_TEST(refill_searches_many_pages_for_much) {
+  mi_theap_t* const theap = unit_theap();
+  const size_t c = mi_class_of(MI_SLICE_SIZE / 8);
+  const size_t in_page = unit_page_blocks(c);
+  const size_t count = 1200 * in_page;
+  for (size_t i = 0; i < count; i++) many[i] = mi_malloc(mi_class_size(c));
+  for (size_t i = 0; i < count; i += in_page) mi_free(many[i]);
+  for (size_t i = 0; i < 40 * in_page; i++) {
+    if (i % in_page != 0) mi_free(many[i]);
+  }
+  check(theap->idle_bytes >= 16 * MI_SLICE_SIZE);
+  mi_flush_empty(theap);
+  check_equal(theap->idle_bytes, 0);
+  for (size_t i = 40 * in_page; i < count; i++) {
+    if (i % in_page != 0) mi_free(many[i]);
+  }
+  mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
 
@@ -580,8 +612,10 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
+      cmocka_unit_test(refill_keeps_idle_pages_in_a_large_heap),
       cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
       cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
+      cmocka_unit_test(refill_searches_many_pages_for_much),
       cmocka_unit_test(refill_takes_old_memory_for_a_class_that_used_its_page),
       cmocka_unit_test(refill_shares_pages_in_a_crowd),
       cmocka_unit_test(refill_shares_pages_of_a_threadpool),

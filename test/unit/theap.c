@@ -82,6 +82,18 @@ UNIT_TEST_PAGE_SIZES(theap_keeps_few_empty_pages) {
   check(mi_state.main.count.pages <= 10);
 }
 
+// If this fails, a small program that replaces its few large blocks makes a page each time.
+UNIT_TEST_PAGE_SIZES(theap_keeps_one_empty_page_of_any_size) {
+  void* const a = mi_malloc(MI_CLASS_MAX);
+  void* const b = mi_malloc(MI_CLASS_MAX);
+  const int64_t pages = unit_tally(PAGES_TOTAL);
+  mi_free(a);
+  void* const c = mi_malloc(MI_CLASS_MAX);
+  check_equal(unit_tally(PAGES_TOTAL), pages);
+  mi_free(b);
+  mi_free(c);
+}
+
 // If this fails, blocks in the list of a page that stops being current are lost.
 UNIT_TEST_PAGE_SIZES(theap_detach_gives_the_list_back) {
   FOR_SOME_CLASSES(of_size) {
@@ -279,6 +291,7 @@ int main(void) {
       cmocka_unit_test(theap_keeps_an_empty_page),
       cmocka_unit_test(theap_keeps_two_pages_of_small_classes),
       cmocka_unit_test(theap_keeps_few_empty_pages),
+      cmocka_unit_test(theap_keeps_one_empty_page_of_any_size),
       cmocka_unit_test(theap_detach_gives_the_list_back),
       cmocka_unit_test(theap_collect_releases_what_others_emptied),
       cmocka_unit_test(theap_flush_gives_everything_up),

@@ -47,8 +47,8 @@
 #define MI_REFILL_FEW_PART 64
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
-// The bytes that a theap may hold in idle pages of large classes while it makes another page: a
-// part of the heap, within bounds; and a smaller part if that page would make a new peak.
+// The bytes that a theap may hold in idle pages of large classes while it makes another page in a
+// small heap: a part of it, within bounds; and in any heap if that page would make a new peak.
 #define MI_IDLE_LARGE_MIN (2 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_PART 16
@@ -211,9 +211,11 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   return page;
 }
 
-// Give up idle pages of large classes before another one is made.
+// Give up idle pages of large classes before another one is made, in a small heap: elsewhere they
+// make no peak (REFILL-4), and the look at them takes as long as to make one of them again.
 static void mi_refill_trim(mi_theap_t* theap, mi_subproc_t* subproc, size_t c) {
   const size_t committed = (size_t)mi_atomic_load_relaxed(&subproc->count.committed);
+  if (committed >= MI_SMALL_HEAP) return;
   const size_t limit = MI_IDLE_LARGE_MIN + committed / MI_IDLE_LARGE_PART;
   mi_flush_trim(theap, mi_bits_min(limit, MI_IDLE_LARGE_MAX), c);
 }

@@ -5,6 +5,9 @@
 
 #include "../pages/pages.h"
 
+// The peak of a heap with fewer bytes committed is made by pages that are nearly unused.
+#define MI_SMALL_HEAP ((size_t)(256 * MI_SLICE_SIZE))
+
 static inline mi_heap_t* mi_theap_heap(const mi_theap_t* theap) {
   return mi_atomic_load_relaxed(&((mi_theap_t*)(uintptr_t)theap)->heap);
 }
