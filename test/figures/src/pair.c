@@ -26,7 +26,7 @@ void empty_release(void* p);
 __asm__(".text\nempty_allocate:\nempty_release:\n  ret\n");
 
 #if defined(__i386__)
-// valgrind 3.19 refuses the last byte before the address of the thread: here this is not the library's.
+// valgrind 3.19 refuses the last byte before the address of the thread: so it is not the library's.
 static __thread volatile int last_of_thread;
 #endif
 
