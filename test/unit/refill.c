@@ -347,6 +347,16 @@ static void make_peak(size_t slices) {
   mi_purge_everything(&mi_state.main);
 }
 
+// The bytes of blocks in current pages of all classes but one.
+static size_t idle_large_bytes(const mi_theap_t* theap, size_t besides) {
+  size_t bytes = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const mi_page_t* const page = mi_theap_current(theap, c);
+    if (page != NULL && c != besides) bytes += mi_page_capacity(page) * page->block_size;
+  }
+  return bytes;
+}
+
 // If this fails, a program that uses large blocks of many sizes, one after the other, keeps an
 // empty page of each, although it was larger before.
 UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
@@ -354,25 +364,40 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   make_peak(1024);
   for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
     mi_free(mi_malloc(mi_class_size(c)));
-    size_t idle = 0;
-    for (size_t k = 0; k < MI_CLASS_COUNT; k++) {
-      const mi_page_t* const page = mi_theap_current(theap, k);
-      if (page != NULL && k != c) idle += mi_page_capacity(page) * page->block_size;
-    }
-    check(idle <= 8 * MI_SLICE_SIZE);
+    check(idle_large_bytes(theap, c) <= 8 * MI_SLICE_SIZE);
     check(mi_theap_current(theap, c) != NULL); // the next malloc of this size makes no page
   }
 }
 
-// If this fails, a large program that replaces blocks of many sizes makes a page for each.
-UNIT_TEST_PAGE_SIZES(refill_keeps_idle_pages_in_a_large_heap) {
-  const mi_theap_t* const theap = unit_theap();
+// Uses large blocks of many sizes in a large heap, one after the other. Returns the bytes of the
+// pages that the thread still has then.
+static size_t use_many_sizes(void) {
   make_peak(1024);
   void* const rest = mi_malloc(MI_SMALL_HEAP);
-  const size_t first = mi_class_of(MI_SLICE_SIZE) + 1;
-  for (size_t c = first; c < MI_CLASS_COUNT; c++) mi_free(mi_malloc(mi_class_size(c)));
-  for (size_t c = first; c < MI_CLASS_COUNT; c++) check(mi_theap_current(theap, c) != NULL);
+  for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
+    mi_free(mi_malloc(mi_class_size(c)));
+  }
+  const size_t bytes = idle_large_bytes(unit_theap(), MI_CLASS_COUNT - 1);
   mi_free(rest);
+  return bytes;
+}
+
+// If this fails, a large program that replaces blocks of many sizes makes a page for each.
+UNIT_TEST_PAGE_SIZES(refill_keeps_idle_pages_in_a_large_heap) {
+  size_t bytes = 0;
+  for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT - 1; c++) {
+    bytes += mi_class_size(c);
+  }
+  check(use_many_sizes() >= bytes);
+}
+
+// If this fails, each thread keeps a page of each size when it goes to sleep.
+UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_pages_beside_other_threads) {
+  puppet_t other;
+  puppet_start(&other);
+  puppet_free(&other, puppet_malloc(&other, 8)); // it is counted now
+  check(use_many_sizes() <= 8 * MI_SLICE_SIZE);
+  puppet_end(&other);
 }
 
 // If this fails, a program peaks at the sum of what its phases leave in empty pages.
@@ -431,15 +456,16 @@ UNIT_TEST(refill_searches_many_pages_for_much) {
   const size_t in_page = unit_page_blocks(c);
   const size_t count = 1200 * in_page;
   for (size_t i = 0; i < count; i++) many[i] = mi_malloc(mi_class_size(c));
-  for (size_t i = 0; i < count; i += in_page) mi_free(many[i]);
+  const size_t some = 400 * in_page;
+  for (size_t i = 0; i < some; i += in_page) mi_free(many[i]);
   for (size_t i = 0; i < 40 * in_page; i++) {
     if (i % in_page != 0) mi_free(many[i]);
   }
-  check(theap->idle_bytes >= 16 * MI_SLICE_SIZE);
+  check(theap->idle_bytes >= 400 / 32 * MI_SLICE_SIZE);
   mi_flush_empty(theap);
   check_equal(theap->idle_bytes, 0);
   for (size_t i = 40 * in_page; i < count; i++) {
-    if (i % in_page != 0) mi_free(many[i]);
+    if (i >= some || i % in_page != 0) mi_free(many[i]);
   }
   mi_collect_all(MI_FORCE);
   unit_check_empty();
@@ -613,6 +639,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
       cmocka_unit_test(refill_keeps_idle_pages_in_a_large_heap),
+      cmocka_unit_test(refill_keeps_few_idle_pages_beside_other_threads),
       cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
       cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
       cmocka_unit_test(refill_searches_many_pages_for_much),

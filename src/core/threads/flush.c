@@ -14,9 +14,9 @@
 // An empty page in a queue is kept if it has at most this many slices.
 #define MI_RETAIN_SLICES_MAX 4
 // A theap with more pages that have free blocks does not search them for empty ones, unless it
-// knows of so many bytes in these.
+// knows of a slice in these for each so many: the search takes as long as to make pages of them.
 #define MI_FLUSH_SEARCH_MAX ((size_t)256)
-#define MI_FLUSH_SEARCH_BYTES (16 * MI_SLICE_SIZE)
+#define MI_FLUSH_SEARCH_PART 32
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
@@ -105,7 +105,8 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
 }
 
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
-  if (theap->page_count > MI_FLUSH_SEARCH_MAX && theap->idle_bytes < MI_FLUSH_SEARCH_BYTES) return;
+  const size_t worth = theap->page_count / MI_FLUSH_SEARCH_PART * MI_SLICE_SIZE;
+  if (theap->page_count > MI_FLUSH_SEARCH_MAX && theap->idle_bytes < worth) return;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const mi_page_queue_t* const queue = &theap->queue[c];

@@ -47,8 +47,9 @@
 #define MI_REFILL_FEW_PART 64
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
-// The bytes that a theap may hold in idle pages of large classes while it makes another page in a
-// small heap: a part of it, within bounds; and in any heap if that page would make a new peak.
+// The bytes that a theap may hold in idle pages of large classes while it makes another page, unless
+// it is the only thread of a large heap: a part of the heap, within bounds; and little in any heap
+// if that page would make a new peak.
 #define MI_IDLE_LARGE_MIN (2 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_PART 16
@@ -211,11 +212,13 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   return page;
 }
 
-// Give up idle pages of large classes before another one is made, in a small heap: elsewhere they
-// make no peak (REFILL-4), and the look at them takes as long as to make one of them again.
-static void mi_refill_trim(mi_theap_t* theap, mi_subproc_t* subproc, size_t c) {
-  const size_t committed = (size_t)mi_atomic_load_relaxed(&subproc->count.committed);
-  if (committed >= MI_SMALL_HEAP) return;
+// Give up idle pages of large classes before another one is made. Not in a large heap with one
+// thread: there they make no peak (REFILL-4), nobody else needs them, and the look at them takes as
+// long as to make one of them again.
+static void mi_refill_trim(mi_theap_t* theap, size_t c) {
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
+  if (mi_theap_is_alone(count) && committed >= MI_SMALL_HEAP) return;
   const size_t limit = MI_IDLE_LARGE_MIN + committed / MI_IDLE_LARGE_PART;
   mi_flush_trim(theap, mi_bits_min(limit, MI_IDLE_LARGE_MAX), c);
 }
@@ -231,7 +234,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
     mi_tally_often(theap, heap, MI_TALLY_ADOPTED);
     return page;
   }
-  if (c > mi_class_of(MI_SLICE_SIZE / 8)) mi_refill_trim(theap, heap->subproc, c);
+  if (c > mi_class_of(MI_SLICE_SIZE / 8)) mi_refill_trim(theap, c);
   return mi_refill_make_page(theap, c);
 }
 

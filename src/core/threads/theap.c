@@ -18,12 +18,13 @@
 // the lists (refill.c), giving pages up (flush.c).
 #include "theap.h"
 
-// Empty pages are kept up to this many bytes and a part of the heap: a smaller one of a small heap,
-// whose peak is made by pages that are nearly unused. One is kept whatever its size: a program with
-// a few blocks of 400 KiB may replace one after the other.
+// Empty pages are kept up to this many bytes and a part of the heap. The part is larger in a program
+// with one thread: others may go to sleep, and nobody else can use what they keep. It is smaller in
+// a small heap, whose peak is made by pages that are nearly unused. An only thread keeps one page of
+// any size, too: it may have a few blocks of 400 KiB, and replace one after the other.
 #define MI_IDLE_BYTES_MIN (4 * MI_SLICE_SIZE)
-#define MI_IDLE_PART 32
-#define MI_IDLE_PART_SMALL 64
+#define MI_IDLE_PART 64
+#define MI_IDLE_PART_ALONE 32
 
 MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
@@ -94,10 +95,12 @@ MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   mi_counters_t* const count = &mi_theap_subproc(theap)->count;
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
   const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
-  const size_t part = committed < MI_SMALL_HEAP ? MI_IDLE_PART_SMALL : MI_IDLE_PART;
+  const bool is_alone = mi_theap_is_alone(count);
+  const size_t part = is_alone && committed >= MI_SMALL_HEAP ? MI_IDLE_PART_ALONE : MI_IDLE_PART;
   const size_t budget = MI_IDLE_BYTES_MIN + committed / part / (threads + 1);
   const size_t bytes = page->reserved * page->block_size;
-  if (theap->idle_bytes != 0 && theap->idle_bytes + bytes > budget) return false;
+  const bool is_first = is_alone && theap->idle_bytes == 0;
+  if (!is_first && theap->idle_bytes + bytes > budget) return false;
   page->is_idle = true;
   theap->idle_bytes += bytes;
   return true;

@@ -16,6 +16,11 @@ static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
   return mi_theap_heap(theap)->subproc;
 }
 
+// True if the sub-process has one thread: nobody else could use what this one keeps.
+static inline bool mi_theap_is_alone(mi_counters_t* count) {
+  return mi_atomic_load_relaxed(&count->threads) <= 1;
+}
+
 // True if each list of the theap may be cut for a sample.
 static inline bool mi_theap_cuts_all(const mi_theap_t* theap) {
   return mi_unlikely(theap->sample_is_on) && theap->sample_every == 1;
