@@ -18,13 +18,16 @@
 // the lists (refill.c), giving pages up (flush.c).
 #include "theap.h"
 
-// Empty pages are kept up to this many bytes and a part of the heap. The part is larger in a program
-// with one thread: others may go to sleep, and nobody else can use what they keep. It is smaller in
-// a small heap, whose peak is made by pages that are nearly unused. An only thread keeps one page of
-// any size, too: it may have a few blocks of 400 KiB, and replace one after the other.
+// Empty pages are kept up to this many bytes and a part of the heap that the threads share. A
+// program with one thread keeps more: others may go to sleep, and nobody else can use what they
+// keep. It does so from MI_SMALL_HEAP on, because pages that are nearly unused make the peak of a
+// small heap, and within a bound, because the pages of a large one go back all at once when they
+// have been empty for some time. It keeps one page of any size, too: a program may have a few blocks
+// of 400 KiB, and replace one after the other.
 #define MI_IDLE_BYTES_MIN (4 * MI_SLICE_SIZE)
 #define MI_IDLE_PART 64
-#define MI_IDLE_PART_ALONE 32
+#define MI_IDLE_MORE_PART 128
+#define MI_IDLE_MORE_MAX ((size_t)(128 * MI_SLICE_SIZE))
 
 MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
@@ -89,20 +92,23 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
   return NULL;
 }
 
-MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert_page(page, mi_part_is_empty(page) && !page->is_idle);
-  // All threads together keep a part of the heap: each one keeps its share.
-  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+// Return the bytes that the theap may have in empty pages.
+static size_t mi_theap_idle_budget(mi_counters_t* count) {
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
   const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
-  const bool is_alone = mi_theap_is_alone(count);
-  const size_t part = is_alone && committed >= MI_SMALL_HEAP ? MI_IDLE_PART_ALONE : MI_IDLE_PART;
-  const size_t budget = MI_IDLE_BYTES_MIN + committed / part / (threads + 1);
-  const size_t bytes = page->reserved * page->block_size;
-  const bool is_first = is_alone && theap->idle_bytes == 0;
-  if (!is_first && theap->idle_bytes + bytes > budget) return false;
+  const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
+  if (!mi_theap_is_alone(count) || committed < MI_SMALL_HEAP) return budget;
+  return budget + mi_bits_min(committed / MI_IDLE_MORE_PART, MI_IDLE_MORE_MAX);
+}
+
+MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, mi_part_is_empty(page) && !page->is_idle);
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  const size_t bytes = theap->idle_bytes + page->reserved * page->block_size;
+  const bool is_first = theap->idle_bytes == 0 && mi_theap_is_alone(count);
+  if (!is_first && bytes > mi_theap_idle_budget(count)) return false;
   page->is_idle = true;
-  theap->idle_bytes += bytes;
+  theap->idle_bytes = bytes;
   return true;
 }
 
