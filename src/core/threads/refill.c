@@ -47,9 +47,9 @@
 #define MI_REFILL_FEW_PART 64
 // The interval at which a theap that refills gives up idle pages.
 #define MI_TICK_MS 500
-// The bytes that a theap may hold in idle pages of large classes while it makes another page, unless
-// it is the only thread of a large heap: a part of the heap, within bounds; and little in any heap
-// if that page would make a new peak.
+// The bytes that a theap may hold in idle pages of large classes while it makes another page: a
+// part of the heap, within bounds, unless its thread is the only one and the heap is large; and
+// little in any heap if that page would make a new peak.
 #define MI_IDLE_LARGE_MIN (2 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_PART 16

@@ -22,8 +22,8 @@
 // program with one thread keeps more: others may go to sleep, and nobody else can use what they
 // keep. It does so from MI_SMALL_HEAP on, because pages that are nearly unused make the peak of a
 // small heap, and within a bound, because the pages of a large one go back all at once when they
-// have been empty for some time. It keeps one page of any size, too: a program may have a few blocks
-// of 400 KiB, and replace one after the other.
+// have been empty for some time. It keeps one page of any size, too: a program may have a few
+// blocks of 400 KiB, and replace one after the other.
 #define MI_IDLE_BYTES_MIN (4 * MI_SLICE_SIZE)
 #define MI_IDLE_PART 64
 #define MI_IDLE_MORE_PART 128
