@@ -18,7 +18,9 @@
 //     bytes of its pages outside arenas: those of carved blocks, and single blocks.
 // CHARGE-4  in a secure build the marks of a slice, 1/16 of it, are charged as long as its bit in
 //     `marked` is set: from the first mark on until they go back.
-// CHARGE-5  bits of a slice change only by the thread that has claimed it.
+// CHARGE-5  bits of a slice change only by the thread that has claimed it, but for a huge page,
+//     which sets those of its whole chunk (huge.c, collapse.c). The bits are set and cleared by
+//     atomic operations, and each change is counted once, by whoever makes it.
 //
 // So the count is too high by what the program does not touch of its large blocks, and too low by
 // nothing, but for a huge page that the system makes by itself. Deliberately absent: our own

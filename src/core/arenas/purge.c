@@ -3,8 +3,10 @@
 //
 // PURGE-1  only slices that the purger has claimed are purged: their marks are hints (WAIT-1).
 // PURGE-2  after a purge the slice is not dirty: it reads as zero.
-// PURGE-3  one thread purges at a time. Others skip it; only a fork, the end of a sub-process, and
-//     who asks for all unused memory (mi_collect, malloc_trim, a malloc that fails) wait.
+// PURGE-3  one thread at a time purges what waits. Others skip it; only a fork, the end of a
+//     sub-process, and who asks for all unused memory (mi_collect, malloc_trim, a malloc that
+//     fails) wait. What a thread has claimed, for a page, a block or a move, it gives back without
+//     that (page.c, large.c, retain.c): no other purger looks there.
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // which parts of a page in use hold only free blocks (pages/hole.c).

@@ -16,7 +16,7 @@
 // HOLE-3  only the owner makes and fills holes, of a page whose blocks are all carved. The lists
 //     change before the bits are set, and the bits are cleared before the blocks are in a list: in
 //     the child of a fork blocks may be lost, but none is twice in a list.
-// HOLE-4  memory goes back under the purge lock (tried only), as all memory does, so that no huge
+// HOLE-4  memory goes back under the purge lock (tried only), as what waits does, so that no huge
 //     page is made of it meanwhile (COLLAPSE-3). With one thread it is enough that the thread does
 //     not have the lock already: a program with one thread executes no locked instruction.
 //
