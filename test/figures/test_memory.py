@@ -14,9 +14,9 @@ pytestmark = pytest.mark.slow
 EMPTY_KIB = 100
 FEW_KIB = 200
 EMPTY_CALLS = 25
-# With and without requests before. On one core threads of one round run one after the other: the first 32, which
-# are no crowd, keep the 1,040 KiB they used (166 for each of 200), the others a portion of 4 KiB of 36 size classes.
-BLOCKED_KIB = 350
+# With and without requests before. On a busy machine threads run one after the other: the first 32, which are no
+# crowd, keep the 1,040 KiB they used (555 for each of 60, 166 of 200), the others a portion of 4 KiB of 36 size classes.
+BLOCKED_KIB = {60: 650, 200: 350}
 THREAD_KIB = 80
 THREADS = 9
 WASTE_RATIO = 1 / 8
@@ -97,8 +97,8 @@ def test_blocked_thread_keeps_little(threads, rounds, library, figure):
     """A server whose threads wait for requests, or a pool that has done its work, must not hold what they once used."""
     kept = int(run(measure.program("blocked", library), threads, rounds)) / threads
     measure.say(figure, f"KiB that each of {threads} threads keeps which freed all it had and waits, after {rounds} rounds",
-                f"{kept:.0f}", BLOCKED_KIB)
-    assert kept <= BLOCKED_KIB
+                f"{kept:.0f}", BLOCKED_KIB[threads])
+    assert kept <= BLOCKED_KIB[threads]
 
 
 def waste_sizes():
