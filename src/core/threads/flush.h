@@ -13,8 +13,8 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
-// Give up the pages in queues that have no block in use, if a search for them is short. What other
-// threads freed is not looked at.
+// Give up the pages in queues that have no block in use, if a search for them is short, or much of
+// them is known to be empty. What other threads freed is not looked at.
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);
 
 // Give up pages without a block in use that malloc still allocates from, in classes of blocks over
