@@ -3,6 +3,7 @@
 // other.
 #include "unit.h"
 
+#include "core/heaps/heap.h"
 #include "core/pages/page.h"
 #include "core/heaps/subproc.h"
 #include "core/threads/theap.h"
@@ -375,6 +376,53 @@ UNIT_TEST(thread_that_nobody_announced_is_noticed) {
   mi_free(blocks[0]);
 }
 
+typedef struct share_s {
+  size_t first, step, count; // of the blocks that are freed
+} share_t;
+
+static void free_share(void* arg) {
+  const share_t* const share = (const share_t*)arg;
+  for (size_t i = share->first; i < share->count; i += share->step) mi_free(blocks[i]);
+}
+
+#define OTHER_SIZE (MI_SLICE_SIZE / 8)
+
+// Allocate `count` blocks in a heap and free the first of each `step`; another thread frees the
+// rest, so that no page has a block in use, and the thread that owns the pages does not know it.
+static void free_crosswise(mi_heap_t* heap, size_t count, size_t step) {
+  for (size_t i = 0; i < count; i++) blocks[i] = mi_heap_malloc(heap, SIZE);
+  free_share(&(share_t){.step = step, .count = count});
+  for (size_t first = 1; first < step; first++) {
+    unit_on_thread(&free_share, &(share_t){.first = first, .step = step, .count = count});
+  }
+}
+
+// Allocate in a heap until the thread has looked at its idle pages.
+static void work_in(mi_heap_t* heap) {
+  mi_theap_t* const home = unit_theap();
+  for (home->tick_ms = 0; home->tick_ms == 0;) mi_free(mi_heap_malloc(heap, OTHER_SIZE));
+}
+
+// If this fails, a thread that frees in one heap and allocates in another keeps all that others
+// free of it.
+UNIT_TEST_PAGE_SIZES(thread_gives_up_idle_pages_of_all_its_heaps) {
+  mi_free(mi_malloc(SIZE));
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+  mi_heap_t* const main = &mi_state.main.heap_main;
+  const size_t step = unit_page_blocks(mi_class_of(SIZE));
+  const size_t count = mi_bits_min(20 * step, UNIT_BLOCKS_MAX / step * step);
+  mi_free(mi_heap_malloc(heap, SIZE));
+  for (size_t i = 0; i < 2; i++) {
+    const size_t before = unit_used_slices();
+    free_crosswise(i == 0 ? main : heap, count, step);
+    check(unit_used_slices() >= before + count / step - 2);
+    work_in(i == 0 ? heap : main);
+    check(unit_used_slices() <= before + 3); // for what the work needs
+  }
+  check(mi_heap_end_by_delete(heap));
+  unit_check_valid();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thread_that_nobody_announced_is_noticed),
@@ -392,6 +440,7 @@ int main(void) {
       cmocka_unit_test(thread_costs_little),
       cmocka_unit_test(thread_churn_is_bounded),
       cmocka_unit_test(thread_first_calls_race),
+      cmocka_unit_test(thread_gives_up_idle_pages_of_all_its_heaps),
   };
   return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
 }

@@ -248,10 +248,11 @@ struct mi_theap_s {
   uint32_t quick_given; // the initial value of `quick_left`
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
-  uint32_t cadence_count; // refills since the last deferred frees and purge
+  uint32_t
+      cadence_count; // of a home: refills of the thread since the last deferred frees and purge
   uint32_t shortage; // of mi_state, when the thread last gave up what it does not use: budget.c
   uint64_t heartbeat; // refills over all time
-  uint64_t tick_ms; // when idle pages were last given up
+  uint64_t tick_ms; // of a home: when the thread last gave up idle pages
   uintptr_t thread_id; // 0 while no thread has the theap
   // heap - written under the thread lock by the thread that makes or cleans the theap, and by the
   // one that ends the heap (heap.c: the theap belongs to the main heap then); read by its thread,
@@ -294,6 +295,7 @@ struct mi_theap_s {
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
   size_t others_count; // entries of `others`
+  size_t others_turn; // that which is next to give up idle pages
   mi_kept_t* kept; // where the thread keeps the large block that it freed last, NULL none: kept.c
   mi_quarantine_t* quarantine; // freed blocks that the thread keeps, NULL none: quarantine.c
   // ended_count - how many of them have a heap that has ended. Written and read under the thread

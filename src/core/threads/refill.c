@@ -45,7 +45,7 @@
 // A page with at most this part of its blocks free has few: in such a heap, and in any other.
 #define MI_REFILL_FEW_PART_SPREAD 2
 #define MI_REFILL_FEW_PART 64
-// The interval at which a theap that refills gives up idle pages.
+// The interval at which a thread that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: a
 // part of the heap, within bounds, unless its thread is the only one and the heap is large; and
@@ -270,21 +270,23 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   mi_refill_hurry(theap, since);
   theap->heartbeat += since;
   theap->generic_count += since;
-  theap->cadence_count += since;
+  mi_theap_t* const home = theap->home;
+  home->cadence_count += since; // in all heaps: each of many may have few refills
   mi_parcel_flush();
-  if (mi_unlikely(theap->home->is_unwatched)) mi_thread_watch(theap->home);
-  if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_look(theap->home);
-  if (theap->cadence_count < MI_CADENCE_CALLS) return;
-  theap->cadence_count = 0;
+  if (mi_unlikely(home->is_unwatched)) mi_thread_watch(home);
+  if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_look(home);
+  if (home->cadence_count < MI_CADENCE_CALLS) return;
+  home->cadence_count = 0;
   const uint64_t now = mi_os_now_ms();
-  if (now - theap->tick_ms >= MI_TICK_MS) {
-    theap->tick_ms = now;
+  if (now - home->tick_ms >= MI_TICK_MS) {
+    home->tick_ms = now;
     mi_flush_idle(theap);
     mi_flush_trim(theap, 0, c);
+    if (mi_unlikely(home->others != NULL)) mi_thread_flush_idle(theap);
   }
   mi_retain_poll(mi_theap_subproc(theap));
   mi_collapse_poll(mi_theap_subproc(theap), now);
-  mi_crowd_credit(theap->home);
+  mi_crowd_credit(home);
   if (theap->is_in_deferred_free) return;
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(MI_GENTLE, theap->heartbeat);

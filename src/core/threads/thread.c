@@ -37,6 +37,11 @@
 //     allocates again after we were told of its end, in the destructor of another key, does not
 //     count again: we may not be told a second time.
 //
+// THREAD-8  a thread that refills, in whatever heap, looks at the idle pages of all its heaps, in
+//     turn: others free blocks of pages that it owns in heaps from which it does not allocate now
+//     (those of a deleted heap belong to the main heap), and only the owner can see that they are
+//     empty. A thread that sleeps does not look.
+//
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
 
@@ -51,6 +56,8 @@
 #define MI_ORPHAN_WAIT_MS 100
 #define MI_ENDED_MAX 16
 #define MI_OTHERS_MIN ((size_t)16)
+// The theaps of a thread that give up idle pages at once.
+#define MI_IDLE_OTHERS ((size_t)16)
 // The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
 // which go back when it does (META-2). With 32 bits the structure is somewhat smaller.
 #define MI_THEAP_SIZE (sizeof(mi_theap_t) > 2 * MI_KIB ? sizeof(mi_theap_t) : 2 * MI_KIB)
@@ -301,6 +308,19 @@ MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
     if (theap != NULL && !theap->is_destroyed) mi_flush_theap(theap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap) {
+  mi_theap_t* const home = theap->home;
+  if (theap != home) mi_flush_idle(home);
+  mi_lock_enter(&mi_state.thread_lock); // as above
+  const size_t count = mi_bits_min(home->others_count, MI_IDLE_OTHERS);
+  for (size_t i = 0; i < count; i++) {
+    if (home->others_turn >= home->others_count) home->others_turn = 0;
+    mi_theap_t* const other = home->others[home->others_turn++];
+    if (other != NULL && other != theap && !other->is_destroyed) mi_flush_idle(other);
   }
   mi_lock_leave(&mi_state.thread_lock);
 }
