@@ -208,7 +208,7 @@ class Block:
         if text is None:
             return
         secret = variable("mi_secret")
-        key = (self.start * number(secret["canary_factor"]) % WORD ^ number(secret["canary"])) | 0x8080808080808080
+        key = (self.start * number(secret["block_factor"]) % WORD ^ number(secret["block"])) | 0x8080808080808080
         far, last = (word ^ key for word in words(text))
         told = last >> 56
         if not 1 <= told <= CANARY_FAR or last.to_bytes(8, "big")[:min(told, CANARY_SIZE)] != bytes([told]) * min(told, CANARY_SIZE):

@@ -25,6 +25,7 @@
 #include "core/common/sizeclass.c"
 #include "core/common/meta.c"
 #include "core/common/secret.c"
+#include "core/common/slack.c"
 #include "core/common/records.c"
 #include "core/common/guarded.c"
 #include "core/common/sampled.c"

@@ -191,15 +191,13 @@ static mi_error_kind_t mi_mark_mistake(const mi_page_t* page, const void* p) {
   return page != NULL ? MI_ERROR_INTERIOR_POINTER : MI_ERROR_INVALID_POINTER;
 }
 
-MI_INTERNAL bool mi_mark_take_single(void* p, mi_taken_t* taken) {
+MI_INTERNAL bool mi_mark_take_single(void* p) {
   if (p == NULL) return false;
   mi_page_t* const page = mi_pagemap_find(p);
   if (page != NULL && mi_mark_is_single(page) && page->start + page->shift == p) {
     // Its address may be any one (mi_malloc_aligned_at).
     uint8_t value = MI_MARK_SINGLE;
-    mi_mark_t* const mark = mi_mark_find(p);
-    *taken = (mi_taken_t){.mark = mark, .was = value};
-    if (mi_atomic_cas_strong_relaxed(mark, &value, MI_MARK_ENDED)) return true;
+    if (mi_atomic_cas_strong_relaxed(mi_mark_find(p), &value, MI_MARK_ENDED)) return true;
   }
   // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
   if (mi_state.is_unloaded) return false;

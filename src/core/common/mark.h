@@ -51,6 +51,7 @@
 
 #define MI_MARK_SHIFT 4 // log2 of the bytes that share a mark
 #define MI_MARK_WINDOW_SHIFT 27 // of those that share a table
+#define MI_MARK_WINDOW_BITS (MI_MARK_WINDOW_SHIFT - MI_MARK_SHIFT) // log2 of the marks of a table
 #define MI_MARK_WINDOW_COUNT ((size_t)1 << (MI_ADDRESS_BITS - MI_MARK_WINDOW_SHIFT))
 #define MI_MARK_PLAIN ((uint8_t)0x7E)
 #define MI_MARK_ENDED ((uint8_t)0x7F)
@@ -59,19 +60,13 @@ mi_static_assert(MI_CLASS_COUNT < 0x7E - 1, "each class has a mark");
 mi_static_assert(MI_CLASS_FIRST > 0, "no block is shorter than what shares a mark");
 
 // A mark, as told above.
-//   write  who holds the block  store relaxed  mi_mark_carve, mi_mark_give, mi_mark_give_near
+//   write  who holds the block  store relaxed  mi_mark_carve, mi_mark_give, mi_mark_give_first
 //   write  who holds the block  store relaxed  mi_mark_set_plain, mi_mark_clear_plain
 //   write  who frees   CAS relaxed  mi_mark_take, mi_mark_take_single  (only one frees the block)
 //   write  who frees   store relaxed  with one thread  mi_mark_take
 //   write  maker or last owner of a page  store relaxed  mi_mark_begin_single, mi_mark_end
 //   read   any    relaxed       the lists, and the program, order what the threads do
 typedef mi_atomic(uint8_t) mi_mark_t;
-
-// What free found: the mark of the block, and its value before.
-typedef struct mi_taken_s {
-  mi_mark_t* mark;
-  uint8_t was;
-} mi_taken_t;
 
 typedef struct mi_marks_s {
   // base - where the marks of a window would begin if it were the first one; 0: it has no table.
@@ -83,16 +78,30 @@ typedef struct mi_marks_s {
 
 MI_INTERNAL_DATA_DECL mi_marks_t mi_marks;
 
-// Return the mark of any address; NULL if there is none.
-static mi_attr_inline mi_mark_t* mi_mark_find(const void* p) {
-  const uintptr_t a = (uintptr_t)p;
-  const uintptr_t w = a >> MI_MARK_WINDOW_SHIFT;
-  if (mi_unlikely(w >= MI_MARK_WINDOW_COUNT)) return NULL;
-  const uintptr_t base = mi_atomic_load_relaxed(&mi_marks.base[w]);
+// Return the number of the mark of an address. An address between those that blocks of a class have
+// gets a number beyond all tables: one test finds both.
+static mi_attr_inline uintptr_t mi_mark_number(const void* p) {
+  return ((uintptr_t)p >> MI_MARK_SHIFT) | ((uintptr_t)p << (64 - MI_MARK_SHIFT));
+}
+
+// Return what to add to the number of a mark for its address; 0 if there is none.
+static mi_attr_inline uintptr_t mi_mark_base_of(uintptr_t number) {
+  return mi_atomic_load_relaxed(&mi_marks.base[number >> MI_MARK_WINDOW_BITS]);
+}
+
+// Return the mark with a number; NULL if there is none.
+static mi_attr_inline mi_mark_t* mi_mark_at(uintptr_t number) {
+  if (mi_unlikely(number >> MI_MARK_WINDOW_BITS >= MI_MARK_WINDOW_COUNT)) return NULL;
+  const uintptr_t base = mi_mark_base_of(number);
   if (mi_unlikely(base == 0)) return NULL;
-  mi_mark_t* const mark = (mi_mark_t*)(base + (a >> MI_MARK_SHIFT));
+  mi_mark_t* const mark = (mi_mark_t*)(base + number);
   mi_assume(mark != NULL);
   return mark;
+}
+
+// Return the mark of any address; NULL if there is none.
+static mi_attr_inline mi_mark_t* mi_mark_find(const void* p) {
+  return mi_mark_at((uintptr_t)p >> MI_MARK_SHIFT);
 }
 
 // Return the value of the mark of any address.
@@ -131,50 +140,51 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   return true;
 }
 
-// The same, if also `next`, the link of the block, may be followed (mi_mark_may_lead), and leads to
-// the same window or nowhere.
-static mi_attr_inline bool mi_mark_give_near(const void* block, size_t size_class,
-                                             const void* next) {
-  mi_mark_t* const mark = mi_mark_find(block);
-  if (mi_unlikely(mark == NULL)) return false;
+// The same in two steps, for the first block of a list, which has a mark: hand the block out, then
+// ask whether its link may be followed (mi_mark_may_lead) and leads to the same window or nowhere.
+// If not, all is to be as before.
+static mi_attr_inline bool mi_mark_give_first(const void* block, size_t size_class) {
+  const uintptr_t number = mi_mark_number(block);
+  mi_mark_t* const mark = (mi_mark_t*)(mi_mark_base_of(number) + number);
   const uint8_t value = mi_mark_free_of(size_class);
-  if (mi_unlikely(mi_atomic_load_relaxed(mark) != value)) return false;
-  if (mi_likely(next != NULL)) {
-    const uintptr_t distance = (uintptr_t)next - (uintptr_t)block;
-    const uintptr_t change = (uintptr_t)next ^ (uintptr_t)block; // 0: to itself
-    const bool is_near = change - 1 < ((uintptr_t)1 << MI_MARK_WINDOW_SHIFT) - 1;
-    if (mi_unlikely(!is_near || !mi_mark_is_aligned((void*)distance))) return false;
-    if (mi_unlikely(!mi_mark_is(mark + ((intptr_t)distance >> MI_MARK_SHIFT), value))) return false;
-  }
+  if (mi_unlikely(!mi_mark_is(mark, value))) return false;
+  // Before the second step: so a link of the block to itself is wrong.
   mi_atomic_store_relaxed(mark, value | MI_MARK_USED);
   return true;
 }
 
-// Return the size of a block of a class with the mark `value`.
-static mi_attr_inline size_t mi_mark_size(uint8_t value) {
-  return mi_class_sizes[(size_t)(value & ~MI_MARK_USED) - 1];
+static mi_attr_inline bool mi_mark_leads_near(const void* block, size_t size_class,
+                                              const void* next) {
+  if (mi_unlikely(next == NULL)) return true;
+  const uintptr_t number = mi_mark_number(block);
+  const uintptr_t to = mi_mark_number(next);
+  if (mi_unlikely((to ^ number) >> MI_MARK_WINDOW_BITS != 0)) return false;
+  const uint8_t value = mi_mark_free_of(size_class);
+  return mi_likely(mi_mark_is((mi_mark_t*)(mi_mark_base_of(number) + to), value));
 }
 
-// Take a block of a class back. False, and nothing happened, if `p`, which is any address, is no
-// such block in use.
-static mi_attr_inline bool mi_mark_take(void* p, mi_taken_t* taken) {
-  mi_mark_t* const mark = mi_mark_find(p);
-  if (mi_unlikely(mark == NULL)) return false;
-  uint8_t value = mi_atomic_load_relaxed(mark);
-  const bool is_of_class = (uint8_t)(value - MI_MARK_USED) < MI_MARK_SINGLE - MI_MARK_USED;
-  if (mi_unlikely(!is_of_class || !mi_mark_is_aligned(p))) return false;
-  *taken = (mi_taken_t){.mark = mark, .was = value};
-  const uint8_t freed = value - MI_MARK_USED;
+// Return the size of a block of a class with the mark `value`.
+static mi_attr_inline size_t mi_mark_size(uint32_t value) {
+  return mi_class_sizes[(size_t)(value & ~(uint32_t)MI_MARK_USED) - 1];
+}
+
+// Take a block of a class back, whose mark this is. Returns what the mark was; 0, and nothing
+// happened, if it is no such block in use.
+static mi_attr_inline uint32_t mi_mark_take(mi_mark_t* mark) {
+  const uint32_t was = mi_atomic_load_relaxed(mark);
+  const uint32_t freed = was - MI_MARK_USED;
+  if (mi_unlikely(freed >= MI_MARK_SINGLE - MI_MARK_USED)) return 0;
   if (mi_os_is_single_threaded()) {
-    mi_atomic_store_relaxed(mark, freed);
-    return true;
+    mi_atomic_store_relaxed(mark, (uint8_t)freed);
+    return was;
   }
-  return mi_likely(mi_atomic_cas_strong_relaxed(mark, &value, freed));
+  uint8_t value = (uint8_t)was;
+  return mi_likely(mi_atomic_cas_strong_relaxed(mark, &value, (uint8_t)freed)) ? was : 0;
 }
 
 // Take back what the function above does not: a block with a page of its own. False, with a report
 // unless `p` is NULL, if there is none in use at `p`.
-MI_INTERNAL bool mi_mark_take_single(void* p, mi_taken_t* taken);
+MI_INTERNAL bool mi_mark_take_single(void* p);
 
 // True if a link in a list of free blocks with the mark `value` may lead to `next`: MARK-2.
 static mi_attr_inline bool mi_mark_may_lead(uint8_t value, const void* next) {
@@ -229,9 +239,43 @@ MI_INTERNAL void mi_mark_done(void);
 
 #else
 
-typedef struct mi_taken_s {
-  uint8_t was;
-} mi_taken_t;
+#define MI_MARK_SINGLE ((uint8_t)0xFF)
+
+typedef uint8_t mi_mark_t;
+
+static mi_attr_inline uintptr_t mi_mark_number(const void* p) {
+  (void)p;
+  return 0;
+}
+
+static mi_attr_inline mi_mark_t* mi_mark_at(uintptr_t number) {
+  (void)number;
+  return NULL;
+}
+
+static mi_attr_inline uint32_t mi_mark_take(mi_mark_t* mark) {
+  (void)mark;
+  return 0;
+}
+
+static inline bool mi_mark_take_single(void* p) {
+  (void)p;
+  return false;
+}
+
+static mi_attr_inline bool mi_mark_give_first(const void* block, size_t size_class) {
+  (void)block;
+  (void)size_class;
+  return true;
+}
+
+static mi_attr_inline bool mi_mark_leads_near(const void* block, size_t size_class,
+                                              const void* next) {
+  (void)block;
+  (void)size_class;
+  (void)next;
+  return true;
+}
 
 static inline uint8_t mi_mark_of(const void* p) {
   (void)p;
@@ -257,26 +301,6 @@ static mi_attr_inline bool mi_mark_give(const void* block, size_t size_class) {
   (void)block;
   (void)size_class;
   return true;
-}
-
-static mi_attr_inline bool mi_mark_give_near(const void* block, size_t size_class,
-                                             const void* next) {
-  (void)block;
-  (void)size_class;
-  (void)next;
-  return true;
-}
-
-static mi_attr_inline bool mi_mark_take(void* p, mi_taken_t* taken) {
-  (void)p;
-  *taken = (mi_taken_t){0};
-  return true;
-}
-
-static inline bool mi_mark_take_single(void* p, mi_taken_t* taken) {
-  (void)p;
-  (void)taken;
-  return false;
 }
 
 static mi_attr_inline bool mi_mark_may_lead(uint8_t value, const void* next) {

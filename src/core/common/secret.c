@@ -7,7 +7,7 @@
 
 #if MI_IS_SECURE
 
-#define MI_SECRET_WORDS 6
+#define MI_SECRET_WORDS 7
 
 MI_INTERNAL_DATA mi_secret_t mi_secret mi_attr_aligned(MI_SECRET_ROOM) mi_attr_sparse;
 
@@ -41,9 +41,10 @@ static void mi_secret_draw(size_t page_size) {
   mi_secret.addend = words[1];
   mi_secret.times = words[2] | 1;
   mi_secret.inverse = mi_secret_inverse(mi_secret.times);
-  mi_secret.canary_factor = words[3] | 1;
-  mi_secret.canary = words[4];
-  mi_secret.order = words[5];
+  mi_secret.block_factor = words[3] | 1;
+  mi_secret.block = words[4];
+  mi_secret.link = words[5];
+  mi_secret.order = words[6];
   // Publishes the secret; pairs with the acquire in `mi_secret_make`.
   mi_atomic_store_release(&mi_secret_stage, MI_SECRET_DRAWN);
   if (page_size <= sizeof(mi_secret)) mi_os_make_constant(&mi_secret, sizeof(mi_secret));

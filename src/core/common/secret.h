@@ -5,10 +5,12 @@
 // SECRET-2  they lie alone in OS pages that are read-only from then on, so that no write of the
 //     program can replace them.
 //
-// A link of a free block (block.h) is coded by an exclusive or with a key of its slice, and then by
+// A link of a free block (block.h) is coded by an exclusive or with a key of the block, and then by
 // a multiplication, so that no part of it can be changed on purpose: after any change it leads to
 // an address beyond 2^MI_ADDRESS_BITS, but for one in 2^16 or fewer. malloc clears the link of a
-// block that it hands out, so that programs do not see coded links and where they led.
+// block that it hands out, so that programs do not see coded links and where they led. The canary
+// of a block (slack.h) is coded with the same key, which a fast path so finds once; a secret keeps
+// the two apart: who has read a canary does not know the key of the link.
 #ifndef MI_CORE_SECRET_H
 #define MI_CORE_SECRET_H
 
@@ -22,9 +24,10 @@
 
 typedef union mi_secret_s {
   struct {
-    uint64_t factor, addend; // of the keys of slices
+    uint64_t factor, addend; // of the keys of places where functions are stored
     uint64_t times, inverse; // `times` is odd, times * inverse == 1
-    uint64_t canary_factor, canary; // of the canaries behind blocks
+    uint64_t block_factor, block; // of the keys of blocks
+    uint64_t link; // by which the key of a link differs from that of its block
     uint64_t order; // of the streams of mi_secret_random
   };
   uint8_t room[MI_SECRET_ROOM];
@@ -51,25 +54,16 @@ static inline void mi_secret_make(size_t page_size) { (void)page_size; }
 // so that no word is moved from one place to another.) Without MI_SECURE nothing is coded.
 #if MI_IS_SECURE
 
-// Code a value, and the reverse, by the key of a number.
-static mi_attr_inline uintptr_t mi_secret_key(uintptr_t number) {
-  return number * mi_secret.factor + mi_secret.addend;
-}
-
-static mi_attr_inline uintptr_t mi_secret_code_by(uintptr_t number, uintptr_t value) {
-  return (value ^ mi_secret_key(number)) * mi_secret.times;
-}
-
-static mi_attr_inline uintptr_t mi_secret_decode_by(uintptr_t number, uintptr_t coded) {
-  return (coded * mi_secret.inverse) ^ mi_secret_key(number);
+static inline uintptr_t mi_secret_key(const void* at) {
+  return (uintptr_t)at * mi_secret.factor + mi_secret.addend;
 }
 
 static inline uintptr_t mi_secret_seal(const void* at, uintptr_t value) {
-  return mi_secret_code_by((uintptr_t)at, value);
+  return (value ^ mi_secret_key(at)) * mi_secret.times;
 }
 
 static inline uintptr_t mi_secret_unseal(const void* at, uintptr_t sealed) {
-  return mi_secret_decode_by((uintptr_t)at, sealed);
+  return (sealed * mi_secret.inverse) ^ mi_secret_key(at);
 }
 
 // True if `value`, which was unsealed, is what was sealed.
@@ -94,26 +88,35 @@ static inline bool mi_secret_is_whole(uintptr_t value) {
 
 #endif
 
-// Code a link that is going to be stored at `at` / decode one that is stored there.
+// Return the key of a block. Code a link of a block with this key / decode one.
 #if MI_SECURE_LEVEL >= 3
 
-static mi_attr_inline uintptr_t mi_secret_code(const void* at, uintptr_t link) {
-  return mi_secret_code_by((uintptr_t)at >> MI_SLICE_SHIFT, link);
+static mi_attr_inline uint64_t mi_secret_of_block(const void* p) {
+  return ((uintptr_t)p * mi_secret.block_factor) ^ mi_secret.block;
 }
 
-static mi_attr_inline uintptr_t mi_secret_decode(const void* at, uintptr_t coded) {
-  return mi_secret_decode_by((uintptr_t)at >> MI_SLICE_SHIFT, coded);
+static mi_attr_inline uintptr_t mi_secret_code(uint64_t key, uintptr_t link) {
+  return (link ^ (key ^ mi_secret.link)) * mi_secret.times;
+}
+
+static mi_attr_inline uintptr_t mi_secret_decode(uint64_t key, uintptr_t coded) {
+  return (coded * mi_secret.inverse) ^ (key ^ mi_secret.link);
 }
 
 #else
 
-static mi_attr_inline uintptr_t mi_secret_code(const void* at, uintptr_t link) {
-  (void)at;
+static mi_attr_inline uint64_t mi_secret_of_block(const void* p) {
+  (void)p;
+  return 0;
+}
+
+static mi_attr_inline uintptr_t mi_secret_code(uint64_t key, uintptr_t link) {
+  (void)key;
   return link;
 }
 
-static mi_attr_inline uintptr_t mi_secret_decode(const void* at, uintptr_t coded) {
-  (void)at;
+static mi_attr_inline uintptr_t mi_secret_decode(uint64_t key, uintptr_t coded) {
+  (void)key;
   return coded;
 }
 

@@ -7,7 +7,8 @@
 // report reads canaries, too (describe.c).
 //
 // SLACK-1  the slack is told by the highest byte; as many of the others tell the same as belong to
-//     the canary. What lies in memory that the program can write to is compared, never trusted.
+//     the canary. What lies in memory that the program can write to is compared, never trusted. A
+//     number that tells no slack belongs to all eight bytes, which it never has.
 #ifndef MI_CORE_SLACK_H
 #define MI_CORE_SLACK_H
 
@@ -24,17 +25,24 @@ mi_static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the last byte is th
 #define MI_CANARY_FAR ((size_t)0x78)
 #define MI_CANARY_NONE_SIZE ((size_t)16)
 
-static mi_attr_inline uint64_t mi_canary_key(const void* p) {
-  const uint64_t mixed = ((uintptr_t)p * mi_secret.canary_factor) ^ mi_secret.canary;
-  return mixed | UINT64_C(0x8080808080808080);
+// The bits of the last 8 bytes of a slot that are no part of the canary, by the slack.
+MI_INTERNAL_DATA_DECL const uint8_t mi_canary_shift[256];
+
+// Return the key of a canary from that of its block (secret.h).
+static mi_attr_inline uint64_t mi_canary_key_by(uint64_t key) {
+  return key | UINT64_C(0x8080808080808080);
+}
+
+static inline uint64_t mi_canary_key(const void* p) {
+  return mi_canary_key_by(mi_secret_of_block(p));
 }
 
 // Return the last 8 bytes of a slot, decoded: the highest byte is the slack, as is each of the
-// others that belongs to the canary.
-static mi_attr_inline uint64_t mi_canary_read(const void* p, const uint8_t* end) {
+// others that belongs to the canary. `key` is that of the canary.
+static mi_attr_inline uint64_t mi_canary_read(uint64_t key, const uint8_t* end) {
   uint64_t word;
   memcpy(&word, end - MI_CANARY_SIZE, sizeof(word));
-  return word ^ mi_canary_key(p);
+  return word ^ key;
 }
 
 #define MI_CANARY_EACH UINT64_C(0x0101010101010101)
@@ -42,9 +50,7 @@ static mi_attr_inline uint64_t mi_canary_read(const void* p, const uint8_t* end)
 // True if this is a canary.
 static mi_attr_inline bool mi_canary_is_whole(uint64_t read) {
   const uint64_t slack = read >> 56;
-  if (slack - 1 > MI_CANARY_FAR - 1) return false;
-  const uint64_t count = mi_bits_min(slack, MI_CANARY_SIZE); // bytes of the canary
-  return (read ^ slack * MI_CANARY_EACH) >> (64 - 8 * count) == 0;
+  return (read ^ slack * MI_CANARY_EACH) >> mi_canary_shift[slack] == 0;
 }
 
 #endif

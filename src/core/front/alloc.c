@@ -86,6 +86,14 @@ static mi_attr_noinline void* mi_alloc_apart(mi_theap_t* theap, size_t size) {
   return mi_alloc_any(theap, size);
 }
 
+// The link of a block leads elsewhere than is usual, or must not be followed: put the block back.
+static mi_attr_noinline void* mi_alloc_again(mi_theap_t* theap, size_t size, size_t c,
+                                             mi_block_t* block) {
+  theap->free[c] = block;
+  mi_mark_carve(block, c);
+  return mi_alloc_apart(theap, size);
+}
+
 static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
   if (!MI_HAS_CANARY) return mi_alloc_any(theap, size);
   // A canary is written after the block was taken, so that no exit is a tail call. Here are the
@@ -96,8 +104,15 @@ static mi_attr_inline void* mi_alloc_from(mi_theap_t* theap, size_t size) {
   const size_t c = theap->class_of[(room + 7) / 8];
   mi_block_t* const block = theap->free[c];
   if (mi_unlikely(block == NULL)) return mi_alloc_apart(theap, size);
-  if (mi_unlikely(!mi_theap_take_near(theap, c, block))) return mi_alloc_apart(theap, size);
-  return mi_canary_give(block, c, size);
+  if (mi_unlikely(!mi_mark_give_first(block, c))) return mi_alloc_apart(theap, size);
+  const uint64_t key = mi_secret_of_block(block);
+  mi_block_t* const next = mi_block_peek_by(block, key);
+  theap->free[c] = next;
+  if (mi_unlikely(!mi_mark_leads_near(block, c, next))) {
+    return mi_alloc_again(theap, size, c, block);
+  }
+  mi_block_wipe(block);
+  return mi_canary_give(block, c, size, key);
 }
 
 MI_FAST mi_decl_export mi_decl_restrict void* mi_malloc(size_t size) mi_attr_noexcept {

@@ -25,11 +25,15 @@ static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
   mi_flush_emptied(page->theap, page);
 }
 
-// Push a block onto the list of a page that this thread owns.
-static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
-  mi_block_set_next(block, page->local_free);
+// Push a block onto the list of a page that this thread owns. `key` is that of the block.
+static mi_attr_inline void mi_free_local_by(mi_page_t* page, mi_block_t* block, uint64_t key) {
+  mi_block_set_next_by(block, key, page->local_free);
   page->local_free = block;
   if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) mi_free_emptied(block, page);
+}
+
+static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
+  mi_free_local_by(page, block, mi_secret_of_block(block));
 }
 
 // Return the start of the block that `p` is in, or NULL, with a report, if no block there was ever
@@ -111,30 +115,60 @@ static mi_attr_inline bool mi_free_is_cleared(void) {
   return MI_IS_CLEARED && mi_option_value(zero_on_free) != 0;
 }
 
-// In a secure build: what is rare about a block that is taken back.
-static mi_attr_noinline void mi_free_with_care(void* p, mi_taken_t taken) {
-  mi_canary_take(p, &taken);
+// In a secure build: a block that is longer, or may be kept. Its canary was checked.
+static mi_attr_noinline void mi_free_apart(void* p, uint32_t was) {
   const bool is_cleared = mi_free_is_cleared();
-  mi_large_clear_freed(p, taken.was, is_cleared);
+  mi_large_clear_freed(p, was, is_cleared);
   if (!mi_free_is_kept() || !mi_quarantine_take(p, is_cleared)) mi_free_taken(p);
+}
+
+// A block without a canary, or with one that was overwritten.
+static mi_attr_noinline void mi_free_with_care(void* p, uint32_t was) {
+  mi_canary_take(p, was);
+  mi_free_apart(p, was);
 }
 
 // A block with a page of its own, or a mistake.
 static mi_attr_noinline void mi_free_single(void* p) {
-  mi_taken_t taken;
-  if (mi_mark_take_single(p, &taken)) mi_free_with_care(p, taken);
+  if (mi_mark_take_single(p)) mi_free_with_care(p, MI_MARK_SINGLE);
+}
+
+// Free any address. The canary, at the end of the block, may be as far from the
+// caches as the mark, which tells where it is. The descriptor tells it, too, so that both are on
+// their way at once.
+static mi_attr_inline void mi_free_marked(void* p) {
+  mi_mark_t* const mark = mi_mark_at(mi_mark_number(p));
+  if (mi_unlikely(mark == NULL)) {
+    mi_free_single(p);
+    return;
+  }
+  mi_page_t* const page = mi_pagemap_slice(p);
+  if (MI_HAS_CANARY) mi_prefetch((uint8_t*)p + page->block_size - 1);
+  const uint64_t key = mi_secret_of_block(p);
+  // Nothing is spilled here: the functions that are called go on from there.
+  const uint32_t was = mi_mark_take(mark);
+  if (mi_unlikely(was == 0)) {
+    mi_free_single(p);
+  } else if (mi_unlikely(!mi_canary_is_sound(p, mark, was, key))) {
+    mi_free_with_care(p, was);
+  } else if (mi_large_is_long(was) || mi_unlikely(mi_free_is_kept())) {
+    mi_free_apart(p, was);
+  } else {
+    mi_large_clear_short(p, was, mi_free_is_cleared());
+    if (mi_likely(mi_atomic_load_relaxed(&page->owner) == mi_tls_thread_id())) {
+      mi_free_local_by(page, (mi_block_t*)p, key);
+    } else {
+      mi_free_other(p, page);
+    }
+  }
 }
 
 MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
-  mi_taken_t taken;
   if (!mi_track_take(&p)) return;
-  // Nothing is spilled here: functions that report or keep blocks go on from there.
-  if (mi_unlikely(!mi_mark_take(p, &taken))) {
-    mi_free_single(p);
-  } else if (mi_unlikely(!mi_canary_is_sound(p, &taken) || mi_free_is_kept())) {
-    mi_free_with_care(p, taken);
+  if (MI_IS_SECURE) {
+    mi_free_marked(p);
   } else {
-    mi_free_taken(mi_large_clear_freed(p, taken.was, mi_free_is_cleared()));
+    mi_free_taken(p);
   }
 }
 

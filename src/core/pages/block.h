@@ -12,13 +12,17 @@
 
 #include "tags.h"
 
-// Return the link of a free block, which may lead anywhere.
-static mi_attr_unwatched mi_block_t* mi_block_peek(const mi_block_t* block) {
+// Return the link of a free block, which may lead anywhere. `key` is that of the block (secret.h).
+static mi_attr_unwatched mi_block_t* mi_block_peek_by(const mi_block_t* block, uint64_t key) {
   mi_tool_pause();
   const mi_block_t* const at = (const mi_block_t*)mi_tags_access(block);
-  mi_block_t* const next = (mi_block_t*)mi_secret_decode(block, (uintptr_t)at->next);
+  mi_block_t* const next = (mi_block_t*)mi_secret_decode(key, (uintptr_t)at->next);
   mi_tool_resume();
   return next;
+}
+
+static mi_attr_inline mi_block_t* mi_block_peek(const mi_block_t* block) {
+  return mi_block_peek_by(block, mi_secret_of_block(block));
 }
 
 // Return the link of a block of a list of free blocks with the mark `value`.
@@ -33,11 +37,17 @@ static mi_attr_inline mi_block_t* mi_block_next(const mi_block_t* block) {
   return mi_block_next_free(block, mi_mark_of(block));
 }
 
-static mi_attr_unwatched void mi_block_set_next(mi_block_t* block, mi_block_t* next) {
+// Set the link of a free block. `key` is that of the block.
+static mi_attr_unwatched void mi_block_set_next_by(mi_block_t* block, uint64_t key,
+                                                   mi_block_t* next) {
   mi_tool_pause();
   mi_block_t* const at = (mi_block_t*)mi_tags_access(block);
-  at->next = (mi_block_t*)mi_secret_code(block, (uintptr_t)next);
+  at->next = (mi_block_t*)mi_secret_code(key, (uintptr_t)next);
   mi_tool_resume();
+}
+
+static mi_attr_inline void mi_block_set_next(mi_block_t* block, mi_block_t* next) {
+  mi_block_set_next_by(block, mi_secret_of_block(block), next);
 }
 
 // Clear the link of a block that is handed out.

@@ -20,6 +20,23 @@ static bool mi_canary_is_none(const void* p, const uint8_t* end) {
   return end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_is_plain(mi_mark_find(p));
 }
 
+// Write the canary of a block whose slot, of over 16 bytes, ends at `end`, with `slack` bytes
+// unused, at least one.
+static void mi_canary_write(const void* p, uint8_t* end, size_t slack) {
+  const uint64_t key = mi_canary_key(p);
+  uint64_t word = mi_bits_min(slack, MI_CANARY_FAR) * MI_CANARY_EACH ^ key;
+  if (slack < MI_CANARY_SIZE) {
+    uint64_t before;
+    memcpy(&before, end - MI_CANARY_SIZE, sizeof(before));
+    const uint64_t kept = ((uint64_t)1 << mi_canary_shift[slack]) - 1;
+    word = (word & ~kept) | (before & kept);
+  } else if (mi_unlikely(slack >= MI_CANARY_FAR)) {
+    const uint64_t far = slack ^ key;
+    memcpy(end - 2 * MI_CANARY_SIZE, &far, sizeof(far));
+  }
+  memcpy(end - MI_CANARY_SIZE, &word, sizeof(word));
+}
+
 MI_INTERNAL mi_attr_noinline void* mi_canary_set(void* p, size_t size) {
   mi_mark_t* const mark = mi_mark_find(p);
   const bool is_single = mi_mark_is(mark, MI_MARK_SINGLE);
@@ -52,7 +69,7 @@ static size_t mi_canary_told(const void* p, const uint8_t* end, uint64_t read) {
 
 // Return the slack of a block; 0 if it is not known, because the canary was overwritten.
 static size_t mi_canary_slack(const void* p, const uint8_t* end) {
-  const uint64_t read = mi_canary_read(p, end);
+  const uint64_t read = mi_canary_read(mi_canary_key(p), end);
   if (!mi_canary_is_whole(read)) return 0;
   const size_t slack = mi_canary_told(p, end, read);
   return slack <= (size_t)(end - (const uint8_t*)p) ? slack : 0;
@@ -60,7 +77,7 @@ static size_t mi_canary_slack(const void* p, const uint8_t* end) {
 
 MI_INTERNAL mi_attr_cold void mi_canary_refuse(const void* p, const uint8_t* end,
                                                const char* where) {
-  const uint64_t read = mi_canary_read(p, end);
+  const uint64_t read = mi_canary_read(mi_canary_key(p), end);
   const size_t room = (size_t)(end - (const uint8_t*)p);
   // What the last byte tells is believed if another byte of the canary tells the same.
   size_t unused = 1;
@@ -77,15 +94,18 @@ MI_INTERNAL mi_attr_cold void mi_canary_refuse(const void* p, const uint8_t* end
   mi_report_write(MI_ERROR_OVERFLOW, where, p, size, found, (size_t)(end - found));
 }
 
-MI_INTERNAL void mi_canary_take(const void* p, const mi_taken_t* taken) {
-  const uint8_t* const end = mi_canary_end(p, taken->was);
-  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(taken->mark)) return;
-  if (!mi_canary_is_whole(mi_canary_read(p, end))) mi_canary_refuse(p, end, "free");
+MI_INTERNAL void mi_canary_take(const void* p, uint32_t was) {
+  const uint8_t* const end = mi_canary_end(p, was);
+  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(mi_mark_find(p))) {
+    return;
+  }
+  if (!mi_canary_is_whole(mi_canary_read(mi_canary_key(p), end))) mi_canary_refuse(p, end, "free");
 }
 
 MI_INTERNAL void mi_canary_check(const void* p, const char* where) {
   const uint8_t* const end = mi_canary_end_in(mi_pagemap_find(p), (const uint8_t*)p);
-  if (mi_canary_is_none(p, end) || mi_canary_is_whole(mi_canary_read(p, end))) return;
+  if (mi_canary_is_none(p, end) || mi_canary_is_whole(mi_canary_read(mi_canary_key(p), end)))
+    return;
   mi_canary_refuse(p, end, where);
 }
 

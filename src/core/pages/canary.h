@@ -36,36 +36,9 @@ MI_INTERNAL uint8_t* mi_canary_end_single(const void* p);
 
 // Return the end of the slot of the block at `p`, whose mark is `mark`, or was before it was freed.
 // The descriptor of its page, which may not be in the cache, is not needed.
-static mi_attr_inline uint8_t* mi_canary_end(const void* p, uint8_t mark) {
+static mi_attr_inline uint8_t* mi_canary_end(const void* p, uint32_t mark) {
   if (mi_unlikely(mark == MI_MARK_SINGLE)) return mi_canary_end_single(p);
   return (uint8_t*)(uintptr_t)p + mi_mark_size(mark);
-}
-
-// Write the canary of a block whose slot, of over 16 bytes, ends at `end`, with `slack` bytes
-// unused, at least one.
-static mi_attr_inline void mi_canary_write(void* p, uint8_t* end, size_t slack) {
-  const uint64_t key = mi_canary_key(p);
-  uint64_t word = mi_bits_min(slack, MI_CANARY_FAR) * MI_CANARY_EACH ^ key;
-  if (slack < MI_CANARY_SIZE) {
-    uint64_t before;
-    memcpy(&before, end - MI_CANARY_SIZE, sizeof(before));
-    const uint64_t kept = ((uint64_t)1 << (64 - 8 * slack)) - 1;
-    word = (word & ~kept) | (before & kept);
-  } else if (mi_unlikely(slack >= MI_CANARY_FAR)) {
-    const uint64_t far = slack ^ key;
-    memcpy(end - 2 * MI_CANARY_SIZE, &far, sizeof(far));
-  }
-  memcpy(end - MI_CANARY_SIZE, &word, sizeof(word));
-}
-
-// The same for a block of a class that malloc hands out, asked for with this size. Returns the
-// block.
-static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size) {
-  const size_t slot_size = mi_class_sizes[size_class];
-  if (slot_size != MI_CANARY_NONE_SIZE) {
-    mi_canary_write(p, (uint8_t*)p + slot_size, slot_size - size);
-  }
-  return p;
 }
 
 // Write the canary of a block that is handed out, and was asked for with this size / of one that
@@ -73,23 +46,39 @@ static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t si
 MI_INTERNAL void* mi_canary_set(void* p, size_t size);
 MI_INTERNAL void* mi_canary_reset(void* p, size_t size);
 
+// Write the canary of a block of a class that malloc hands out, asked for with this size. What is
+// in the block does not matter: as much of the last bytes as belongs to the block becomes 0. `key`
+// is that of the block. Returns the block.
+static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size, uint64_t key) {
+  const size_t slot_size = mi_class_sizes[size_class];
+  const size_t slack = slot_size - size;
+  if (slot_size == MI_CANARY_NONE_SIZE) return p;
+  if (mi_unlikely(slack >= MI_CANARY_FAR)) return mi_canary_set(p, size);
+  const uint8_t shift = mi_canary_shift[slack];
+  const uint64_t word = (slack * MI_CANARY_EACH ^ mi_canary_key_by(key)) >> shift << shift;
+  memcpy((uint8_t*)p + slot_size - MI_CANARY_SIZE, &word, sizeof(word));
+  return p;
+}
+
 // Report the canary in front of `end`, which is not whole.
 MI_INTERNAL void mi_canary_refuse(const void* p, const uint8_t* end, const char* where);
 
 // Check the canary of a block in use, if it has one; `where` names the user's call.
 MI_INTERNAL void mi_canary_check(const void* p, const char* where);
 
-// True if a block that is freed has a canary that is whole, or a slot that has none. Otherwise the
-// next function is called, which also knows blocks that fill their slot, and reports.
-static mi_attr_inline bool mi_canary_is_sound(const void* p, const mi_taken_t* taken) {
-  if (mi_unlikely(taken->was == MI_MARK_SINGLE)) return false;
-  const uint8_t* const end = (const uint8_t*)p + mi_mark_size(taken->was);
-  if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE) return true;
-  if (mi_unlikely(mi_mark_is_plain(taken->mark))) return false;
-  return mi_likely(mi_canary_is_whole(mi_canary_read(p, end)));
+// True if a block of a class that is freed has a canary that is whole, or a slot that has none.
+// Otherwise the next function is called, which also knows blocks that fill their slot, and reports.
+// `mark` was `was`; `key` is that of the block.
+static mi_attr_inline bool mi_canary_is_sound(const void* p, mi_mark_t* mark, uint32_t was,
+                                              uint64_t key) {
+  const size_t slot_size = mi_mark_size(was);
+  if (slot_size == MI_CANARY_NONE_SIZE) return true;
+  if (mi_unlikely(mi_mark_is_plain(mark))) return false;
+  const uint8_t* const end = (const uint8_t*)p + slot_size;
+  return mi_likely(mi_canary_is_whole(mi_canary_read(mi_canary_key_by(key), end)));
 }
 
-MI_INTERNAL void mi_canary_take(const void* p, const mi_taken_t* taken);
+MI_INTERNAL void mi_canary_take(const void* p, uint32_t was);
 
 // Return the bytes of the block that `p` lies in, from `p` on; / that it could have where it is.
 MI_INTERNAL size_t mi_canary_usable(const void* p);
@@ -102,21 +91,25 @@ static mi_attr_inline void mi_canary_check(const void* p, const char* where) {
   (void)where;
 }
 
-static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size) {
+static mi_attr_inline void* mi_canary_give(void* p, size_t size_class, size_t size, uint64_t key) {
   (void)size_class;
   (void)size;
+  (void)key;
   return p;
 }
 
-static mi_attr_inline bool mi_canary_is_sound(const void* p, const mi_taken_t* taken) {
+static mi_attr_inline bool mi_canary_is_sound(const void* p, mi_mark_t* mark, uint32_t was,
+                                              uint64_t key) {
   (void)p;
-  (void)taken;
+  (void)mark;
+  (void)was;
+  (void)key;
   return true;
 }
 
-static inline void mi_canary_take(const void* p, const mi_taken_t* taken) {
+static inline void mi_canary_take(const void* p, uint32_t was) {
   (void)p;
-  (void)taken;
+  (void)was;
 }
 
 #endif

@@ -308,8 +308,11 @@ MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
 }
 
 #if MI_IS_CLEARED
-MI_INTERNAL mi_attr_noinline void* mi_large_clear_block(void* p, uint8_t was) {
-  if (was != MI_MARK_SINGLE) return memset(p, 0, mi_mark_size(was));
+MI_INTERNAL mi_attr_noinline void mi_large_clear_block(void* p, uint32_t was) {
+  if (was != MI_MARK_SINGLE) {
+    memset(p, 0, mi_mark_size(was));
+    return;
+  }
   mi_page_t* const page = mi_pagemap_find(p);
   const size_t gone = mi_large_clear_range(page, (uint8_t*)p, page->block_size - page->shift);
   if (gone > 0 && page->arena != NULL) {
@@ -317,7 +320,6 @@ MI_INTERNAL mi_attr_noinline void* mi_large_clear_block(void* p, uint8_t was) {
     mi_charge_drop(page->arena, (const uint8_t*)first, gone);
     page->is_charged = false;
   }
-  return p;
 }
 #endif
 

@@ -54,8 +54,8 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
 
 #if MI_IS_CLEARED
-// Clear a block that had the mark `was`. Returns the block, so that free need not keep it.
-MI_INTERNAL void* mi_large_clear_block(void* p, uint8_t was);
+// Clear a block that had the mark `was`.
+MI_INTERNAL void mi_large_clear_block(void* p, uint32_t was);
 
 #define MI_CLEAR_INLINE ((size_t)128)
 
@@ -73,19 +73,36 @@ static mi_attr_inline void mi_large_clear_small(uint8_t* p, size_t size) {
 }
 #endif
 
-// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted
-// (and only in builds that can). Returns the block.
-static mi_attr_inline void* mi_large_clear_freed(void* p, uint8_t was, bool is_wanted) {
+// True if a block with the mark `was` is too long to be cleared in line (in builds that can).
+static mi_attr_inline bool mi_large_is_long(uint32_t was) {
+#if MI_IS_CLEARED
+  return was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)));
+#else
+  (void)was;
+  return false;
+#endif
+}
+
+// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted /
+// the same for one that is not long.
+static mi_attr_inline void mi_large_clear_freed(void* p, uint32_t was, bool is_wanted) {
+#if MI_IS_CLEARED
+  if (is_wanted) mi_large_clear_block(p, was);
+#else
+  (void)p;
   (void)was;
   (void)is_wanted;
-#if MI_IS_CLEARED
-  if (!is_wanted) return p;
-  if (was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)))) {
-    return mi_large_clear_block(p, was);
-  }
-  mi_large_clear_small((uint8_t*)p, mi_mark_size(was));
 #endif
-  return p;
+}
+
+static mi_attr_inline void mi_large_clear_short(void* p, uint32_t was, bool is_wanted) {
+#if MI_IS_CLEARED
+  if (is_wanted) mi_large_clear_small((uint8_t*)p, mi_mark_size(was));
+#else
+  (void)p;
+  (void)was;
+  (void)is_wanted;
+#endif
 }
 
 // Move the block's memory to a larger block in `heap` by changing the mapping, without copying.

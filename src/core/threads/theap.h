@@ -63,17 +63,6 @@ static mi_attr_inline bool mi_theap_take(mi_theap_t* theap, size_t size_class, m
   return true;
 }
 
-// The same for the common case. If it returns false, nothing happened: the caller uses the function
-// above.
-static mi_attr_inline bool mi_theap_take_near(mi_theap_t* theap, size_t size_class,
-                                              mi_block_t* block) {
-  mi_block_t* const next = mi_block_peek(block);
-  if (mi_unlikely(!mi_mark_give_near(block, size_class, next))) return false;
-  theap->free[size_class] = next;
-  mi_block_wipe(block);
-  return true;
-}
-
 // Prepare a zeroed theap for use by the calling thread; If `home` is NULL, it is a home itself.
 MI_INTERNAL void mi_theap_init(mi_theap_t* theap, mi_heap_t* heap, mi_theap_t* home);
 
