@@ -56,8 +56,10 @@
 #define MI_ORPHAN_WAIT_MS 100
 #define MI_ENDED_MAX 16
 #define MI_OTHERS_MIN ((size_t)16)
-// The theaps of a thread that give up idle pages at once.
+// The theaps of a thread that give up idle pages at once, and the pages that these may have before
+// the last of them: others wait for the lock meanwhile.
 #define MI_IDLE_OTHERS ((size_t)16)
+#define MI_IDLE_OTHERS_PAGES ((size_t)1024)
 // The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
 // which go back when it does (META-2). With 32 bits the structure is somewhat smaller.
 #define MI_THEAP_SIZE (sizeof(mi_theap_t) > 2 * MI_KIB ? sizeof(mi_theap_t) : 2 * MI_KIB)
@@ -317,10 +319,13 @@ MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap) {
   if (theap != home) mi_flush_idle(home);
   mi_lock_enter(&mi_state.thread_lock); // as above
   const size_t count = mi_bits_min(home->others_count, MI_IDLE_OTHERS);
-  for (size_t i = 0; i < count; i++) {
+  size_t pages = 0;
+  for (size_t i = 0; i < count && pages < MI_IDLE_OTHERS_PAGES; i++) {
     if (home->others_turn >= home->others_count) home->others_turn = 0;
     mi_theap_t* const other = home->others[home->others_turn++];
-    if (other != NULL && other != theap && !other->is_destroyed) mi_flush_idle(other);
+    if (other == NULL || other == theap || other->is_destroyed) continue;
+    pages += other->page_count;
+    mi_flush_idle(other);
   }
   mi_lock_leave(&mi_state.thread_lock);
 }
