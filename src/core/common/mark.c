@@ -197,7 +197,8 @@ MI_INTERNAL bool mi_mark_take_single(void* p) {
   if (page != NULL && mi_mark_is_single(page) && page->start + page->shift == p) {
     // Its address may be any one (mi_malloc_aligned_at).
     uint8_t value = MI_MARK_SINGLE;
-    if (mi_atomic_cas_strong_relaxed(mi_mark_find(p), &value, MI_MARK_ENDED)) return true;
+    mi_mark_t* const mark = mi_mark_find(p);
+    if (mi_atomic_cas_strong_relaxed(mark, &value, MI_MARK_ENDED)) return true;
   }
   // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
   if (mi_state.is_unloaded) return false;

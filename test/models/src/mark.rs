@@ -95,6 +95,7 @@ impl World {
             return false;
         }
         //@ src/core/common/mark.h mi_mark_give mi_atomic_store_relaxed mark
+        //@ src/core/common/mark.h mi_mark_give_first mi_atomic_store_relaxed mark
         self.mark.store(FREE | USED, Relaxed);
         true
     }
