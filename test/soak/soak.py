@@ -8,11 +8,12 @@
   test/soak/soak.py --render FILE.csv    only draw and check
 
 The samples and the picture are kept below build/soak. The exit status is 1 if a bound was broken, or if the program found
-foreign bytes, hung or crashed. soak.c says what the phases are.
+foreign bytes, hung or crashed, and 2 if something is missing. soak.c says what the phases are.
 """
 import argparse
 import csv
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import statistics
@@ -260,6 +261,10 @@ def options():
 
 def main():
     arguments = options()
+    if importlib.util.find_spec("matplotlib") is None:  # now, not when a long run has ended
+        print("soak: the picture needs matplotlib, which this python3 lacks: make deps FOR=soak installs it for /usr/bin/python3",
+              file=sys.stderr)
+        return 2
     plan = quick_plan(arguments.seed) if arguments.quick else plan_of(arguments.minutes, arguments.seed)
     OUT.mkdir(parents=True, exist_ok=True)
     name = arguments.name or ("quick" if arguments.quick else f"soak-{arguments.minutes:g}min-seed{arguments.seed}")
