@@ -54,6 +54,7 @@ static inline void mi_secret_make(size_t page_size) { (void)page_size; }
 // so that no word is moved from one place to another.) Without MI_SECURE nothing is coded.
 #if MI_IS_SECURE
 
+// The key of a place.
 static inline uintptr_t mi_secret_key(const void* at) {
   return (uintptr_t)at * mi_secret.factor + mi_secret.addend;
 }

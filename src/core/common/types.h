@@ -248,8 +248,7 @@ struct mi_theap_s {
   uint32_t quick_given; // the initial value of `quick_left`
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
-  uint32_t
-      cadence_count; // of a home: refills of the thread since the last deferred frees and purge
+  uint32_t cadence_count; // of a home: refills of its thread since the last rare things (refill.c)
   uint32_t shortage; // of mi_state, when the thread last gave up what it does not use: budget.c
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // of a home: when the thread last gave up idle pages

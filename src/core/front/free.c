@@ -118,7 +118,7 @@ static mi_attr_inline bool mi_free_is_cleared(void) {
 // In a secure build: a block that is longer, or may be kept. Its canary was checked.
 static mi_attr_noinline void mi_free_apart(void* p, uint32_t was) {
   const bool is_cleared = mi_free_is_cleared();
-  mi_large_clear_freed(p, was, is_cleared);
+  if (is_cleared) mi_large_clear_freed(p, was);
   if (!mi_free_is_kept() || !mi_quarantine_take(p, is_cleared)) mi_free_taken(p);
 }
 
@@ -154,7 +154,7 @@ static mi_attr_inline void mi_free_marked(void* p) {
   } else if (mi_large_is_long(was) || mi_unlikely(mi_free_is_kept())) {
     mi_free_apart(p, was);
   } else {
-    mi_large_clear_short(p, was, mi_free_is_cleared());
+    if (mi_free_is_cleared()) mi_large_clear_short((uint8_t*)p, was);
     if (mi_likely(mi_atomic_load_relaxed(&page->owner) == mi_tls_thread_id())) {
       mi_free_local_by(page, (mi_block_t*)p, key);
     } else {

@@ -20,6 +20,11 @@ static bool mi_canary_is_none(const void* p, const uint8_t* end) {
   return end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_is_plain(mi_mark_find(p));
 }
 
+// Return the end of a slot, decoded, from the block at `p`.
+static uint64_t mi_canary_read_of(const void* p, const uint8_t* end) {
+  return mi_canary_read(mi_canary_key(p), end);
+}
+
 // Write the canary of a block whose slot, of over 16 bytes, ends at `end`, with `slack` bytes
 // unused, at least one.
 static void mi_canary_write(const void* p, uint8_t* end, size_t slack) {
@@ -69,7 +74,7 @@ static size_t mi_canary_told(const void* p, const uint8_t* end, uint64_t read) {
 
 // Return the slack of a block; 0 if it is not known, because the canary was overwritten.
 static size_t mi_canary_slack(const void* p, const uint8_t* end) {
-  const uint64_t read = mi_canary_read(mi_canary_key(p), end);
+  const uint64_t read = mi_canary_read_of(p, end);
   if (!mi_canary_is_whole(read)) return 0;
   const size_t slack = mi_canary_told(p, end, read);
   return slack <= (size_t)(end - (const uint8_t*)p) ? slack : 0;
@@ -77,7 +82,7 @@ static size_t mi_canary_slack(const void* p, const uint8_t* end) {
 
 MI_INTERNAL mi_attr_cold void mi_canary_refuse(const void* p, const uint8_t* end,
                                                const char* where) {
-  const uint64_t read = mi_canary_read(mi_canary_key(p), end);
+  const uint64_t read = mi_canary_read_of(p, end);
   const size_t room = (size_t)(end - (const uint8_t*)p);
   // What the last byte tells is believed if another byte of the canary tells the same.
   size_t unused = 1;
@@ -99,13 +104,12 @@ MI_INTERNAL void mi_canary_take(const void* p, uint32_t was) {
   if (end == (const uint8_t*)p + MI_CANARY_NONE_SIZE || mi_mark_clear_plain(mi_mark_find(p))) {
     return;
   }
-  if (!mi_canary_is_whole(mi_canary_read(mi_canary_key(p), end))) mi_canary_refuse(p, end, "free");
+  if (!mi_canary_is_whole(mi_canary_read_of(p, end))) mi_canary_refuse(p, end, "free");
 }
 
 MI_INTERNAL void mi_canary_check(const void* p, const char* where) {
   const uint8_t* const end = mi_canary_end_in(mi_pagemap_find(p), (const uint8_t*)p);
-  if (mi_canary_is_none(p, end) || mi_canary_is_whole(mi_canary_read(mi_canary_key(p), end)))
-    return;
+  if (mi_canary_is_none(p, end) || mi_canary_is_whole(mi_canary_read_of(p, end))) return;
   mi_canary_refuse(p, end, where);
 }
 

@@ -308,7 +308,7 @@ MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
 }
 
 #if MI_IS_CLEARED
-MI_INTERNAL mi_attr_noinline void mi_large_clear_block(void* p, uint32_t was) {
+MI_INTERNAL mi_attr_noinline void mi_large_clear_freed(void* p, uint32_t was) {
   if (was != MI_MARK_SINGLE) {
     memset(p, 0, mi_mark_size(was));
     return;

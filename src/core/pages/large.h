@@ -54,13 +54,20 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size);
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size);
 
 #if MI_IS_CLEARED
-// Clear a block that had the mark `was`.
-MI_INTERNAL void mi_large_clear_block(void* p, uint32_t was);
 
 #define MI_CLEAR_INLINE ((size_t)128)
 
-// Clear a block of up to MI_CLEAR_INLINE bytes, a multiple of 16, from both ends.
-static mi_attr_inline void mi_large_clear_small(uint8_t* p, size_t size) {
+// Clear a block that the program no longer has, and that had the mark `was`.
+MI_INTERNAL void mi_large_clear_freed(void* p, uint32_t was);
+
+// True if such a block has more than MI_CLEAR_INLINE bytes.
+static mi_attr_inline bool mi_large_is_long(uint32_t was) {
+  return was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)));
+}
+
+// Clear one that has not; its size is a multiple of 16. This is done from both ends.
+static mi_attr_inline void mi_large_clear_short(uint8_t* p, uint32_t was) {
+  const size_t size = mi_mark_size(was);
   uint8_t* const end = p + size;
   memset(p, 0, 16);
   memset(end - 16, 0, 16);
@@ -71,39 +78,25 @@ static mi_attr_inline void mi_large_clear_small(uint8_t* p, size_t size) {
   memset(p + 32, 0, 32);
   memset(end - 64, 0, 32);
 }
-#endif
 
-// True if a block with the mark `was` is too long to be cleared in line (in builds that can).
-static mi_attr_inline bool mi_large_is_long(uint32_t was) {
-#if MI_IS_CLEARED
-  return was > (MI_MARK_USED | mi_mark_free_of(mi_class_of(MI_CLEAR_INLINE)));
 #else
+
+static inline void mi_large_clear_freed(void* p, uint32_t was) {
+  (void)p;
+  (void)was;
+}
+
+static mi_attr_inline bool mi_large_is_long(uint32_t was) {
   (void)was;
   return false;
-#endif
 }
 
-// Clear a block that the program no longer has, and that had the mark `was`, if that is wanted /
-// the same for one that is not long.
-static mi_attr_inline void mi_large_clear_freed(void* p, uint32_t was, bool is_wanted) {
-#if MI_IS_CLEARED
-  if (is_wanted) mi_large_clear_block(p, was);
-#else
+static mi_attr_inline void mi_large_clear_short(uint8_t* p, uint32_t was) {
   (void)p;
   (void)was;
-  (void)is_wanted;
-#endif
 }
 
-static mi_attr_inline void mi_large_clear_short(void* p, uint32_t was, bool is_wanted) {
-#if MI_IS_CLEARED
-  if (is_wanted) mi_large_clear_small((uint8_t*)p, mi_mark_size(was));
-#else
-  (void)p;
-  (void)was;
-  (void)is_wanted;
 #endif
-}
 
 // Move the block's memory to a larger block in `heap` by changing the mapping, without copying.
 // NULL if this is not possible, in which case nothing changed.

@@ -280,9 +280,8 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint64_t now = mi_os_now_ms();
   if (now - home->tick_ms >= MI_TICK_MS) {
     home->tick_ms = now;
-    mi_flush_idle(theap);
+    mi_thread_flush_idle(theap);
     mi_flush_trim(theap, 0, c);
-    if (mi_unlikely(home->others != NULL)) mi_thread_flush_idle(theap);
   }
   mi_retain_poll(mi_theap_subproc(theap));
   mi_collapse_poll(mi_theap_subproc(theap), now);

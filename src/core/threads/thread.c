@@ -314,9 +314,11 @@ MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
   mi_lock_leave(&mi_state.thread_lock);
 }
 
-MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap) {
+MI_INTERNAL mi_attr_cold void mi_thread_flush_idle(mi_theap_t* theap) {
   mi_theap_t* const home = theap->home;
+  mi_flush_idle(theap);
   if (theap != home) mi_flush_idle(home);
+  if (home->others == NULL) return;
   mi_lock_enter(&mi_state.thread_lock); // as above
   const size_t count = mi_bits_min(home->others_count, MI_IDLE_OTHERS);
   size_t pages = 0;

@@ -38,8 +38,8 @@ MI_INTERNAL void mi_thread_give_up(void);
 // After the heap with slot `slot` has ended: give up the calling thread's part of it.
 MI_INTERNAL void mi_thread_release_ended(size_t slot);
 
-// Give up idle pages of the calling thread in other heaps than that of `theap`: in the main heap,
-// and in a few others, in turn. A thread that allocates in one heap would not look at them.
+// Give up idle pages of the calling thread: of `theap`, of its home, and of a few other theaps, in
+// turn (THREAD-8).
 MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap);
 
 // Give back what the calling thread holds and does not need, in all its heaps.
