@@ -617,7 +617,8 @@ def test_bytes_and_calls_of_the_system(tools, tmp_path, figure):
     bytes_, calls = re.search(r"^file +(\d+) bytes, ([\d.]+) a call", run(tools.player, trace, "--info"), re.M).groups()
     figure(f"a trace of python takes {calls} bytes a call")
     assert float(calls) < 8
-    assert counts["with"] - counts["without"] < 60 + int(bytes_) / 65536 * 12
+    # What does not grow with the trace: the start, and the tables by address, of which there are more or fewer with where the system puts memory.
+    assert counts["with"] - counts["without"] < 100 + int(bytes_) / 65536 * 12
 
 
 def test_ten_million_calls(tools):
