@@ -74,6 +74,7 @@
 #include "core/threads/sparse.c"
 #include "core/threads/split.c"
 #include "core/threads/flush.c"
+#include "core/threads/hold.c"
 #include "core/threads/quarantine.c"
 #include "core/threads/thread.c"
 #include "core/threads/refill.c"

@@ -4,7 +4,7 @@
 //   pages of the heap -> area for the visitor -> bits of its free blocks -> blocks in use
 //
 // VISIT-1  no other thread allocates from or frees into the heap meanwhile (the caller's duty), so
-//     the lists of other threads may be read.
+//     the lists of other threads may be read; nor does the purge thread take over their pages.
 // VISIT-2  the bits of a page are computed before the visitor sees the page, because the visitor
 //     may allocate from other heaps.
 // Deliberately absent: changes. A visit collects nothing except the frees that this thread holds
@@ -146,12 +146,19 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
 
 // -- Public functions --
 
+static bool mi_visit_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_visit_t* visit) {
+  mi_hold_pause(); // VISIT-1
+  const bool is_done = mi_walk_pages(subproc, heap, &mi_visit_page, visit);
+  mi_hold_resume();
+  return is_done;
+}
+
 static bool mi_visit_heap(mi_heap_t* heap, mi_visit_t* visit) {
   mi_process_setup();
   if (visit->visitor == NULL) return false;
   mi_parcel_flush(); // blocks that this thread freed are free
   if (heap == NULL) heap = mi_heap_main();
-  return mi_walk_pages(heap->subproc, heap, &mi_visit_page, visit);
+  return mi_visit_pages(heap->subproc, heap, visit);
 }
 
 bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun* visitor,
@@ -175,7 +182,7 @@ bool mi_abandoned_visit_blocks(mi_subproc_id_t id, int heap_tag, bool visit_bloc
   mi_parcel_flush(); // blocks that this thread freed are free
   mi_visit_t visit = {
       .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
-  return mi_walk_pages(subproc, NULL, &mi_visit_page, &visit);
+  return mi_visit_pages(subproc, NULL, &visit);
 }
 
 bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks, mi_block_visit_fun* visitor,

@@ -288,6 +288,13 @@ typedef struct mi_state_s {
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;
+  // has_queued - a page came into a queue that the purge thread may take over, since it last looked.
+  // Written by any thread, to true, and by the purge thread, to false; read by any, relaxed: the
+  // holds order what is behind it (HOLD-5).
+  mi_atomic(bool) has_queued;
+  // visitors - walks over pages during which the purge thread takes over no queue. Any thread,
+  // relaxed: the thread lock orders it (HOLD-6).
+  mi_atomic(uint32_t) visitors;
   // present - threads of the program whose end we will be told of, see THREAD-7. Any thread,
   // relaxed: who counts down to 0 acts, and nothing is published by it.
   mi_atomic(size_t) present;

@@ -60,7 +60,14 @@ typedef struct mi_sampled_s mi_sampled_t; // sampled.h
 #define MI_OWNER_PARKED ((uintptr_t)1) // was full when the thread last used it; see remote.c
 #define MI_OWNER_SLOW                                                                              \
   ((uintptr_t)8) // has blocks whose address is not the block's start, or samples
-#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW)
+// Waits in a queue of the thread, which the purge thread may take over: hold.c.
+#define MI_OWNER_QUEUED ((uintptr_t)4)
+#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW | MI_OWNER_QUEUED)
+
+// True if a page with this owner word belongs to the thread.
+static inline bool mi_owner_is(uintptr_t owner, uintptr_t thread_id) {
+  return (owner & ~(MI_OWNER_SLOW | MI_OWNER_QUEUED)) == thread_id;
+}
 
 // Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
 #define MI_REMOTE_OWNED ((uintptr_t)1) // a thread owns the page, or an orphan has it (thread.c)
@@ -263,11 +270,30 @@ struct mi_theap_s {
   mi_theap_t* home; // the home of the same thread; a home points to itself
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   size_t page_count; // pages in `current` and `queue`
+  size_t own_count; // pages in `queue` without MI_OWNER_QUEUED: HOLD-2
   uint64_t filled; // a bit for each small class of whose last new page much was used: REFILL-3
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;
   bool is_in_threadpool;
   bool is_unwatched; // of a home: the system will not call us when its thread ends
+  // -- of a home: hold.c --
+  // hold - odd while the thread is at its queues; grows with each time.
+  //   write  its thread    store relaxed  it comes in   mi_hold_come   (HOLD-5 orders it)
+  //   write  its thread    store release  it goes out   mi_hold_go     (publishes what it did)
+  //   write  its thread    store relaxed  under the thread lock   mi_hold_wait, mi_hold_begin
+  //   read   its thread    relaxed        nobody else writes it
+  //   read   purge thread  acquire        has it come in?  mi_hold_look_at, mi_hold_take  (sees that)
+  mi_atomic(uint32_t) hold;
+  // asked - an mi_hold_ask_t: whether the purge thread wants these queues.
+  //   write  purge thread  store relaxed  -> ASKED       mi_hold_look_at  (time orders it: HOLD-5)
+  //   write  purge thread  CAS acquire    ASKED -> TAKEN mi_hold_take
+  //   write  purge thread  store release  -> NONE        mi_hold_look_at  (publishes its work)
+  //   write  its thread    CAS acquire    ASKED -> NONE  mi_hold_answer
+  //   write  its thread    store relaxed  -> NONE, under the thread lock  mi_hold_wait, mi_hold_begin
+  //   read   its thread    acquire        mi_hold_come, mi_hold_answer  (sees what was done)
+  //   read   purge thread  relaxed        under the thread lock
+  mi_atomic(uint32_t) asked;
+  uint32_t hold_seen; // `hold` when the purge thread last asked; under the thread lock
   // -- of a home, in a crowd: crowd.c --
   bool is_busy; // the thread did not wait recently
   uint32_t busy_score; // how busy it is: CROWD-1

@@ -32,11 +32,13 @@ static bool mi_aligned_mark(void* block, size_t shift) {
     page->shift = shift; // no other address was handed out yet
     return true;
   }
-  const uintptr_t self = mi_tls_thread_id();
+  mi_theap_t* const home = mi_self_home();
+  const mi_hold_t hold = mi_hold_enter(home); // the page may wait in a queue: HOLD-1
   // Only this thread writes its own id: without it, the thread does not own the page.
-  if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_SLOW) != self) return false;
-  mi_life_note_interior(page, self);
-  return true;
+  const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&page->owner), home->thread_id);
+  if (is_own) mi_life_note_interior(page, home->thread_id);
+  mi_hold_leave(home, hold);
+  return is_own;
 }
 
 static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, size_t offset,

@@ -22,7 +22,11 @@
 // `p` is passed on so that it keeps its register.
 static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
   (void)p;
-  mi_flush_emptied(page->theap, page);
+  mi_theap_t* const theap = page->theap;
+  const mi_hold_t hold = mi_hold_try(theap->home);
+  // An empty page that stays in its queue is found later.
+  if (mi_likely(hold != MI_HOLD_REFUSED)) mi_flush_emptied(theap, page);
+  mi_hold_leave(theap->home, hold);
 }
 
 // Push a block onto the list of a page that this thread owns. `key` is that of the block.
@@ -60,10 +64,11 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
     owner = mi_atomic_load_relaxed(&page->owner);
   }
   const uintptr_t self = mi_tls_thread_id();
-  if (mi_likely(owner == self && !mi_page_has_interior(page))) {
+  if (owner == self) {
     mi_free_local(page, (mi_block_t*)p);
     return;
   }
+  if (owner == (self | MI_OWNER_QUEUED) && mi_hold_free(page, (mi_block_t*)p)) return;
   if (owner == MI_OWNER_NONE) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
     if (p != NULL && !mi_state.is_unloaded) mi_free_none(p);
@@ -75,11 +80,42 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
   mi_block_t* const block = mi_free_block_of(page, p);
   if (block == NULL) return;
-  if ((owner & ~MI_OWNER_SLOW) == self) {
-    mi_free_local(page, block);
-  } else if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
+  if (mi_owner_is(owner, self) && mi_hold_free(page, block)) return;
+  if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
     mi_parcel_free(page, block);
   }
+}
+
+// The last block in use of a page in a queue, which the thread holds.
+static mi_attr_noinline void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* page) {
+  mi_flush_emptied(page->theap, page);
+  mi_hold_go(home, mi_atomic_load_relaxed(&home->hold) + 1);
+}
+
+// Free into a page that waits in a queue of this thread, without a spill, if the purge thread does
+// not ask for the queues.
+static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
+  mi_theap_t* const home = mi_self_home();
+  const uint32_t count = mi_atomic_load_relaxed(&home->hold);
+  if (mi_unlikely(count % 2 != 0)) {
+    mi_free_other(p, page);
+    return;
+  }
+  const bool is_here = mi_hold_come(home, count);
+  const uintptr_t queued = mi_tls_thread_id() | MI_OWNER_QUEUED;
+  if (mi_unlikely(!is_here || mi_atomic_load_relaxed(&page->owner) != queued)) {
+    mi_hold_go(home, count + 2);
+    mi_free_other(p, page);
+    return;
+  }
+  mi_block_t* const block = (mi_block_t*)p;
+  mi_block_set_next(block, page->local_free);
+  page->local_free = block;
+  if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
+    mi_free_queue_emptied(home, page);
+    return;
+  }
+  mi_hold_go(home, count + 2);
 }
 
 // Return the descriptor at a distance from `none`; each use is an operand in the form base + index,
@@ -97,7 +133,11 @@ static mi_attr_inline void mi_free_taken(void* p) {
   uintptr_t at = mi_pagemap_distance(map, p);
   const uintptr_t owner = mi_atomic_load_relaxed(&mi_free_page(&map, &at)->owner);
   if (mi_unlikely(owner != mi_tls_thread_id())) {
-    mi_free_other(p, mi_free_page(&map, &at));
+    if (owner == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
+      mi_free_queued(p, mi_free_page(&map, &at));
+    } else {
+      mi_free_other(p, mi_free_page(&map, &at));
+    }
     return;
   }
   mi_block_t* const block = (mi_block_t*)p;
@@ -155,8 +195,11 @@ static mi_attr_inline void mi_free_marked(void* p) {
     mi_free_apart(p, was);
   } else {
     if (mi_free_is_cleared()) mi_large_clear_short((uint8_t*)p, was);
-    if (mi_likely(mi_atomic_load_relaxed(&page->owner) == mi_tls_thread_id())) {
+    const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+    if (mi_likely(owner == mi_tls_thread_id())) {
       mi_free_local_by(page, (mi_block_t*)p, key);
+    } else if (owner == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
+      mi_free_queued(p, page);
     } else {
       mi_free_other(p, page);
     }

@@ -155,7 +155,10 @@ MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, siz
   }
   const size_t c = mi_split_class(theap, c_request);
   if (theap->free[c] != NULL) return NULL;
-  return mi_slow_sample_aligned_in(theap, c, size, alignment, fill);
+  const mi_hold_t hold = mi_hold_enter(theap->home);
+  void* const p = mi_slow_sample_aligned_in(theap, c, size, alignment, fill);
+  mi_hold_leave(theap->home, hold);
+  return p;
 }
 
 static void* mi_slow_fail(size_t size) {
@@ -185,8 +188,10 @@ static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   // Mistakes with other blocks are reported once this block is taken, and zero, because the error
   // function of the user may allocate.
   mi_report_enter(MI_REPORT_IN_MALLOC);
+  const mi_hold_t hold = mi_hold_enter(theap->home);
   const size_t c = mi_split_choose(theap, size);
   void* const p = mi_slow_take(theap, c, size, fill);
+  mi_hold_leave(theap->home, hold);
   mi_report_leave();
   return mi_likely(p != NULL) ? p : mi_slow_fail(size);
 }
@@ -197,8 +202,10 @@ static void mi_slow_count_large(mi_theap_t* theap) {
   mi_sample_follow_options(theap); // a thread may begin with large blocks
   const bool is_awaited = theap->sample_is_on || theap->home->is_unwatched;
   if (mi_likely(!is_awaited && --theap->quick_left != 0)) return;
+  const mi_hold_t hold = mi_hold_enter(theap->home);
   mi_refill_cadence(theap, MI_CLASS_COUNT);
   if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+  mi_hold_leave(theap->home, hold);
 }
 
 static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {

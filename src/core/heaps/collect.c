@@ -45,7 +45,7 @@ static void mi_collect_check(mi_subproc_t* subproc) {
   mi_walk_pages(subproc, NULL, &mi_collect_check_page, NULL);
 }
 
-MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
+static size_t mi_collect_held(mi_theap_t* theap, mi_effort_t effort) {
   if (effort == MI_FORCE) mi_quarantine_flush();
   mi_parcel_flush();
   if (effort == MI_GENTLE) {
@@ -58,12 +58,22 @@ MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
   return mi_collect_subproc(mi_theap_subproc(theap));
 }
 
+MI_INTERNAL size_t mi_collect_theap(mi_theap_t* theap, mi_effort_t effort) {
+  const mi_hold_t hold = mi_hold_enter(theap->home);
+  const size_t bytes = mi_collect_held(theap, effort);
+  mi_hold_leave(theap->home, hold);
+  return bytes;
+}
+
 MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   mi_theap_t* const theap = mi_self_theap();
   if (theap->thread_id != 0) {
+    const mi_hold_t hold = mi_hold_enter(theap->home);
     if (effort == MI_FORCE) mi_collect_check(mi_theap_subproc(theap));
     if (effort == MI_FORCE) mi_thread_flush_all(theap->home);
-    return mi_collect_theap(theap, effort);
+    const size_t bytes = mi_collect_held(theap, effort);
+    mi_hold_leave(theap->home, hold);
+    return bytes;
   }
   // Before set-up there is nothing to collect, and the locks are not ready. Sees them; pairs with
   // the release in `mi_init_end`.

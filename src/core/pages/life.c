@@ -73,7 +73,8 @@ MI_INTERNAL void mi_life_open(mi_page_t* page) {
 
 MI_INTERNAL void mi_life_close(mi_page_t* page) { mi_atomic_store_relaxed(&page->thread_free, 0); }
 
-// Return the owner word of the page while the thread with this id owns it.
+// Return the owner word of the page while the thread with this id owns it, and nobody else may take
+// it over.
 static uintptr_t mi_life_word(mi_page_t* page, uintptr_t thread_id) {
   const bool is_slow = mi_atomic_load_relaxed(&page->has_interior);
   return thread_id | (is_slow ? MI_OWNER_SLOW : 0);
@@ -95,19 +96,21 @@ MI_INTERNAL bool mi_life_park(mi_page_t* page, uintptr_t thread_id) {
   return false;
 }
 
-MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t pooled, uintptr_t bits) {
+MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t owner, uintptr_t pooled, uintptr_t bits) {
   mi_assert_page(page, page->place == MI_PLACE_NONE);
-  mi_atomic_store_relaxed(&page->owner, MI_OWNER_SHARED);
+  mi_atomic_store_relaxed(&page->owner, owner);
   page->theap = NULL;
   return mi_remote_release(page, pooled, bits);
 }
 
 MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id) {
+  const uintptr_t queued = mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED;
   mi_atomic_store_relaxed(&page->has_interior, true);
-  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id));
+  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id) | queued);
 }
 
 MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
+  theap->own_count = 0;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     mi_page_t* const current = theap->current[c] != MI_PAGE_NONE ? theap->current[c] : NULL;
     const mi_page_queue_t* const queue = &theap->queue[c];
@@ -115,8 +118,34 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
     while (page != NULL) {
       const bool is_thread = owner > MI_OWNER_MAX_SPECIAL;
       mi_atomic_store_relaxed(&page->owner, is_thread ? mi_life_word(page, owner) : owner);
+      if (page != current) theap->own_count++;
       page = page == current ? mi_life_first(queue) : mi_life_after(queue, page);
     }
+  }
+}
+
+// -- pages in queues that the purge thread may take over: hold.c --
+
+static mi_attr_noinline void mi_life_notice(void) {
+  mi_atomic_store_relaxed(&mi_state.has_queued, true);
+  mi_wait_notice();
+}
+
+MI_INTERNAL void mi_life_offer(mi_theap_t* theap, mi_page_t* page) {
+  mi_assert_page(page, page->place == MI_PLACE_QUEUE);
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if ((owner & MI_OWNER_QUEUED) != 0 || owner <= MI_OWNER_MAX_SPECIAL) return;
+  if (mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_NONE) return;
+  mi_atomic_store_relaxed(&page->owner, owner | MI_OWNER_QUEUED);
+  theap->own_count--;
+  if (!mi_atomic_load_relaxed(&mi_state.has_queued)) mi_life_notice();
+}
+
+MI_INTERNAL void mi_life_offer_all(mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    mi_page_t* page = mi_life_first(queue);
+    for (; page != NULL; page = mi_life_after(queue, page)) mi_life_offer(theap, page);
   }
 }
 
@@ -217,6 +246,7 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
     queue->last->next = page;
   }
   queue->last = page;
+  if (mi_unlikely(++theap->own_count > MI_QUEUED_OWN)) mi_life_offer(theap, page);
 }
 
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
@@ -228,6 +258,7 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
   }
   mi_life_leave_queue(mi_atomic_load_relaxed(&theap->heap)->subproc, page);
   theap->page_count--;
+  if ((mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED) == 0) theap->own_count--;
   page->place = MI_PLACE_NONE;
   mi_page_t* const before = page->prev != NULL ? page->prev : queue->last;
   before->next = page->next;
@@ -274,6 +305,7 @@ MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
     theap->queue[c] = (mi_page_queue_t){0};
   }
   theap->page_count = 0;
+  theap->own_count = 0;
   theap->idle_bytes = 0;
 }
 

@@ -42,9 +42,10 @@ MI_INTERNAL void mi_life_own(mi_theap_t* theap, mi_page_t* page);
 // blocks arrived, so that the page is not full.
 MI_INTERNAL bool mi_life_park(mi_page_t* page, uintptr_t thread_id);
 
-// Give the page up to any thread; `bits` are added to its word. False if it is still owned, see
-// mi_remote_release.
-MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t pooled, uintptr_t bits);
+// Give the page up to any thread; `bits` are added to its word. `owner` is MI_OWNER_SHARED, or names
+// the thread that wants it back at its next free into it, as if that had parked it. False if the
+// page is still owned, see mi_remote_release.
+MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t owner, uintptr_t pooled, uintptr_t bits);
 
 // Note that a block of the page, which the thread with this id owns, is handed out at an address
 // inside the block.
@@ -54,6 +55,10 @@ MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id);
 MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner);
 
 // -- where the owner keeps the page --
+
+// Pages that a theap may have in queues without that the purge thread may take them over: frees into
+// these are faster.
+#define MI_QUEUED_OWN ((size_t)(MI_IS_TINY ? 2 : 128))
 
 // Allocate from the page, which is in no place.
 MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page);
@@ -74,6 +79,11 @@ static inline mi_page_t* mi_life_after(const mi_page_queue_t* queue, const mi_pa
 // Put the page at the end of the queue of its class / take it out of the queue.
 MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page);
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page);
+
+// Let the purge thread take over the page, which is in a queue / all pages in queues, if there is a
+// purge thread, and the theap has a thread.
+MI_INTERNAL void mi_life_offer(mi_theap_t* theap, mi_page_t* page);
+MI_INTERNAL void mi_life_offer_all(mi_theap_t* theap);
 
 // Make the page a guest. Returns the guest that it displaces, which is in no place then, or NULL.
 MI_INTERNAL mi_page_t* mi_life_add_guest(mi_theap_t* theap, mi_page_t* page);

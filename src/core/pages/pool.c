@@ -71,9 +71,9 @@ static bool mi_pool_is_worth_it(const mi_page_t* page) {
 
 static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count);
 
-// As mi_pool_give_up; with MI_FORCE the page gets all the holes that it can have. True if the page
-// was released.
-static bool mi_pool_let_go(mi_page_t* page, mi_effort_t effort) {
+// As mi_pool_give_up, with an owner word as for mi_life_share; with MI_FORCE the page gets all the
+// holes that it can have. True if the page was released.
+static bool mi_pool_let_go(mi_page_t* page, uintptr_t owner, mi_effort_t effort) {
   mi_assert_page(page, page->place == MI_PLACE_NONE);
   mi_report_enter(MI_REPORT_IN_FREE);
   mi_heap_t* const heap = mi_inside_enter(page);
@@ -91,7 +91,7 @@ static bool mi_pool_let_go(mi_page_t* page, mi_effort_t effort) {
     // A pooled page stays in the stack (POOL-2), where any pop finds it.
     const bool is_push = pooled == 0 && mi_pool_is_worth_it(page);
     const size_t empty_count = mi_part_is_empty(page) ? page->slice_count : 0;
-    if (mi_life_share(page, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
+    if (mi_life_share(page, owner, pooled, is_push ? MI_REMOTE_POOLED : 0)) {
       if (is_push) mi_pool_push(heap, c, page);
       if (empty_count > 0) mi_pool_note_empty(heap, c, empty_count); // POOL-4
       break; // from here on the page must not be touched (REMOTE-3)
@@ -102,7 +102,13 @@ static bool mi_pool_let_go(mi_page_t* page, mi_effort_t effort) {
   return is_released;
 }
 
-MI_INTERNAL void mi_pool_give_up(mi_page_t* page) { mi_pool_let_go(page, MI_GENTLE); }
+MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
+  mi_pool_let_go(page, MI_OWNER_SHARED, MI_GENTLE);
+}
+
+MI_INTERNAL void mi_pool_lend(mi_page_t* page, uintptr_t thread_id) {
+  mi_pool_let_go(page, thread_id | MI_OWNER_PARKED, MI_GENTLE);
+}
 
 static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   mi_pool_t* const pool = mi_pool_of(heap, c);
@@ -163,7 +169,7 @@ MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c, mi_effort_t effort)
     index = mi_atomic_load_relaxed(&page->pool_next);
     if (!mi_remote_claim_popped(page)) continue; // POOL-3
     const int32_t slice_count = (int32_t)page->slice_count;
-    if (!mi_pool_let_go(page, effort)) kept += slice_count;
+    if (!mi_pool_let_go(page, MI_OWNER_SHARED, effort)) kept += slice_count;
   }
   return kept;
 }

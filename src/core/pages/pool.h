@@ -14,6 +14,10 @@ static inline mi_pool_t* mi_pool_of(mi_heap_t* heap, size_t c) {
 // the pool of its class if enough of it is free, or is abandoned.
 MI_INTERNAL void mi_pool_give_up(mi_page_t* page);
 
+// The same for a page of the thread with this id, which sleeps: its next free into the page takes
+// the page back, if no other thread has it then.
+MI_INTERNAL void mi_pool_lend(mi_page_t* page, uintptr_t thread_id);
+
 // Put a page of class `c` into the pool: the step of giving up that other threads see. The caller
 // has just set MI_REMOTE_POOLED in `thread_free` and given up ownership: it may touch nothing of
 // the page but `pool_next`.

@@ -168,6 +168,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_report_keep_own();
   mi_fork_forget_filled();
   mi_theap_t* const own = mi_self_home();
+  mi_atomic_store_relaxed(&mi_state.visitors, 0);
   const bool has_others = mi_fork_keep_home(own);
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
     mi_fork_keep_own(s, own);

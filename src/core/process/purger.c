@@ -84,7 +84,8 @@ static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
 static void mi_purger_rest(int64_t waiting) {
   if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
   mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
-  if (mi_purger_look().waiting == waiting && mi_option_value(purge_thread) != 0) {
+  if (mi_purger_look().waiting == waiting && !mi_hold_is_due() &&
+      mi_option_value(purge_thread) != 0) {
     while (mi_purger_is(MI_PURGER_ASLEEP)) {
       mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
     }
@@ -103,22 +104,22 @@ static void mi_purger_await(mi_purger_state_t state) {
   while (mi_purger_is(state)) mi_os_wait_ms(&mi_state.purger, state, MI_PURGER_STEP_MS);
 }
 
-// Sleep until something is due: at most for so long, or if that is 0 until memory is marked.
+// Sleep until something is due, at most for so long; if nothing is, until memory is marked.
 static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms,
                             uint64_t most_ms) {
   const bool is_idle = look->next_ms == MI_RETAIN_NEVER || mi_purger_is_stuck(same_since_ms);
-  if (is_idle && most_ms == 0) {
+  const uint64_t due_ms = is_idle || look->next_ms > most_ms ? most_ms : look->next_ms;
+  if (due_ms == MI_RETAIN_NEVER) {
     mi_purger_rest(look->waiting);
-    return;
+  } else {
+    mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, due_ms);
   }
-  const uint64_t due_ms =
-      is_idle || (most_ms != 0 && look->next_ms > most_ms) ? most_ms : look->next_ms;
-  mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, due_ms);
 }
 
 static void mi_purger_run(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
+  uint64_t look_ms = 0; // when the next look at threads that sleep is due
   mi_thread_stay_absent();
   mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
   mi_os_wake(&mi_state.purger);
@@ -126,10 +127,12 @@ static void mi_purger_run(void) {
   while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
     const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
     if (control_ms != 0) mi_hook_control();
+    uint64_t most_ms = mi_hold_look(&look_ms);
+    if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
     waiting = look.waiting;
-    mi_purger_sleep(&look, same_since_ms, control_ms);
+    mi_purger_sleep(&look, same_since_ms, most_ms);
   }
   // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
   mi_atomic_store_release(&mi_state.purger, MI_PURGER_ENDED);
@@ -146,7 +149,10 @@ MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
   if (has_ended) mi_os_thread_join(mi_state.purger_thread);
   const int err = mi_os_thread_start(&mi_state.purger_thread, &mi_purger_run);
   // What libc does at the start of a thread may be forbidden soon, by a filter for all threads.
-  if (err == 0) mi_purger_await(MI_PURGER_BUSY);
+  if (err == 0) {
+    mi_purger_await(MI_PURGER_BUSY);
+    mi_hold_share(mi_self_home());
+  }
   // Publishes the thread to the one that will join it; pairs with the acquire in `mi_purger_turn`.
   mi_atomic_store_release(&mi_state.purger, err == 0 ? MI_PURGER_AWAKE : MI_PURGER_NONE);
   mi_os_wake(&mi_state.purger);

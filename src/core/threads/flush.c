@@ -88,8 +88,9 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
       if (mi_part_is_empty(page) && mi_flush_has_all(page, 0)) {
         mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
-      } else if (mi_unlikely(page->is_sparse)) {
-        mi_sparse_age(theap, page, &budget);
+      } else {
+        if (mi_unlikely(page->is_sparse)) mi_sparse_age(theap, page, &budget);
+        mi_life_offer(theap, page);
       }
       page = next;
     }
@@ -120,6 +121,25 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
     }
   }
   mi_report_leave();
+}
+
+MI_INTERNAL void mi_flush_lend(mi_theap_t* theap, size_t* budget) {
+  for (size_t c = 0; c<MI_CLASS_COUNT&& * budget> 0; c++) {
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    for (mi_page_t* page = mi_life_first(queue); page != NULL && *budget > 0;) {
+      mi_page_t* const next = mi_life_after(queue, page);
+      if ((mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED) != 0) { // HOLD-2
+        mi_page_collect(page);
+        if (!mi_part_is_empty(page) || mi_flush_has_all(page, 0)) {
+          if (page->is_sparse) mi_sparse_trim(theap, page);
+          mi_life_dequeue(theap, page);
+          mi_pool_lend(page, theap->thread_id);
+          --*budget;
+        }
+      }
+      page = next;
+    }
+  }
 }
 
 // Return the carved bytes of a current page if none of its blocks is in use, else 0.

@@ -17,6 +17,10 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 // them is known to be empty. What other threads freed is not looked at.
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);
 
+// Give up all pages in queues that may be taken over (HOLD-1), but those that are damaged, as long
+// as there is budget: one each. Their thread has them back at its next free into them.
+MI_INTERNAL void mi_flush_lend(mi_theap_t* theap, size_t* budget);
+
 // Give up pages without a block in use that malloc still allocates from, in classes of blocks over
 // an eighth of a slice, until they hold no more than `limit` bytes. Such pages keep a malloc and
 // free pair from making a page each time, but too many of them hold memory that other sizes could

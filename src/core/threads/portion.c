@@ -35,6 +35,7 @@
 // before the list is counted again.
 #include "portion.h"
 
+#include "hold.h"
 #include "reclaim.h"
 
 MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class) {
@@ -53,14 +54,18 @@ MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class)
 // to this thread: then they are free as in `mi_free`, but the page does not become empty here.
 static void mi_portion_return_chain(mi_page_t* page, mi_block_t* first, mi_block_t* last,
                                     uint32_t count) {
+  mi_theap_t* const home = mi_self_home();
+  const mi_hold_t hold = home->thread_id != 0 ? mi_hold_try(home) : MI_HOLD_REFUSED;
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-  if ((owner & ~MI_OWNER_SLOW) == mi_tls_thread_id() && page->count.used > count) {
+  const bool is_here =
+      hold != MI_HOLD_REFUSED && mi_owner_is(owner, home->thread_id) && page->count.used > count;
+  if (is_here) {
     mi_block_set_next(last, page->local_free);
     page->local_free = first;
     page->count.used -= count;
-    return;
   }
-  mi_reclaim_chain(page, first, last, count);
+  mi_hold_leave(home, hold);
+  if (!is_here) mi_reclaim_chain(page, first, last, count);
 }
 
 // Return the first blocks of the list, as far as they are of one page, to that page. Returns the

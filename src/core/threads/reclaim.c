@@ -2,8 +2,9 @@
 // reclaim.c - frees by a thread that does not own the page: the blocks are pushed, or the free
 // claims the page. The first of these rules that fits decides what becomes of a claimed page:
 //
-//   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
-//                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
+//   1. given up      the thread has no theap of the heap (it never gets one by freeing), the purge
+//                    thread is at its queues (HOLD-3), the option page_reclaim_on_free forbids it, or
+//                    a crowd shares pages of the class
 //   2. own           the thread has parked it, and there is no crowd that has little memory; or
 //                    that option wants it, and there is no crowd: it waits in the queue of its
 //                    class again. Being last it ages, and more of it is free when it serves. It is
@@ -25,6 +26,7 @@
 #include "reclaim.h"
 
 #include "crowd.h"
+#include "hold.h"
 
 typedef enum mi_reclaim_e {
   MI_RECLAIM_NONE, // 1, 4
@@ -45,25 +47,37 @@ static bool mi_reclaim_is_parked_by(mi_page_t* page, const mi_theap_t* theap) {
 
 static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, mi_page_t* page) {
   const long reclaim = mi_option_value(page_reclaim_on_free);
-  const size_t c = page->size_class;
   if (theap == NULL || reclaim < 0 || mi_crowd_shares(theap)) return MI_RECLAIM_NONE;
-  const bool is_parked_here = mi_reclaim_is_parked_by(page, theap);
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_crowd_is_here(heap->subproc);
-  const bool is_empty = mi_part_is_empty(page);
   // 1,000,000 blocks replaced beside 40 threads that sleep: 140 ns each, 450 as guests. With little
   // memory queues would be most of it (64 threads of larson: 285 MiB, 420 with queues).
-  const bool is_queued = is_parked_here && !(is_crowd && mi_crowd_has_little(heap->subproc));
-  if (is_queued || (reclaim > 0 && !is_crowd)) {
-    const bool is_of_pool = theap->home->is_in_threadpool;
-    const long limit = is_parked_here && !is_of_pool
-                           ? mi_option_value(page_max_reclaim)
-                           : mi_option_value(page_cross_thread_max_reclaim);
-    if (!mi_reclaim_is_short(&theap->queue[c], limit)) return MI_RECLAIM_NONE;
-    if (is_empty && !(is_parked_here && mi_theap_keep_idle(theap, page))) return MI_RECLAIM_NONE;
-    return MI_RECLAIM_OWN;
+  const bool is_queued =
+      mi_reclaim_is_parked_by(page, theap) && !(is_crowd && mi_crowd_has_little(heap->subproc));
+  if (is_queued || (reclaim > 0 && !is_crowd)) return MI_RECLAIM_OWN;
+  return is_home && !mi_part_is_empty(page) ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // RECLAIM-1
+}
+
+// True if there is room for a claimed page in its queue.
+static bool mi_reclaim_has_room(mi_theap_t* theap, mi_page_t* page) {
+  const bool is_parked_here = mi_reclaim_is_parked_by(page, theap);
+  const long limit = is_parked_here && !theap->home->is_in_threadpool
+                         ? mi_option_value(page_max_reclaim)
+                         : mi_option_value(page_cross_thread_max_reclaim);
+  if (!mi_reclaim_is_short(&theap->queue[page->size_class], limit)) return false;
+  return !mi_part_is_empty(page) || (is_parked_here && mi_theap_keep_idle(theap, page));
+}
+
+// Put a claimed page into its queue. False if there is no room, or the purge thread has the queues.
+static bool mi_reclaim_enqueue(mi_theap_t* theap, mi_page_t* page) {
+  const mi_hold_t hold = mi_hold_try(theap->home);
+  const bool is_queued = hold != MI_HOLD_REFUSED && mi_reclaim_has_room(theap, page);
+  if (mi_likely(is_queued)) {
+    mi_life_own(theap, page);
+    mi_life_enqueue(theap, page);
   }
-  return is_home && !is_empty ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // RECLAIM-1
+  mi_hold_leave(theap->home, hold);
+  return is_queued;
 }
 
 // Decide about a page that the calling thread just claimed by freeing `block`.
@@ -75,16 +89,12 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap);
   mi_theap_t* const theap = mi_theap_find(heap);
   const mi_reclaim_t reclaim = mi_reclaim_decide(theap, heap, page);
-  if (reclaim == MI_RECLAIM_NONE) {
-    mi_pool_give_up(page);
-    return;
-  }
-  mi_life_own(theap, page);
-  if (reclaim == MI_RECLAIM_OWN) {
-    mi_life_enqueue(theap, page);
-  } else {
+  if (reclaim == MI_RECLAIM_GUEST) {
+    mi_life_own(theap, page);
     mi_tally_often(theap, heap, MI_TALLY_GUESTS);
     mi_theap_add_guest(theap, page);
+  } else if (reclaim == MI_RECLAIM_NONE || !mi_reclaim_enqueue(theap, page)) {
+    mi_pool_give_up(page);
   }
 }
 

@@ -28,7 +28,7 @@
 
 #define MI_SPARSE_WALK_MAX 64
 
-static mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
+MI_INTERNAL mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   mi_life_forget_sparse(subproc, page);
   const size_t bytes = mi_hole_make(subproc, page);
@@ -46,9 +46,9 @@ static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
   mi_page_t* const oldest = theap->sparse[i];
   theap->sparse[i] = page;
   if (oldest == NULL) return NULL;
-  const uintptr_t owner = mi_atomic_load_relaxed(&oldest->owner) & ~MI_OWNER_SLOW;
+  const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&oldest->owner), theap->thread_id);
   // Of a page that this thread owns the other fields may be read.
-  return owner == theap->thread_id && oldest->is_sparse && oldest->theap == theap ? oldest : NULL;
+  return is_own && oldest->is_sparse && oldest->theap == theap ? oldest : NULL;
 }
 
 MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page) {

@@ -12,6 +12,9 @@
 // half of the blocks are gone that it had when it was.
 MI_INTERNAL void mi_sparse_note(mi_theap_t* theap, mi_page_t* page);
 
+// Give back what a sparse page in a queue has free.
+MI_INTERNAL void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page);
+
 // Called at a look through the queues for a sparse page: the second one in a row gives its memory
 // back. Each time this takes one of the `budget`; with none left nothing happens.
 MI_INTERNAL void mi_sparse_age(mi_theap_t* theap, mi_page_t* page, size_t* budget);

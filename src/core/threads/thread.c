@@ -46,6 +46,7 @@
 #include "thread.h"
 
 #include "flush.h"
+#include "hold.h"
 #include "parcel.h"
 #include "portion.h"
 #include "quarantine.h"
@@ -203,6 +204,7 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     mi_thread_count(theap);
     mi_probe2(thread_start, id, theap);
   }
+  mi_hold_begin(theap);
   mi_lock_leave(&mi_state.thread_lock);
   mi_self()->theap = theap;
   return theap;
@@ -379,6 +381,7 @@ MI_INTERNAL bool mi_thread_is_valid(mi_theap_t* home) {
 // Leave the home to the next thread, or its pages to pools and arenas.
 static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  mi_hold_enter(theap); // until `mi_hold_begin`
   // Guests and empty pages go back; the working set stays for the next thread, within bounds.
   mi_portion_return_all(theap); // PORTION-3
   mi_flush_idle(theap);
@@ -399,6 +402,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_kept_leave(theap);
   mi_tally_settle(theap, mi_theap_heap(theap));
   theap->thread_id = 0;
+  mi_hold_begin(theap);
   // Other threads may have left at the same time: THREAD-3 is checked again under the lock.
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
     mi_flush_theap(theap);

@@ -7,6 +7,7 @@
 //   reclaim.h portion.h parcel.h   frees into pages of other threads, or into full ones
 //   split.h            which class serves a size
 //   flush.h            giving pages up
+//   hold.h             who may change the queues of a thread: it, or the purge thread
 //   thread.h           start, end, what a thread leaves behind
 //   refill.h           filling the list of a class
 //
@@ -24,6 +25,7 @@
 #include "parcel.h"
 #include "split.h"
 #include "flush.h"
+#include "hold.h"
 #include "quarantine.h"
 #include "thread.h"
 #include "refill.h"

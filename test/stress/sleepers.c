@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Threads work, free some of what they allocated, and sleep, while others free the rest: the purge
+// thread takes over what they have in their queues (hold.c), and they wake at any moment. If this
+// fails, memory stays for as long as a thread sleeps, or blocks are lost or damaged when it wakes.
+//
+//   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest
+//   several threads sleep for about as long as the purge thread waits, and exchange blocks
+#include <pthread.h>
+
+#include "load.h"
+
+#define SIZE ((size_t)256)
+#define BLOCKS ((size_t)1 << 18) // 64 MiB
+#define STEP 100
+#define SLEEP_MS 3000
+#define LEFT (16 * LOAD_MIB) // half of it are pages that the thread keeps for itself (HOLD-2)
+#define THREADS 4
+#define SHELF 4096
+#define TIME_MS 4000
+
+static void** block;
+static bool has_allocated, may_end;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static void signal_that(bool* what) {
+  pthread_mutex_lock(&mutex);
+  *what = true;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void await(const bool* what) {
+  pthread_mutex_lock(&mutex);
+  while (!*what) pthread_cond_wait(&changed, &mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void* owner(void* arg) {
+  const size_t count = *(const size_t*)arg;
+  for (size_t i = 0; i < count; i++) block[i] = load_make(SIZE);
+  for (size_t i = 0; i < count; i += STEP) load_drop(block[i], SIZE);
+  signal_that(&has_allocated);
+  await(&may_end);
+  void* const p = load_make(SIZE); // it goes on
+  load_drop(p, SIZE);
+  return NULL;
+}
+
+static void free_what_a_sleeper_has(const load_t* load) {
+  size_t count = load_scale(load, BLOCKS);
+  block = (void**)calloc(count, sizeof(void*));
+  CHECK(block != NULL);
+  memset(block, 1, count * sizeof(void*));
+  const size_t before = load_rss();
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, &owner, &count) == 0);
+  await(&has_allocated);
+  const size_t full = load_rss();
+  for (size_t i = 0; i < count; i++) {
+    if (i % STEP != 0) load_drop(block[i], SIZE);
+  }
+  load_wait_ms(SLEEP_MS);
+  const size_t left = load_rss();
+  printf("%zu MiB of a thread that sleeps: %zu KiB are left\n", (full - before) / LOAD_MIB,
+         left > before ? (left - before) / LOAD_KIB : 0);
+  // With a sanitizer the purge thread is started only by MIMALLOC_PURGE_THREAD=1.
+  if (!LOAD_IS_SANITIZED && mi_option_get(mi_option_purge_thread) != 0) {
+    CHECK_SAY(left < before + load_bound(LEFT), "%zu KiB are left", (left - before) / LOAD_KIB);
+  }
+  signal_that(&may_end);
+  CHECK(pthread_join(thread, NULL) == 0);
+  free(block);
+}
+
+// -- blocks are exchanged --
+
+typedef struct {
+  void* block[SHELF];
+  size_t size[SHELF];
+} shelf_t;
+
+static shelf_t shelves[THREADS];
+static pthread_mutex_t shelf_mutex[THREADS];
+static uint64_t end_ms;
+
+// Exchange a block of any thread for one of this thread.
+static void exchange(uint64_t* seed) {
+  const size_t s = random_below(seed, THREADS);
+  const size_t i = random_below(seed, SHELF);
+  const size_t size = 16 + random_below(seed, random_below(seed, 16) == 0 ? 20000 : 600);
+  void* const fresh = load_make(size);
+  pthread_mutex_lock(&shelf_mutex[s]);
+  void* const old = shelves[s].block[i];
+  const size_t old_size = shelves[s].size[i];
+  shelves[s].block[i] = fresh;
+  shelves[s].size[i] = size;
+  pthread_mutex_unlock(&shelf_mutex[s]);
+  if (old != NULL) load_drop(old, old_size);
+}
+
+static void empty(size_t s, size_t step) {
+  for (size_t i = 0; i < SHELF; i += step) {
+    pthread_mutex_lock(&shelf_mutex[s]);
+    void* const old = shelves[s].block[i];
+    const size_t size = shelves[s].size[i];
+    shelves[s].block[i] = NULL;
+    pthread_mutex_unlock(&shelf_mutex[s]);
+    if (old != NULL) load_drop(old, size);
+  }
+}
+
+static void* sleeper(void* arg) {
+  uint64_t seed = *(const uint64_t*)arg;
+  while (load_now_ms() < end_ms) {
+    const size_t count = random_below(&seed, 30000);
+    for (size_t i = 0; i < count; i++) exchange(&seed);
+    empty(random_below(&seed, THREADS), 1 + random_below(&seed, 20));
+    // In the build with tiny constants the purge thread looks each 5 ms.
+    const bool is_long = random_below(&seed, 4) == 0;
+    load_wait_ms((long)random_below(&seed, is_long ? 1200 : 14));
+  }
+  return NULL;
+}
+
+static void exchange_among_sleepers(const load_t* load) {
+  end_ms = load_now_ms() + load_scale(load, TIME_MS);
+  pthread_t thread[THREADS];
+  uint64_t seed[THREADS];
+  for (size_t s = 0; s < THREADS; s++) pthread_mutex_init(&shelf_mutex[s], NULL);
+  for (size_t s = 0; s < THREADS; s++) {
+    seed[s] = load->seed + s * 7919 + 1;
+    CHECK(pthread_create(&thread[s], NULL, &sleeper, &seed[s]) == 0);
+  }
+  for (size_t s = 0; s < THREADS; s++) CHECK(pthread_join(thread[s], NULL) == 0);
+  for (size_t s = 0; s < THREADS; s++) empty(s, 1);
+}
+
+int main(int argc, char** argv) {
+  const load_t load = load_begin(argc, argv);
+  free_what_a_sleeper_has(&load);
+  exchange_among_sleepers(&load);
+  return 0;
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// hold.c - tests of threads/hold.c: HOLD-1 to HOLD-7. The thread of the test is the one that sleeps,
+// while another one looks, as the purge thread does.
+#include "unit.h"
+
+#include "core/heaps/heap.h"
+#include "core/threads/hold.h"
+#include "core/threads/thread.h"
+
+#define SIZE 256
+#define PAGES ((size_t)20)
+
+static void* blocks[UNIT_BLOCKS_MAX];
+static size_t block_count;
+static uint64_t looked;
+
+static void look_once(void* arg) {
+  (void)arg;
+  uint64_t due_ms = 0;
+  looked = mi_hold_look(&due_ms);
+}
+
+// What the purge thread does after half a second. True if it will look again.
+static bool look(void) {
+  unit_on_thread(&look_once, NULL);
+  return looked != MI_HOLD_NEVER;
+}
+
+static size_t queue_length(const mi_theap_t* theap) {
+  size_t length = 0;
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    const mi_page_t* page = mi_life_first(queue);
+    for (; page != NULL; page = mi_life_after(queue, page)) length++;
+  }
+  return length;
+}
+
+static size_t blocks_of_page(void) { return unit_page_blocks(mi_class_of(SIZE)); }
+
+static mi_page_t* page_of(size_t i) { return unit_page_of(blocks[i * blocks_of_page() + 1]); }
+
+// Fill pages of a heap, and free the first block of each: they wait in the queue.
+static void fill_in(mi_heap_t* heap, size_t pages) {
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  block_count = pages * blocks_of_page();
+  check(block_count <= UNIT_BLOCKS_MAX);
+  for (size_t i = 0; i < block_count; i++) blocks[i] = mi_heap_malloc(heap, SIZE);
+  for (size_t i = 0; i < block_count; i += blocks_of_page()) mi_free(blocks[i]);
+}
+
+// The same, and all of these may be taken over.
+static mi_theap_t* fill(size_t pages) {
+  mi_free(mi_malloc(SIZE));
+  fill_in(UNIT_HEAP, pages);
+  mi_hold_share(unit_theap());
+  check(queue_length(unit_theap()) >= pages - 2);
+  return unit_theap();
+}
+
+static bool is_lent(mi_page_t* page) {
+  return mi_atomic_load_relaxed(&page->owner) == (unit_theap()->thread_id | MI_OWNER_PARKED) &&
+         (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) == 0;
+}
+
+static bool is_queued(mi_page_t* page) {
+  return page->place == MI_PLACE_QUEUE &&
+         mi_owner_is(mi_atomic_load_relaxed(&page->owner), unit_theap()->thread_id);
+}
+
+static void free_rest(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < block_count; i++) {
+    if (i % blocks_of_page() != 0) mi_free(blocks[i]);
+  }
+}
+
+// If this fails, a thread that sleeps keeps all that others free of what it once allocated.
+UNIT_TEST_PAGE_SIZES(hold_pages_of_a_thread_that_sleeps_go) {
+  mi_theap_t* const home = fill(PAGES);
+  const size_t length = queue_length(home);
+  check(look());
+  check_equal(queue_length(home), length);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_ASKED);
+  check(!look());
+  check_equal(queue_length(home), 0);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  check(is_lent(page_of(0)) && is_lent(page_of(PAGES / 2)));
+  check(!look()); // nothing is left
+  unit_check_valid();
+}
+
+// If this fails, what others free of a thread that sleeps is not noticed.
+UNIT_TEST(hold_lent_pages_are_released_by_others) {
+  const size_t pages = 100;
+  fill(pages);
+  check(look() && !look());
+  const size_t before = unit_used_slices();
+  unit_on_thread(&free_rest, NULL);
+  check(unit_used_slices() + pages - MI_CHUNK_SLICES - 3 <= before); // POOL-4
+}
+
+static void allocate_eighth(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < block_count / 8; i++) check(mi_malloc(SIZE) != NULL);
+}
+
+// If this fails, others cannot use what a thread that sleeps has free.
+UNIT_TEST(hold_pages_of_a_thread_that_sleeps_serve_others) {
+  fill(PAGES);
+  for (size_t i = 0; i < block_count; i++) { // an eighth is worth finding
+    if (i % blocks_of_page() != 0 && i % 4 == 0) mi_free(blocks[i]);
+  }
+  check(look() && !look());
+  const int64_t pages = unit_tally(PAGES_TOTAL);
+  unit_on_thread(&allocate_eighth, NULL);
+  check_equal(unit_tally(PAGES_TOTAL), pages);
+}
+
+// If this fails, memory of a thread that works all the time is taken from it.
+UNIT_TEST(hold_thread_that_comes_back_keeps_its_pages) {
+  mi_theap_t* const home = fill(PAGES);
+  const size_t length = queue_length(home);
+  check(look());
+  mi_free(blocks[1]); // into a queue
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  check(look());
+  check_equal(queue_length(home), length);
+  mi_collect_all(MI_GENTLE);
+  check(look());
+  check_equal(queue_length(home), length);
+  const mi_hold_t hold = mi_hold_enter(home); // a malloc that takes long
+  check_equal(hold, MI_HOLD_ENTERED);
+  check(look() && look() && look());
+  check_equal(mi_hold_enter(home), MI_HOLD_NESTED); // a callback allocates
+  mi_hold_leave(home, MI_HOLD_NESTED);
+  check(look());
+  check_equal(queue_length(home), length);
+  mi_hold_leave(home, hold);
+  check(look() && !look());
+  check_equal(queue_length(home), 0);
+}
+
+// If this fails, a thread that wakes up replaces blocks several times as slowly as before.
+UNIT_TEST(hold_lent_page_comes_back_with_a_free) {
+  mi_theap_t* const home = fill(PAGES);
+  check(look() && !look());
+  mi_page_t* const page = page_of(3);
+  mi_free(blocks[3 * blocks_of_page() + 1]);
+  check(is_queued(page));
+  check_equal(queue_length(home), 1);
+  mi_free(blocks[3 * blocks_of_page() + 2]);
+  check_equal(mi_part_used(page), blocks_of_page() - 3);
+}
+
+// HOLD-3. If this fails, a free waits for the purge thread, or both change a page at once.
+UNIT_TEST(hold_free_goes_on_without_the_queues) {
+  mi_theap_t* const home = fill(PAGES);
+  mi_page_t* const page = page_of(3);
+  mi_page_t* const parked = unit_make_page(mi_class_of(SIZE), blocks_of_page(), blocks);
+  check(mi_life_park(parked, home->thread_id));
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_TAKEN);
+  const uint32_t used = page->count.used;
+  void* const block = blocks[3 * blocks_of_page() + 1];
+  mi_free(block);
+  check_equal(page->count.used, used);
+  check_equal(mi_atomic_load_relaxed(&page->thread_free), (uintptr_t)block | MI_REMOTE_OWNED);
+  const size_t length = queue_length(home);
+  mi_free(blocks[0]);
+  check_equal(queue_length(home), length);
+  check_equal(mi_atomic_load_relaxed(&parked->thread_free) & MI_REMOTE_OWNED, 0);
+  check_equal(mi_atomic_load_relaxed(&home->hold) % 2, 0);
+  // A malloc takes them back.
+  mi_free(mi_malloc(100 * MI_KIB > MI_CLASS_MAX ? MI_CLASS_MAX : 100 * MI_KIB));
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  mi_free(blocks[3 * blocks_of_page() + 2]);
+  check_equal(page->count.used, used - 1);
+}
+
+// HOLD-2. If this fails, each free into a small heap takes twice as long, or a thread keeps more
+// than a bound from the purge thread.
+UNIT_TEST(hold_few_pages_are_the_threads_own) {
+  const size_t pages = MI_QUEUED_OWN + 10;
+  mi_free(mi_malloc(SIZE));
+  check(!mi_hold_is_due());
+  fill_in(UNIT_HEAP, pages);
+  mi_theap_t* const home = unit_theap();
+  check(mi_hold_is_due());
+  check_equal(home->own_count, MI_QUEUED_OWN);
+  check_equal(mi_atomic_load_relaxed(&page_of(0)->owner), home->thread_id);
+  check_equal(mi_atomic_load_relaxed(&page_of(pages - 2)->owner),
+              home->thread_id | MI_OWNER_QUEUED);
+  check(look() && !look());
+  check_equal(queue_length(home), MI_QUEUED_OWN);
+  check_equal(home->own_count, MI_QUEUED_OWN);
+  mi_flush_idle(home); // those that are still there at a look
+  check_equal(home->own_count, 0);
+  check(look() && !look());
+  check_equal(queue_length(home), 0);
+}
+
+// If this fails, a program that loaded its data before it had a second thread keeps it all.
+UNIT_TEST(hold_pages_from_before_the_purge_thread_are_shared) {
+  fill(PAGES);
+  mi_theap_t* const home = unit_theap();
+  check_equal(home->own_count, 0);
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_NONE);
+  block_count = 0;
+  for (size_t i = 0; i < 3 * blocks_of_page(); i++) blocks[i] = mi_heap_malloc(heap, SIZE);
+  for (size_t i = 0; i < 3 * blocks_of_page(); i += blocks_of_page()) mi_free(blocks[i]);
+  mi_theap_t* const theap = mi_theap_find(heap);
+  check(theap->own_count >= 2);
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  mi_hold_share(home);
+  check_equal(theap->own_count, 0);
+  check(look() && !look());
+  check_equal(queue_length(theap), 0);
+  check(mi_heap_end_by_delete(heap));
+}
+
+// If this fails, the purge thread touches pages that were destroyed with their heap.
+UNIT_TEST(hold_pages_of_an_ended_heap) {
+  mi_free(mi_malloc(SIZE));
+  for (size_t i = 0; i < 2; i++) {
+    mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+    fill_in(heap, PAGES);
+    mi_hold_share(unit_theap());
+    mi_theap_t* const theap = mi_theap_find(heap);
+    check(look());
+    mi_lock_enter(&mi_state.thread_lock);
+    theap->is_destroyed = true; // as another thread does it
+    mi_lock_leave(&mi_state.thread_lock);
+    check(!look());
+    check(queue_length(theap) >= PAGES - 2);
+    theap->is_destroyed = false;
+    check(i == 0 ? mi_heap_end_by_delete(heap) : mi_heap_end_by_destroy(heap));
+    if (i == 0) free_rest(NULL);
+  }
+}
+
+// HOLD-7. If this fails, a walk over blocks reads lists that change meanwhile.
+UNIT_TEST(hold_visitors_are_not_disturbed) {
+  mi_theap_t* const home = fill(PAGES);
+  const size_t length = queue_length(home);
+  check(look());
+  mi_hold_pause();
+  check(look() && look());
+  check_equal(queue_length(home), length);
+  mi_hold_resume();
+  check(!look());
+  check_equal(queue_length(home), 0);
+}
+
+// If this fails, the thread lock is held for as long as a large heap takes, or part of it is
+// forgotten.
+UNIT_TEST(hold_many_pages_go_in_steps) {
+  const size_t pages = mi_bits_min(200, UNIT_BLOCKS_MAX / blocks_of_page());
+  mi_theap_t* const home = fill(pages);
+  check(look());
+  size_t budget = 3;
+  const size_t length = queue_length(home);
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_flush_lend(home, &budget);
+  mi_lock_leave(&mi_state.thread_lock);
+  check_equal(queue_length(home), length - 3);
+  check_equal(budget, 0);
+  check(!look());
+  check_equal(queue_length(home), 0);
+}
+
+// HOLD-4. If this fails, the child of a fork waits for a purge thread that it does not have.
+UNIT_TEST(hold_is_free_after_a_fork) {
+  mi_theap_t* const home = fill(PAGES);
+  check(look());
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_TAKEN);
+  mi_atomic_store_relaxed(&mi_state.visitors, 1); // another thread was in a walk
+  mi_fork_take_over();
+  mi_free(blocks[1]);
+  check(mi_malloc(MI_CLASS_MAX) != NULL);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE); // the child starts its own
+  mi_hold_share(home);
+  check(look() && !look());
+  check_equal(queue_length(home), 0);
+}
+
+static void start_and_leave(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < 3 * blocks_of_page(); i++) blocks[i] = mi_malloc(SIZE);
+  for (size_t i = 0; i < 3 * blocks_of_page(); i += blocks_of_page()) mi_free(blocks[i]);
+  mi_theap_t* const home = unit_theap();
+  check_equal(mi_atomic_load_relaxed(&home->hold) % 2, 0);
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
+}
+
+// If this fails, the next thread that gets the theap of one that ended is asked for what it has.
+UNIT_TEST(hold_begins_anew_with_each_thread) {
+  mi_free(mi_malloc(1));
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  unit_on_thread(&start_and_leave, NULL);
+  check(mi_state.orphans != NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphans->asked), MI_HOLD_NONE);
+  check_equal(mi_atomic_load_relaxed(&mi_state.orphans->hold), 0);
+  check_equal(mi_state.orphans->own_count, queue_length(mi_state.orphans));
+  look();
+  check(!look()); // an orphan has no thread that sleeps
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(hold_pages_of_a_thread_that_sleeps_go),
+      cmocka_unit_test(hold_lent_pages_are_released_by_others),
+      cmocka_unit_test(hold_pages_of_a_thread_that_sleeps_serve_others),
+      cmocka_unit_test(hold_thread_that_comes_back_keeps_its_pages),
+      cmocka_unit_test(hold_lent_page_comes_back_with_a_free),
+      cmocka_unit_test(hold_free_goes_on_without_the_queues),
+      cmocka_unit_test(hold_few_pages_are_the_threads_own),
+      cmocka_unit_test(hold_pages_from_before_the_purge_thread_are_shared),
+      cmocka_unit_test(hold_pages_of_an_ended_heap),
+      cmocka_unit_test(hold_visitors_are_not_disturbed),
+      cmocka_unit_test(hold_many_pages_go_in_steps),
+      cmocka_unit_test(hold_is_free_after_a_fork),
+      cmocka_unit_test(hold_begins_anew_with_each_thread),
+  };
+  return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
+}
