@@ -73,8 +73,9 @@
 #include "core/threads/parcel.c"
 #include "core/threads/sparse.c"
 #include "core/threads/split.c"
-#include "core/threads/flush.c"
 #include "core/threads/hold.c"
+#include "core/threads/flush.c"
+#include "core/threads/asleep.c"
 #include "core/threads/quarantine.c"
 #include "core/threads/thread.c"
 #include "core/threads/refill.c"
@@ -94,6 +95,7 @@
 #include "core/front/slow.c"
 #include "core/front/alloc.c"
 #include "core/front/free.c"
+#include "core/front/usable.c"
 #include "core/front/aligned.c"
 #include "core/front/realloc.c"
 

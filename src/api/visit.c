@@ -147,9 +147,9 @@ static bool mi_visit_page(mi_page_t* page, void* arg) {
 // -- Public functions --
 
 static bool mi_visit_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_visit_t* visit) {
-  mi_hold_pause(); // VISIT-1
+  mi_asleep_pause(); // VISIT-1
   const bool is_done = mi_walk_pages(subproc, heap, &mi_visit_page, visit);
-  mi_hold_resume();
+  mi_asleep_resume();
   return is_done;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// hold.c - tests of threads/hold.c: HOLD-1 to HOLD-7. The thread of the test is the one that sleeps,
+// hold.c - tests of threads/hold.c and asleep.c: HOLD-1 to HOLD-7. The thread of the test sleeps,
 // while another one looks, as the purge thread does.
 #include "unit.h"
 
 #include "core/heaps/heap.h"
-#include "core/threads/hold.h"
+#include "core/threads/asleep.h"
+#include "core/threads/flush.h"
 #include "core/threads/thread.h"
 
 #define SIZE 256
@@ -17,13 +18,13 @@ static uint64_t looked;
 static void look_once(void* arg) {
   (void)arg;
   uint64_t due_ms = 0;
-  looked = mi_hold_look(&due_ms);
+  looked = mi_asleep_look(&due_ms);
 }
 
 // What the purge thread does after half a second. True if it will look again.
 static bool look(void) {
   unit_on_thread(&look_once, NULL);
-  return looked != MI_HOLD_NEVER;
+  return looked != MI_ASLEEP_NEVER;
 }
 
 static size_t queue_length(const mi_theap_t* theap) {
@@ -53,7 +54,7 @@ static void fill_in(mi_heap_t* heap, size_t pages) {
 static mi_theap_t* fill(size_t pages) {
   mi_free(mi_malloc(SIZE));
   fill_in(UNIT_HEAP, pages);
-  mi_hold_share(unit_theap());
+  mi_asleep_share(unit_theap());
   check(queue_length(unit_theap()) >= pages - 2);
   return unit_theap();
 }
@@ -182,10 +183,10 @@ UNIT_TEST(hold_free_goes_on_without_the_queues) {
 UNIT_TEST(hold_few_pages_are_the_threads_own) {
   const size_t pages = MI_QUEUED_OWN + 10;
   mi_free(mi_malloc(SIZE));
-  check(!mi_hold_is_due());
+  check(!mi_asleep_is_due());
   fill_in(UNIT_HEAP, pages);
   mi_theap_t* const home = unit_theap();
-  check(mi_hold_is_due());
+  check(mi_asleep_is_due());
   check_equal(home->own_count, MI_QUEUED_OWN);
   check_equal(mi_atomic_load_relaxed(&page_of(0)->owner), home->thread_id);
   check_equal(mi_atomic_load_relaxed(&page_of(pages - 2)->owner),
@@ -212,7 +213,7 @@ UNIT_TEST(hold_pages_from_before_the_purge_thread_are_shared) {
   mi_theap_t* const theap = mi_theap_find(heap);
   check(theap->own_count >= 2);
   mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
-  mi_hold_share(home);
+  mi_asleep_share(home);
   check_equal(theap->own_count, 0);
   check(look() && !look());
   check_equal(queue_length(theap), 0);
@@ -225,7 +226,7 @@ UNIT_TEST(hold_pages_of_an_ended_heap) {
   for (size_t i = 0; i < 2; i++) {
     mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
     fill_in(heap, PAGES);
-    mi_hold_share(unit_theap());
+    mi_asleep_share(unit_theap());
     mi_theap_t* const theap = mi_theap_find(heap);
     check(look());
     mi_lock_enter(&mi_state.thread_lock);
@@ -244,10 +245,10 @@ UNIT_TEST(hold_visitors_are_not_disturbed) {
   mi_theap_t* const home = fill(PAGES);
   const size_t length = queue_length(home);
   check(look());
-  mi_hold_pause();
+  mi_asleep_pause();
   check(look() && look());
   check_equal(queue_length(home), length);
-  mi_hold_resume();
+  mi_asleep_resume();
   check(!look());
   check_equal(queue_length(home), 0);
 }
@@ -280,7 +281,7 @@ UNIT_TEST(hold_is_free_after_a_fork) {
   check(mi_malloc(MI_CLASS_MAX) != NULL);
   check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
   mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE); // the child starts its own
-  mi_hold_share(home);
+  mi_asleep_share(home);
   check(look() && !look());
   check_equal(queue_length(home), 0);
 }

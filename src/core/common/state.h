@@ -288,12 +288,15 @@ typedef struct mi_state_s {
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;
-  // has_queued - a page came into a queue that the purge thread may take over, since it last looked.
+  // has_queued - a page that the purge thread may take over came into a queue since it last looked.
   // Written by any thread, to true, and by the purge thread, to false; read by any, relaxed: the
-  // holds order what is behind it (HOLD-5).
+  // holds order what is behind it (HOLD-6).
   mi_atomic(bool) has_queued;
-  // visitors - walks over pages during which the purge thread takes over no queue. Any thread,
-  // relaxed: the thread lock orders it (HOLD-6).
+  // visitors - walks over pages during which the purge thread takes over no queue: HOLD-7.
+  //   write  any    add relaxed    it begins  mi_asleep_pause  (the thread lock orders it)
+  //   write  any    sub release    it is over  mi_asleep_resume  (what it read is written later)
+  //   write  child of a fork, its only thread  store relaxed  to 0  mi_fork_take_over
+  //   read   purge thread  acquire  mi_asleep_look_from  (the same)
   mi_atomic(uint32_t) visitors;
   // present - threads of the program whose end we will be told of, see THREAD-7. Any thread,
   // relaxed: who counts down to 0 acts, and nothing is published by it.

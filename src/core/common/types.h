@@ -277,19 +277,21 @@ struct mi_theap_s {
   bool is_in_threadpool;
   bool is_unwatched; // of a home: the system will not call us when its thread ends
   // -- of a home: hold.c --
-  // hold - odd while the thread is at its queues; grows with each time.
-  //   write  its thread    store relaxed  it comes in   mi_hold_come   (HOLD-5 orders it)
-  //   write  its thread    store release  it goes out   mi_hold_go     (publishes what it did)
-  //   write  its thread    store relaxed  under the thread lock   mi_hold_wait, mi_hold_begin
-  //   read   its thread    relaxed        nobody else writes it
-  //   read   purge thread  acquire        has it come in?  mi_hold_look_at, mi_hold_take  (sees that)
+  // hold - odd while the thread is at its queues; grows each time.
+  //   write  its thread  store relaxed  it comes  mi_hold_come  (HOLD-5 orders it)
+  //   write  its thread  store release  it goes   mi_hold_go    (publishes what it did)
+  //   write  its thread  store relaxed  under the thread lock  mi_hold_wait, mi_hold_begin
+  //   read   its thread  relaxed        nobody else writes it
+  //   read   purge thread  acquire      mi_asleep_look_at, mi_asleep_take  (sees what it did)
   mi_atomic(uint32_t) hold;
-  // asked - an mi_hold_ask_t: whether the purge thread wants these queues.
-  //   write  purge thread  store relaxed  -> ASKED       mi_hold_look_at  (time orders it: HOLD-5)
-  //   write  purge thread  CAS acquire    ASKED -> TAKEN mi_hold_take
-  //   write  purge thread  store release  -> NONE        mi_hold_look_at  (publishes its work)
-  //   write  its thread    CAS acquire    ASKED -> NONE  mi_hold_answer
-  //   write  its thread    store relaxed  -> NONE, under the thread lock  mi_hold_wait, mi_hold_begin
+  // asked - what the purge thread wants of these queues: mi_hold_ask_t.
+  //   write  purge thread  store relaxed  to ASKED    mi_asleep_look_at  (time orders it: HOLD-5)
+  //   write  purge thread  CAS acquire    ASKED to TAKEN  mi_asleep_take
+  //   write  purge thread  store relaxed  to NONE     mi_asleep_take: it did nothing
+  //   write  purge thread  store release  to NONE     mi_asleep_look_at  (publishes what it did)
+  //   write  its thread    CAS acquire    ASKED to NONE  mi_hold_answer
+  //   write  its thread    store relaxed  the same, under the thread lock  mi_hold_wait,
+  //                                                                        mi_hold_begin
   //   read   its thread    acquire        mi_hold_come, mi_hold_answer  (sees what was done)
   //   read   purge thread  relaxed        under the thread lock
   mi_atomic(uint32_t) asked;

@@ -3,13 +3,14 @@
 //
 //   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
 //    |- mi_free_emptied   that was the last block in use of a page that is not current
-//    '- mi_free_other     everything else, by the value of the owner word:
+//    '- mi_free_beside    a page in a queue: the same, while the thread holds its queues (hold.c)
+//        '- mi_free_other everything else, by the value of the owner word:
 //
 //   owner word               what it is                                     where it goes
 //   none                     NULL, or not ours                              nothing, or a report
 //   interior                 a later slice of a page                        its first slice, again
 //   single                   a large block                                  guard.c, large.c
-//   this thread and flags    parked: full before; slow: interior pointers   portion.c, or here
+//   this thread and flags    parked: full before; slow: interior pointers   portion.c, flush.c
 //   another thread, shared   remote free                                    parcel.c
 //
 // This file takes no lock, never waits and makes no thread state. errno is preserved: every system
@@ -68,7 +69,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
     mi_free_local(page, (mi_block_t*)p);
     return;
   }
-  if (owner == (self | MI_OWNER_QUEUED) && mi_hold_free(page, (mi_block_t*)p)) return;
+  if (owner == (self | MI_OWNER_QUEUED) && mi_flush_free(page, (mi_block_t*)p)) return;
   if (owner == MI_OWNER_NONE) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
     if (p != NULL && !mi_state.is_unloaded) mi_free_none(p);
@@ -80,7 +81,7 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
   mi_block_t* const block = mi_free_block_of(page, p);
   if (block == NULL) return;
-  if (mi_owner_is(owner, self) && mi_hold_free(page, block)) return;
+  if (mi_owner_is(owner, self) && mi_flush_free(page, block)) return;
   if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
     mi_parcel_free(page, block);
   }
@@ -92,30 +93,29 @@ static mi_attr_noinline void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* 
   mi_hold_go(home, mi_atomic_load_relaxed(&home->hold) + 1);
 }
 
-// Free into a page that waits in a queue of this thread, without a spill, if the purge thread does
-// not ask for the queues.
-static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
-  mi_theap_t* const home = mi_self_home();
-  const uint32_t count = mi_atomic_load_relaxed(&home->hold);
-  if (mi_unlikely(count % 2 != 0)) {
-    mi_free_other(p, page);
-    return;
-  }
-  const bool is_here = mi_hold_come(home, count);
+// Free where the owner word is not this thread's id alone. Into a page of its queues that is done
+// here, without a spill, unless the purge thread asks for them.
+static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
   const uintptr_t queued = mi_tls_thread_id() | MI_OWNER_QUEUED;
-  if (mi_unlikely(!is_here || mi_atomic_load_relaxed(&page->owner) != queued)) {
-    mi_hold_go(home, count + 2);
-    mi_free_other(p, page);
-    return;
+  if (mi_atomic_load_relaxed(&page->owner) == queued) {
+    mi_theap_t* const home = mi_self_home();
+    const uint32_t count = mi_atomic_load_relaxed(&home->hold);
+    if (mi_likely(count % 2 == 0)) {
+      const bool is_held = mi_hold_come(home, count);
+      if (mi_likely(is_held && mi_atomic_load_relaxed(&page->owner) == queued)) {
+        mi_block_set_next((mi_block_t*)p, page->local_free);
+        page->local_free = (mi_block_t*)p;
+        if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
+          mi_free_queue_emptied(home, page);
+          return;
+        }
+        mi_hold_go(home, count + 2);
+        return;
+      }
+      mi_hold_go(home, count + 2);
+    }
   }
-  mi_block_t* const block = (mi_block_t*)p;
-  mi_block_set_next(block, page->local_free);
-  page->local_free = block;
-  if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
-    mi_free_queue_emptied(home, page);
-    return;
-  }
-  mi_hold_go(home, count + 2);
+  mi_free_other(p, page);
 }
 
 // Return the descriptor at a distance from `none`; each use is an operand in the form base + index,
@@ -133,11 +133,7 @@ static mi_attr_inline void mi_free_taken(void* p) {
   uintptr_t at = mi_pagemap_distance(map, p);
   const uintptr_t owner = mi_atomic_load_relaxed(&mi_free_page(&map, &at)->owner);
   if (mi_unlikely(owner != mi_tls_thread_id())) {
-    if (owner == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
-      mi_free_queued(p, mi_free_page(&map, &at));
-    } else {
-      mi_free_other(p, mi_free_page(&map, &at));
-    }
+    mi_free_beside(p, mi_free_page(&map, &at));
     return;
   }
   mi_block_t* const block = (mi_block_t*)p;
@@ -195,13 +191,10 @@ static mi_attr_inline void mi_free_marked(void* p) {
     mi_free_apart(p, was);
   } else {
     if (mi_free_is_cleared()) mi_large_clear_short((uint8_t*)p, was);
-    const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-    if (mi_likely(owner == mi_tls_thread_id())) {
+    if (mi_likely(mi_atomic_load_relaxed(&page->owner) == mi_tls_thread_id())) {
       mi_free_local_by(page, (mi_block_t*)p, key);
-    } else if (owner == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
-      mi_free_queued(p, page);
     } else {
-      mi_free_other(p, page);
+      mi_free_beside(p, page);
     }
   }
 }
@@ -216,37 +209,3 @@ MI_FAST mi_decl_export void mi_free(void* p) mi_attr_noexcept {
 }
 
 mi_decl_export void mi_free_small(void* p) mi_attr_noexcept { mi_free(p); }
-
-// Return the bytes from `p`, an address in the page, to the end of its slot.
-static mi_attr_inline size_t mi_free_usable(const mi_page_t* page, const void* p) {
-  const uint8_t* const start =
-      mi_page_is_single(page) ? page->start : (const uint8_t*)mi_page_block_of(page, p);
-  return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
-}
-
-mi_decl_export size_t mi_usable_size(const void* given) mi_attr_noexcept {
-  const void* const p = mi_cpu_address(given);
-  const mi_page_t* const page = mi_pagemap_find(p);
-  if (mi_unlikely(page == NULL)) return 0;
-  if (mi_unlikely(!mi_page_is_in_use(page, p) || !mi_tags_fit(page, given))) {
-    mi_report(MI_ERROR_INVALID_POINTER, "malloc_usable_size", p, 0);
-    return 0;
-  }
-  return mi_free_usable(page, p);
-}
-
-MI_INTERNAL size_t mi_usable_if_used(const void* p) {
-  p = mi_cpu_address(p);
-  const mi_page_t* const page = mi_pagemap_find(p);
-  return page != NULL && mi_page_is_in_use(page, p) ? mi_free_usable(page, p) : 0;
-}
-
-MI_INTERNAL size_t mi_slot_size(const void* p) {
-  p = mi_cpu_address(p);
-  const mi_page_t* const page = mi_pagemap_find(p);
-  return page == NULL ? 0 : mi_track_usable(p, page->block_size);
-}
-
-MI_INTERNAL bool mi_is_known_address(const void* p) {
-  return mi_pagemap_find(mi_cpu_address(p)) != NULL;
-}

@@ -126,7 +126,7 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
 
 // -- pages in queues that the purge thread may take over: hold.c --
 
-static mi_attr_noinline void mi_life_notice(void) {
+static mi_attr_cold void mi_life_notice(void) {
   mi_atomic_store_relaxed(&mi_state.has_queued, true);
   mi_wait_notice();
 }
@@ -141,7 +141,7 @@ MI_INTERNAL void mi_life_offer(mi_theap_t* theap, mi_page_t* page) {
   if (!mi_atomic_load_relaxed(&mi_state.has_queued)) mi_life_notice();
 }
 
-MI_INTERNAL void mi_life_offer_all(mi_theap_t* theap) {
+MI_INTERNAL mi_attr_cold void mi_life_offer_all(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const mi_page_queue_t* const queue = &theap->queue[c];
     mi_page_t* page = mi_life_first(queue);

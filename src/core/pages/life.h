@@ -42,9 +42,9 @@ MI_INTERNAL void mi_life_own(mi_theap_t* theap, mi_page_t* page);
 // blocks arrived, so that the page is not full.
 MI_INTERNAL bool mi_life_park(mi_page_t* page, uintptr_t thread_id);
 
-// Give the page up to any thread; `bits` are added to its word. `owner` is MI_OWNER_SHARED, or names
-// the thread that wants it back at its next free into it, as if that had parked it. False if the
-// page is still owned, see mi_remote_release.
+// Give the page up to any thread; `bits` are added to its word. `owner` is MI_OWNER_SHARED, or
+// names the thread that wants it back at its next free into it, as if that had parked it. False if
+// the page is still owned, see mi_remote_release.
 MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t owner, uintptr_t pooled, uintptr_t bits);
 
 // Note that a block of the page, which the thread with this id owns, is handed out at an address
@@ -56,8 +56,7 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner);
 
 // -- where the owner keeps the page --
 
-// Pages that a theap may have in queues without that the purge thread may take them over: frees into
-// these are faster.
+// Pages that a theap may have in queues for itself (HOLD-2).
 #define MI_QUEUED_OWN ((size_t)(MI_IS_TINY ? 2 : 128))
 
 // Allocate from the page, which is in no place.

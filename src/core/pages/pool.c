@@ -106,7 +106,7 @@ MI_INTERNAL void mi_pool_give_up(mi_page_t* page) {
   mi_pool_let_go(page, MI_OWNER_SHARED, MI_GENTLE);
 }
 
-MI_INTERNAL void mi_pool_lend(mi_page_t* page, uintptr_t thread_id) {
+MI_INTERNAL mi_attr_cold void mi_pool_lend(mi_page_t* page, uintptr_t thread_id) {
   mi_pool_let_go(page, thread_id | MI_OWNER_PARKED, MI_GENTLE);
 }
 

@@ -84,7 +84,7 @@ static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
 static void mi_purger_rest(int64_t waiting) {
   if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
   mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
-  if (mi_purger_look().waiting == waiting && !mi_hold_is_due() &&
+  if (mi_purger_look().waiting == waiting && !mi_asleep_is_due() &&
       mi_option_value(purge_thread) != 0) {
     while (mi_purger_is(MI_PURGER_ASLEEP)) {
       mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
@@ -127,7 +127,7 @@ static void mi_purger_run(void) {
   while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
     const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
     if (control_ms != 0) mi_hook_control();
-    uint64_t most_ms = mi_hold_look(&look_ms);
+    uint64_t most_ms = mi_asleep_look(&look_ms);
     if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
@@ -151,7 +151,7 @@ MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
   // What libc does at the start of a thread may be forbidden soon, by a filter for all threads.
   if (err == 0) {
     mi_purger_await(MI_PURGER_BUSY);
-    mi_hold_share(mi_self_home());
+    mi_asleep_share(mi_self_home());
   }
   // Publishes the thread to the one that will join it; pairs with the acquire in `mi_purger_turn`.
   mi_atomic_store_release(&mi_state.purger, err == 0 ? MI_PURGER_AWAKE : MI_PURGER_NONE);

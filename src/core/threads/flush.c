@@ -6,6 +6,7 @@
 // class, or to the next free into it.
 #include "flush.h"
 
+#include "hold.h"
 #include "portion.h"
 #include "sample.h"
 #include "sparse.h"
@@ -46,6 +47,23 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
   }
+}
+
+MI_INTERNAL bool mi_flush_free(mi_page_t* page, mi_block_t* block) {
+  mi_theap_t* const home = mi_self_home();
+  if (mi_unlikely(home->thread_id == 0)) return false; // THREAD-1: the id is that of another home
+  const mi_hold_t hold = mi_hold_try(home);
+  if (mi_unlikely(hold == MI_HOLD_REFUSED)) return false; // HOLD-3
+  const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&page->owner), home->thread_id);
+  if (mi_likely(is_own)) {
+    mi_block_set_next(block, page->local_free);
+    page->local_free = block;
+    if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
+      mi_flush_emptied(page->theap, page);
+    }
+  }
+  mi_hold_leave(home, hold);
+  return is_own;
 }
 
 MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
@@ -123,7 +141,7 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
   mi_report_leave();
 }
 
-MI_INTERNAL void mi_flush_lend(mi_theap_t* theap, size_t* budget) {
+MI_INTERNAL mi_attr_cold void mi_flush_lend(mi_theap_t* theap, size_t* budget) {
   for (size_t c = 0; c<MI_CLASS_COUNT&& * budget> 0; c++) {
     const mi_page_queue_t* const queue = &theap->queue[c];
     for (mi_page_t* page = mi_life_first(queue); page != NULL && *budget > 0;) {

@@ -9,6 +9,10 @@
 // more, and it is released or kept; or it has become sparse.
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page);
 
+// Free a block of a page that belonged to the calling thread when the caller looked at its owner
+// word. False if the purge thread has the page, or had it: the block is still in use.
+MI_INTERNAL bool mi_flush_free(mi_page_t* page, mi_block_t* block);
+
 // Collect blocks that other threads freed, and release pages without blocks in use, except those
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);

@@ -22,18 +22,19 @@ typedef enum mi_hold_e {
 // The purge thread asks, or has the queues.
 MI_INTERNAL mi_hold_t mi_hold_answer(mi_theap_t* home);
 
-// Come to the queues of the calling thread, whose home this is, from where `hold` is `count`, even.
-// False if the purge thread asks, or has the queues.
+// Come to the queues of the calling thread, whose home this is, where `hold` is `count`, which is
+// even. False if the purge thread asks, or has the queues.
 static mi_attr_inline bool mi_hold_come(mi_theap_t* home, uint32_t count) {
   mi_atomic_store_relaxed(&home->hold, count + 1);
   mi_atomic_signal_fence(); // HOLD-5
-  // Sees what the purge thread did; pairs with the release in `mi_hold_look_at`.
+  // Sees what the purge thread did; pairs with the release in `mi_asleep_look_at`.
   return mi_likely(mi_atomic_load_acquire(&home->asked) == MI_HOLD_NONE);
 }
 
 // Go, to where `hold` is `count`.
 static mi_attr_inline void mi_hold_go(mi_theap_t* home, uint32_t count) {
-  // Publishes what the thread did; pairs with the acquire in `mi_hold_look_at` and `mi_hold_take`.
+  // Publishes what the thread did; pairs with the acquire in `mi_asleep_look_at` and
+  // `mi_asleep_take`.
   mi_atomic_store_release(&home->hold, count);
 }
 
@@ -62,26 +63,5 @@ static inline void mi_hold_begin(mi_theap_t* home) {
   mi_atomic_store_relaxed(&home->hold, 0);
   mi_atomic_store_relaxed(&home->asked, MI_HOLD_NONE);
 }
-
-// Free a block of a page that belonged to the calling thread when the caller looked at its owner
-// word. False if the purge thread has the page, or had it: the block is still in use.
-MI_INTERNAL bool mi_hold_free(mi_page_t* page, mi_block_t* block);
-
-// Take over the queues of threads that sleep, if this is due: at `*due_ms`, which becomes the time of
-// the next look. Returns after how many milliseconds to call it again, MI_HOLD_NEVER if there is
-// nothing to take over. Purge thread only.
-#define MI_HOLD_NEVER UINT64_MAX
-MI_INTERNAL uint64_t mi_hold_look(uint64_t* due_ms);
-
-// True if a page may be in a queue that can be taken over.
-static inline bool mi_hold_is_due(void) { return mi_atomic_load_relaxed(&mi_state.has_queued); }
-
-// Let the purge thread take over what is in the queues of the calling thread, whose home this is,
-// from before there was a purge thread.
-MI_INTERNAL void mi_hold_share(mi_theap_t* home);
-
-// Until the second call the purge thread takes over no queue. Not while a lock is held.
-MI_INTERNAL void mi_hold_pause(void);
-MI_INTERNAL void mi_hold_resume(void);
 
 #endif

@@ -2,14 +2,14 @@
 // reclaim.c - frees by a thread that does not own the page: the blocks are pushed, or the free
 // claims the page. The first of these rules that fits decides what becomes of a claimed page:
 //
-//   1. given up      the thread has no theap of the heap (it never gets one by freeing), the purge
-//                    thread is at its queues (HOLD-3), the option page_reclaim_on_free forbids it, or
-//                    a crowd shares pages of the class
+//   1. given up      the thread has no theap of the heap (it never gets one by freeing), the option
+//                    page_reclaim_on_free forbids it, or a crowd shares pages of the class
 //   2. own           the thread has parked it, and there is no crowd that has little memory; or
 //                    that option wants it, and there is no crowd: it waits in the queue of its
 //                    class again. Being last it ages, and more of it is free when it serves. It is
-//                    given up instead if the queue is as long as the options allow, or if it is
-//                    empty (unless it was parked here, within a budget)
+//                    given up instead if the queue is as long as the options allow, if it is
+//                    empty (unless it was parked here, within a budget), or if the purge thread has
+//                    the queues (HOLD-3)
 //   3. guest         of the home, if the theap is the home and the page is not empty: the next
 //                    frees into it are plain stores
 //   4. given up      all others

@@ -7,7 +7,7 @@
 //   reclaim.h portion.h parcel.h   frees into pages of other threads, or into full ones
 //   split.h            which class serves a size
 //   flush.h            giving pages up
-//   hold.h             who may change the queues of a thread: it, or the purge thread
+//   hold.h asleep.h    queues of a thread, which the purge thread takes over while it sleeps
 //   thread.h           start, end, what a thread leaves behind
 //   refill.h           filling the list of a class
 //
@@ -26,6 +26,7 @@
 #include "split.h"
 #include "flush.h"
 #include "hold.h"
+#include "asleep.h"
 #include "quarantine.h"
 #include "thread.h"
 #include "refill.h"

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// asleep.c - the purge thread takes over what is in the queues of threads that sleep: it looks at
+// all homes, twice at each, half a second apart. The rules are in hold.c.
+//
+//   first look: the thread is asked --> second look: it did not come: its pages go to the pools
+//                                  '--> it came: it is asked again
+//
+// Each part of a look takes the thread lock for a bounded number of pages. A home of which pages
+// are left when that is over stays TAKEN until the same look goes on with it, unless its thread
+// comes.
+#include "asleep.h"
+
+#include "flush.h"
+
+// Pages that are taken over at once under the thread lock.
+#define MI_ASLEEP_PAGES ((size_t)64)
+// Between two looks at a thread. Many times what a processor may hold back a store (HOLD-5).
+#define MI_ASLEEP_LOOK_MS (MI_IS_TINY ? 5 : 500)
+
+MI_INTERNAL mi_attr_cold void mi_asleep_share(mi_theap_t* home) {
+  mi_lock_enter(&mi_state.thread_lock); // others[] may have theaps whose heap ends
+  mi_life_offer_all(home);
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap != NULL && !theap->is_destroyed) mi_life_offer_all(theap);
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL mi_attr_cold void mi_asleep_pause(void) {
+  mi_atomic_add_relaxed(&mi_state.visitors, 1);
+  mi_lock_enter(&mi_state.thread_lock); // HOLD-7
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL mi_attr_cold void mi_asleep_resume(void) {
+  // What the visitor read is written only later; pairs with the acquire in `mi_asleep_look_from`.
+  mi_atomic_sub_release(&mi_state.visitors, 1);
+}
+
+// -- the purge thread --
+
+// Take the queues of a thread that did not come to them since it was asked.
+static mi_attr_cold bool mi_asleep_take(mi_theap_t* home) {
+  uint32_t expected = MI_HOLD_ASKED;
+  // Pairs with none: nobody else does anything with what is asked for.
+  if (!mi_atomic_cas_strong_acquire(&home->asked, &expected, MI_HOLD_TAKEN)) return false;
+  // Sees what the thread did; pairs with the release in `mi_hold_go`. From here on it is refused;
+  // if it came before, it has changed `hold`.
+  if (mi_atomic_load_acquire(&home->hold) == home->hold_seen) return true;
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_NONE);
+  return false;
+}
+
+// Lend what is in the queues of the home's thread, within the budget. True if that was all.
+static mi_attr_cold bool mi_asleep_lend(mi_theap_t* home, size_t* budget) {
+  mi_flush_lend(home, budget);
+  for (size_t i = 0; i < home->others_count; i++) {
+    mi_theap_t* const theap = home->others[i];
+    if (theap != NULL && !theap->is_destroyed) mi_flush_lend(theap, budget); // THEAP-5
+  }
+  return *budget > 0;
+}
+
+// Look at a home, or, if this `is_again`, go on with it. True if it may have pages at the next
+// look.
+static mi_attr_cold bool mi_asleep_look_at(mi_theap_t* home, bool is_again, size_t* budget) {
+  uint32_t asked = mi_atomic_load_relaxed(&home->asked);
+  if (asked == MI_HOLD_ASKED && !is_again && mi_asleep_take(home)) asked = MI_HOLD_TAKEN;
+  if (asked == MI_HOLD_TAKEN) {
+    if (!mi_asleep_lend(home, budget)) return false; // this look goes on
+    // Publishes what was done; pairs with the acquire in `mi_hold_come` and `mi_hold_answer`.
+    mi_atomic_store_release(&home->asked, MI_HOLD_NONE);
+    return false;
+  }
+  if (is_again) return true;
+  // Sees what the thread did; pairs with the release in `mi_hold_go`.
+  home->hold_seen = mi_atomic_load_acquire(&home->hold);
+  if (home->hold_seen % 2 == 0) mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
+  return true;
+}
+
+// Look at the homes of the buckets from `*bucket` on. True if one may have pages at the next look.
+static mi_attr_cold bool mi_asleep_look_from(size_t* bucket, bool* is_again) {
+  size_t budget = MI_ASLEEP_PAGES;
+  bool is_any = false;
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  mi_lock_enter(&mi_state.thread_lock);
+  for (; *bucket < MI_THEAP_BUCKETS; ++*bucket) {
+    // The visitor has read all that it will; pairs with the release in `mi_asleep_resume`.
+    if (mi_atomic_load_acquire(&mi_state.visitors) != 0) {
+      *bucket = MI_THEAP_BUCKETS;
+      is_any = true;
+      break;
+    }
+    mi_theap_t* home = mi_state.theap_bucket[*bucket];
+    for (; home != NULL; home = home->bucket_next) {
+      if (mi_asleep_look_at(home, *is_again, &budget)) is_any = true;
+    }
+    *is_again = budget == 0;
+    if (*is_again) break;
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  mi_report_leave();
+  return is_any;
+}
+
+MI_INTERNAL mi_attr_cold uint64_t mi_asleep_look(uint64_t* due_ms) {
+  if (!mi_asleep_is_due()) return MI_ASLEEP_NEVER;
+  const uint64_t now = mi_os_now_ms();
+  if (now < *due_ms) return *due_ms - now;
+  *due_ms = now + MI_ASLEEP_LOOK_MS;
+  mi_atomic_store_relaxed(&mi_state.has_queued, false); // HOLD-6
+  bool is_any = false;
+  bool is_again = false;
+  for (size_t bucket = 0; bucket < MI_THEAP_BUCKETS;) {
+    if (mi_asleep_look_from(&bucket, &is_again)) is_any = true;
+  }
+  if (is_any) mi_atomic_store_relaxed(&mi_state.has_queued, true);
+  return is_any ? MI_ASLEEP_LOOK_MS : MI_ASLEEP_NEVER;
+}
