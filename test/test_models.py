@@ -83,13 +83,14 @@ def arguments(text, start):
 
 
 def accesses(code, function):
-    """The atomic accesses of a C function or macro: operation, words of what it acts on. None: no such."""
+    """The atomic accesses of a C function or macro: operation, words of what it acts on. None: no such.
+    A fence for the compiler is none."""
     body = (re.search(rf"^\w[^\n;]*\b{function}\([^;{{}}]*\)[^;{{}}]*{{\n.*?^}}", code, re.M | re.S)
             or re.search(rf"^#define {function}\(.*?[^\\]\n", code, re.M | re.S))
     if not body:
         return None
     return {(call[1], tuple(re.findall(r"\w+", arguments(body[0], call.end())[0])))
-            for call in re.finditer(r"\b(mi_atomic_\w+)\(", body[0])}
+            for call in re.finditer(r"\b(mi_atomic_(?!signal_fence)\w+)\(", body[0])}
 
 
 def modelled(text, at):

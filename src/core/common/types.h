@@ -290,8 +290,7 @@ struct mi_theap_s {
   //   write  purge thread  store relaxed  to NONE     mi_asleep_take: it did nothing
   //   write  purge thread  store release  to NONE     mi_asleep_look_at  (publishes what it did)
   //   write  its thread    CAS acquire    ASKED to NONE  mi_hold_answer
-  //   write  its thread    store relaxed  the same, under the thread lock  mi_hold_wait,
-  //                                                                        mi_hold_begin
+  //   write  its thread    store relaxed  to NONE, under the lock  mi_hold_wait, mi_hold_begin
   //   read   its thread    acquire        mi_hold_come, mi_hold_answer  (sees what was done)
   //   read   purge thread  relaxed        under the thread lock
   mi_atomic(uint32_t) asked;

@@ -30,6 +30,7 @@ mod bitmap;
 mod book;
 mod callback;
 mod heap;
+mod hold;
 mod lock;
 mod mark;
 mod once;
