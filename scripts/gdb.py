@@ -11,7 +11,7 @@ import gdb
 
 # src/core/common/types.h and mark.h; macros are not in the debug information.
 OWNER_NONE, OWNER_INTERIOR, OWNER_MAX_SPECIAL = 0, 2, 15
-OWNER_PARKED, OWNER_FLAGS = 1, 1 | 8
+OWNER_PARKED, OWNER_FLAGS = 1, 1 | 4 | 8
 REMOTE_OWNED, REMOTE_POOLED = 1, 2
 PLACES = ("in none of its lists", "which allocates from it", "in its queue", "which frees into it")
 PLACE_CURRENT = 1

@@ -146,6 +146,19 @@ UNIT_TEST_PAGE_SIZES(fork_child_adopts_orphans) {
   check_equal(hooks_fake.error_count, 0);
 }
 
+// If this fails, a thread that forks and never allocated leaves these pages to nobody in the child.
+UNIT_TEST(fork_child_without_memory_adopts_orphans) {
+  mi_free(mi_malloc(1));
+  allocate_with_other();
+  puppet_end(&other);
+  mi_thread_leave();
+  mi_page_t* const page = unit_page_of(blocks[20]);
+  check_equal(mi_atomic_load_relaxed(&page->owner), MI_OWNER_SHARED);
+  os_fake.fork_prepare();
+  os_fake.fork_child();
+  check_equal(mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED, 0);
+}
+
 // If this fails, guests and full pages of vanished threads confuse the child.
 UNIT_TEST_PAGE_SIZES(fork_child_takes_guests_and_parked_pages) {
   puppet_start(&other);
@@ -585,6 +598,7 @@ int main(void) {
       cmocka_unit_test(fork_child_keeps_its_own_theap),
       cmocka_unit_test(fork_child_adopts_pages_of_vanished_threads),
       cmocka_unit_test(fork_child_adopts_orphans),
+      cmocka_unit_test(fork_child_without_memory_adopts_orphans),
       cmocka_unit_test(fork_child_takes_guests_and_parked_pages),
       cmocka_unit_test(fork_child_takes_what_was_just_claimed),
       cmocka_unit_test(fork_child_takes_what_a_thread_without_a_theap_claimed),

@@ -15,16 +15,25 @@ static void* blocks[UNIT_BLOCKS_MAX];
 static size_t block_count;
 static uint64_t looked;
 
+static mi_asleep_t asleep;
+
 static void look_once(void* arg) {
   (void)arg;
-  uint64_t due_ms = 0;
-  looked = mi_asleep_look(&due_ms);
+  asleep.due_ms = 0;
+  looked = mi_asleep_look(&asleep);
 }
 
 // What the purge thread does after half a second. True if it will look again.
 static bool look(void) {
   unit_on_thread(&look_once, NULL);
   return looked != MI_ASLEEP_NEVER;
+}
+
+// Look until nothing is left: the thread is asked, its queues are taken, and all is as it was.
+static void sweep(void) {
+  check(look());
+  check(look());
+  check(!look());
 }
 
 static size_t queue_length(const mi_theap_t* theap) {
@@ -69,6 +78,8 @@ static bool is_queued(mi_page_t* page) {
          mi_owner_is(mi_atomic_load_relaxed(&page->owner), unit_theap()->thread_id);
 }
 
+static bool is_queued_nowhere(const void* p) { return unit_page_of(p)->place != MI_PLACE_QUEUE; }
+
 static void free_rest(void* arg) {
   (void)arg;
   for (size_t i = 0; i < block_count; i++) {
@@ -83,7 +94,7 @@ UNIT_TEST_PAGE_SIZES(hold_pages_of_a_thread_that_sleeps_go) {
   check(look());
   check_equal(queue_length(home), length);
   check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_ASKED);
-  check(!look());
+  check(look());
   check_equal(queue_length(home), 0);
   check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
   check(is_lent(page_of(0)) && is_lent(page_of(PAGES / 2)));
@@ -95,7 +106,7 @@ UNIT_TEST_PAGE_SIZES(hold_pages_of_a_thread_that_sleeps_go) {
 UNIT_TEST(hold_lent_pages_are_released_by_others) {
   const size_t pages = 100;
   fill(pages);
-  check(look() && !look());
+  sweep();
   const size_t before = unit_used_slices();
   unit_on_thread(&free_rest, NULL);
   check(unit_used_slices() + pages - MI_CHUNK_SLICES - 3 <= before); // POOL-4
@@ -112,7 +123,7 @@ UNIT_TEST(hold_pages_of_a_thread_that_sleeps_serve_others) {
   for (size_t i = 0; i < block_count; i++) { // an eighth is worth finding
     if (i % blocks_of_page() != 0 && i % 4 == 0) mi_free(blocks[i]);
   }
-  check(look() && !look());
+  sweep();
   const int64_t pages = unit_tally(PAGES_TOTAL);
   unit_on_thread(&allocate_eighth, NULL);
   check_equal(unit_tally(PAGES_TOTAL), pages);
@@ -132,20 +143,24 @@ UNIT_TEST(hold_thread_that_comes_back_keeps_its_pages) {
   check_equal(queue_length(home), length);
   const mi_hold_t hold = mi_hold_enter(home); // a malloc that takes long
   check_equal(hold, MI_HOLD_ENTERED);
-  check(look() && look() && look());
+  look();
   check_equal(mi_hold_enter(home), MI_HOLD_NESTED); // a callback allocates
   mi_hold_leave(home, MI_HOLD_NESTED);
-  check(look());
+  look();
+  check(!look()); // nothing comes of it while it takes
   check_equal(queue_length(home), length);
   mi_hold_leave(home, hold);
-  check(look() && !look());
+  mi_free(blocks[2]);
+  mi_asleep_share(home);
+  mi_atomic_store_relaxed(&mi_state.has_queued, true);
+  sweep();
   check_equal(queue_length(home), 0);
 }
 
 // If this fails, a thread that wakes up replaces blocks several times as slowly as before.
 UNIT_TEST(hold_lent_page_comes_back_with_a_free) {
   mi_theap_t* const home = fill(PAGES);
-  check(look() && !look());
+  sweep();
   mi_page_t* const page = page_of(3);
   mi_free(blocks[3 * blocks_of_page() + 1]);
   check(is_queued(page));
@@ -178,6 +193,38 @@ UNIT_TEST(hold_free_goes_on_without_the_queues) {
   check_equal(page->count.used, used - 1);
 }
 
+static void fill_a_page(void* arg) {
+  void** const p = (void**)arg;
+  for (size_t i = 0; i < 2 * blocks_of_page(); i++) p[i] = mi_malloc(SIZE);
+  mi_free(p[0]);
+  mi_asleep_share(unit_theap());
+}
+
+// If this fails, the purge thread of a program that sleeps wakes it twice a second for ever.
+UNIT_TEST(hold_threads_that_slept_are_left_alone) {
+  static void* of_puppet[2][2 * MI_SLICE_SIZE / SIZE];
+  static puppet_t puppets[2];
+  mi_theap_t* const home = fill(PAGES);
+  for (size_t i = 0; i < 2; i++) {
+    puppet_start(&puppets[i]);
+    check(look()); // they are asked at different looks
+    puppet_do(&puppets[i], &fill_a_page, of_puppet[i]);
+  }
+  size_t looks = 0;
+  while (looks < 10 && look()) looks++;
+  check(looks >= 2 && looks < 5);
+  check_equal(queue_length(home), 0);
+  check(is_queued_nowhere(of_puppet[0][1]) && is_queued_nowhere(of_puppet[1][1]));
+  // One that is in the middle of a malloc does not keep the purge thread awake, either.
+  mi_free(blocks[1]);
+  mi_asleep_share(home);
+  const mi_hold_t hold = mi_hold_enter(home);
+  for (looks = 0; looks < 10 && look();) looks++;
+  check(looks < 5);
+  mi_hold_leave(home, hold);
+  for (size_t i = 0; i < 2; i++) puppet_end(&puppets[i]);
+}
+
 // HOLD-2. If this fails, each free into a small heap takes twice as long, or a thread keeps more
 // than a bound from the purge thread.
 UNIT_TEST(hold_few_pages_are_the_threads_own) {
@@ -191,12 +238,12 @@ UNIT_TEST(hold_few_pages_are_the_threads_own) {
   check_equal(mi_atomic_load_relaxed(&page_of(0)->owner), home->thread_id);
   check_equal(mi_atomic_load_relaxed(&page_of(pages - 2)->owner),
               home->thread_id | MI_OWNER_QUEUED);
-  check(look() && !look());
+  sweep();
   check_equal(queue_length(home), MI_QUEUED_OWN);
   check_equal(home->own_count, MI_QUEUED_OWN);
-  mi_flush_idle(home); // those that are still there at a look
+  mi_collect_all(MI_GENTLE); // those that are still there at a look
   check_equal(home->own_count, 0);
-  check(look() && !look());
+  sweep();
   check_equal(queue_length(home), 0);
 }
 
@@ -215,7 +262,7 @@ UNIT_TEST(hold_pages_from_before_the_purge_thread_are_shared) {
   mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
   mi_asleep_share(home);
   check_equal(theap->own_count, 0);
-  check(look() && !look());
+  sweep();
   check_equal(queue_length(theap), 0);
   check(mi_heap_end_by_delete(heap));
 }
@@ -232,7 +279,7 @@ UNIT_TEST(hold_pages_of_an_ended_heap) {
     mi_lock_enter(&mi_state.thread_lock);
     theap->is_destroyed = true; // as another thread does it
     mi_lock_leave(&mi_state.thread_lock);
-    check(!look());
+    check(look() && !look());
     check(queue_length(theap) >= PAGES - 2);
     theap->is_destroyed = false;
     check(i == 0 ? mi_heap_end_by_delete(heap) : mi_heap_end_by_destroy(heap));
@@ -249,7 +296,7 @@ UNIT_TEST(hold_visitors_are_not_disturbed) {
   check(look() && look());
   check_equal(queue_length(home), length);
   mi_asleep_resume();
-  check(!look());
+  check(look() && !look());
   check_equal(queue_length(home), 0);
 }
 
@@ -266,7 +313,7 @@ UNIT_TEST(hold_many_pages_go_in_steps) {
   mi_lock_leave(&mi_state.thread_lock);
   check_equal(queue_length(home), length - 3);
   check_equal(budget, 0);
-  check(!look());
+  check(look() && !look());
   check_equal(queue_length(home), 0);
 }
 
@@ -282,7 +329,7 @@ UNIT_TEST(hold_is_free_after_a_fork) {
   check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
   mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE); // the child starts its own
   mi_asleep_share(home);
-  check(look() && !look());
+  sweep();
   check_equal(queue_length(home), 0);
 }
 
@@ -305,6 +352,7 @@ UNIT_TEST(hold_begins_anew_with_each_thread) {
   check_equal(mi_atomic_load_relaxed(&mi_state.orphans->hold), 0);
   check_equal(mi_state.orphans->own_count, queue_length(mi_state.orphans));
   look();
+  look();
   check(!look()); // an orphan has no thread that sleeps
 }
 
@@ -316,6 +364,7 @@ int main(void) {
       cmocka_unit_test(hold_thread_that_comes_back_keeps_its_pages),
       cmocka_unit_test(hold_lent_page_comes_back_with_a_free),
       cmocka_unit_test(hold_free_goes_on_without_the_queues),
+      cmocka_unit_test(hold_threads_that_slept_are_left_alone),
       cmocka_unit_test(hold_few_pages_are_the_threads_own),
       cmocka_unit_test(hold_pages_from_before_the_purge_thread_are_shared),
       cmocka_unit_test(hold_pages_of_an_ended_heap),

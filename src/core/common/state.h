@@ -294,9 +294,10 @@ typedef struct mi_state_s {
   mi_atomic(bool) has_queued;
   // visitors - walks over pages during which the purge thread takes over no queue: HOLD-7.
   //   write  any    add relaxed    it begins  mi_asleep_pause  (the thread lock orders it)
-  //   write  any    sub release    it is over  mi_asleep_resume  (what it read is written later)
+  //   write  any    CAS release    it is over  mi_asleep_resume  (what it read is written later)
   //   write  child of a fork, its only thread  store relaxed  to 0  mi_fork_take_over
   //   read   purge thread  acquire  mi_asleep_look_from  (the same)
+  //   read   any    relaxed        what a CAS expects
   mi_atomic(uint32_t) visitors;
   // present - threads of the program whose end we will be told of, see THREAD-7. Any thread,
   // relaxed: who counts down to 0 acts, and nothing is published by it.

@@ -66,7 +66,7 @@ typedef struct mi_sampled_s mi_sampled_t; // sampled.h
 
 // True if a page with this owner word belongs to the thread.
 static inline bool mi_owner_is(uintptr_t owner, uintptr_t thread_id) {
-  return (owner & ~(MI_OWNER_SLOW | MI_OWNER_QUEUED)) == thread_id;
+  return owner > MI_OWNER_MAX_SPECIAL && (owner & ~(MI_OWNER_SLOW | MI_OWNER_QUEUED)) == thread_id;
 }
 
 // Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
@@ -294,7 +294,8 @@ struct mi_theap_s {
   //   read   its thread    acquire        mi_hold_come, mi_hold_answer  (sees what was done)
   //   read   purge thread  relaxed        under the thread lock
   mi_atomic(uint32_t) asked;
-  uint32_t hold_seen; // `hold` when the purge thread last asked; under the thread lock
+  uint32_t hold_seen; // when the purge thread last asked; under the thread lock
+  bool is_swept; // nothing came into the queues since they were taken; under the thread lock
   // -- of a home, in a crowd: crowd.c --
   bool is_busy; // the thread did not wait recently
   uint32_t busy_score; // how busy it is: CROWD-1

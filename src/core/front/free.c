@@ -25,8 +25,11 @@ static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
   (void)p;
   mi_theap_t* const theap = page->theap;
   const mi_hold_t hold = mi_hold_try(theap->home);
-  // An empty page that stays in its queue is found later.
-  if (mi_likely(hold != MI_HOLD_REFUSED)) mi_flush_emptied(theap, page);
+  if (mi_likely(hold != MI_HOLD_REFUSED)) {
+    mi_flush_emptied(theap, page);
+  } else if (page->place == MI_PLACE_QUEUE) {
+    mi_life_rearm(page); // it is looked at later
+  }
   mi_hold_leave(theap->home, hold);
 }
 

@@ -34,7 +34,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
   const size_t slices = mi_bits_min(mi_atomic_peek(&page->slice_count), MI_CLASS_SLICES_MAX);
   const size_t holes = mi_atomic_peek(&page->holes);
   const size_t less = current + (holes == 0 ? 0 : mi_part_count_missing(holes, slices, size, fit));
-  const size_t counted = (size_t)mi_atomic_peek(&page->count.used) + mi_atomic_peek(&page->bias);
+  const uint32_t counted = mi_atomic_peek(&page->count.used) + mi_atomic_peek(&page->bias);
   const size_t used = mi_bits_max(counted, less) - less;
   usage->class_blocks[c] += mi_bits_min(used, carved);
   usage->class_pages[c]++;

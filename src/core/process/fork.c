@@ -93,8 +93,7 @@ static bool mi_fork_adopt_if_vanished(mi_page_t* page, void* self) {
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const bool is_paged = owner > MI_OWNER_MAX_SPECIAL || owner == MI_OWNER_SHARED;
   // FORK-3: if the word still names the thread that parked the page, another thread owns it.
-  const bool is_own =
-      (owner & ~MI_OWNER_FLAGS) == *(uintptr_t*)self && (owner & MI_OWNER_PARKED) == 0;
+  const bool is_own = mi_owner_is(owner, *(uintptr_t*)self);
   if (is_paged && !is_own && (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0) {
     mi_fork_adopt(page);
   }

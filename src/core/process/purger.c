@@ -119,7 +119,7 @@ static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms
 static void mi_purger_run(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
-  uint64_t look_ms = 0; // when the next look at threads that sleep is due
+  mi_asleep_t asleep = {0, false};
   mi_thread_stay_absent();
   mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
   mi_os_wake(&mi_state.purger);
@@ -127,7 +127,7 @@ static void mi_purger_run(void) {
   while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
     const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
     if (control_ms != 0) mi_hook_control();
-    uint64_t most_ms = mi_asleep_look(&look_ms);
+    uint64_t most_ms = mi_asleep_look(&asleep);
     if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();

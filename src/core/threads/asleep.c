@@ -14,11 +14,13 @@
 
 // Pages that are taken over at once under the thread lock.
 #define MI_ASLEEP_PAGES ((size_t)64)
+#define MI_ASLEEP_PAUSE_MS 1 // between two parts of a look
 // Between two looks at a thread. Many times what a processor may hold back a store (HOLD-5).
 #define MI_ASLEEP_LOOK_MS (MI_IS_TINY ? 5 : 500)
 
 MI_INTERNAL mi_attr_cold void mi_asleep_share(mi_theap_t* home) {
   mi_lock_enter(&mi_state.thread_lock); // others[] may have theaps whose heap ends
+  home->is_swept = false;
   mi_life_offer_all(home);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = home->others[i];
@@ -34,8 +36,11 @@ MI_INTERNAL mi_attr_cold void mi_asleep_pause(void) {
 }
 
 MI_INTERNAL mi_attr_cold void mi_asleep_resume(void) {
+  uint32_t count = mi_atomic_load_relaxed(&mi_state.visitors);
   // What the visitor read is written only later; pairs with the acquire in `mi_asleep_look_from`.
-  mi_atomic_sub_release(&mi_state.visitors, 1);
+  // A visitor that forks finds 0 in the child.
+  while (count != 0 && !mi_atomic_cas_weak_release(&mi_state.visitors, &count, count - 1)) {
+  }
 }
 
 // -- the purge thread --
@@ -69,14 +74,19 @@ static mi_attr_cold bool mi_asleep_look_at(mi_theap_t* home, bool is_again, size
   if (asked == MI_HOLD_ASKED && !is_again && mi_asleep_take(home)) asked = MI_HOLD_TAKEN;
   if (asked == MI_HOLD_TAKEN) {
     if (!mi_asleep_lend(home, budget)) return false; // this look goes on
+    home->is_swept = true;
     // Publishes what was done; pairs with the acquire in `mi_hold_come` and `mi_hold_answer`.
     mi_atomic_store_release(&home->asked, MI_HOLD_NONE);
     return false;
   }
-  if (is_again) return true;
+  if (is_again) return false; // it was asked in this look
   // Sees what the thread did; pairs with the release in `mi_hold_go`.
-  home->hold_seen = mi_atomic_load_acquire(&home->hold);
-  if (home->hold_seen % 2 == 0) mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
+  const uint32_t count = mi_atomic_load_acquire(&home->hold);
+  // It has slept since its queues were taken, or since it came to them and was stopped there.
+  if (count == home->hold_seen && (home->is_swept || count % 2 != 0)) return false;
+  home->hold_seen = count;
+  home->is_swept = false;
+  if (count % 2 == 0) mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
   return true;
 }
 
@@ -105,17 +115,28 @@ static mi_attr_cold bool mi_asleep_look_from(size_t* bucket, bool* is_again) {
   return is_any;
 }
 
-MI_INTERNAL mi_attr_cold uint64_t mi_asleep_look(uint64_t* due_ms) {
-  if (!mi_asleep_is_due()) return MI_ASLEEP_NEVER;
-  const uint64_t now = mi_os_now_ms();
-  if (now < *due_ms) return *due_ms - now;
-  *due_ms = now + MI_ASLEEP_LOOK_MS;
-  mi_atomic_store_relaxed(&mi_state.has_queued, false); // HOLD-6
+// Look at all homes. True if one may have pages at the next look.
+static mi_attr_cold bool mi_asleep_look_at_all(void) {
   bool is_any = false;
   bool is_again = false;
   for (size_t bucket = 0; bucket < MI_THEAP_BUCKETS;) {
+    if (mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_STOP) return true;
+    // A thread that waits for the lock gets it: woken, it comes too late for one that is taken
+    // again at once.
+    if (is_again) mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, MI_ASLEEP_PAUSE_MS);
     if (mi_asleep_look_from(&bucket, &is_again)) is_any = true;
   }
-  if (is_any) mi_atomic_store_relaxed(&mi_state.has_queued, true);
-  return is_any ? MI_ASLEEP_LOOK_MS : MI_ASLEEP_NEVER;
+  return is_any;
+}
+
+MI_INTERNAL mi_attr_cold uint64_t mi_asleep_look(mi_asleep_t* asleep) {
+  if (!mi_asleep_is_due()) return MI_ASLEEP_NEVER;
+  const uint64_t now = mi_os_now_ms();
+  if (now < asleep->due_ms) return asleep->due_ms - now;
+  mi_atomic_store_relaxed(&mi_state.has_queued, false); // HOLD-6
+  const bool is_any = mi_asleep_look_at_all();
+  if (is_any || asleep->is_any) mi_atomic_store_relaxed(&mi_state.has_queued, true);
+  asleep->is_any = is_any;
+  asleep->due_ms = mi_os_now_ms() + MI_ASLEEP_LOOK_MS; // HOLD-5: from the last that was asked on
+  return mi_asleep_is_due() ? MI_ASLEEP_LOOK_MS : MI_ASLEEP_NEVER;
 }

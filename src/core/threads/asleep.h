@@ -5,11 +5,16 @@
 
 #include "hold.h"
 
-// Take over the queues of threads that sleep, if this is due: at `*due_ms`, which becomes the time
-// of the next look. Returns after how many milliseconds to call it again, MI_ASLEEP_NEVER if there
-// is nothing to take over. Purge thread only.
+// What the purge thread knows between two looks; all zero before the first.
+typedef struct mi_asleep_s {
+  uint64_t due_ms; // when the next look is due
+  bool is_any; // the last one found a thread that may have pages
+} mi_asleep_t;
+
+// Take over the queues of threads that sleep, if this is due. Returns after how many milliseconds
+// to call it again, MI_ASLEEP_NEVER if there is nothing to take over. Purge thread only.
 #define MI_ASLEEP_NEVER UINT64_MAX
-MI_INTERNAL uint64_t mi_asleep_look(uint64_t* due_ms);
+MI_INTERNAL uint64_t mi_asleep_look(mi_asleep_t* asleep);
 
 // True if a page may be in a queue that can be taken over.
 static inline bool mi_asleep_is_due(void) { return mi_atomic_load_relaxed(&mi_state.has_queued); }

@@ -34,7 +34,9 @@
 //     From ASKED on, the exchange of `asked` decides who comes in.
 // HOLD-6  a page is not missed: the purge thread clears `has_queued` before it comes to a home. If
 //     it is there before the page, the thread that brings the page sees the flag cleared, because
-//     it came in after the purge thread had left; else the purge thread finds the page.
+//     it came in after the purge thread had left; else the purge thread finds the page. A home to
+//     which nobody came since its queues were taken is left out; one that just came may not be seen
+//     (as in HOLD-5), so that a look that finds nothing is followed by one more.
 // HOLD-7  who reads lists of pages that other threads own (visit.c) does so while `visitors` is not
 //     0. The purge thread looks at that under the thread lock, which a visitor takes once after it
 //     counted.

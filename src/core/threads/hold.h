@@ -62,6 +62,7 @@ static inline void mi_hold_begin(mi_theap_t* home) {
   mi_lock_expect(&mi_state.thread_lock);
   mi_atomic_store_relaxed(&home->hold, 0);
   mi_atomic_store_relaxed(&home->asked, MI_HOLD_NONE);
+  home->is_swept = false;
 }
 
 #endif

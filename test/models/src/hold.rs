@@ -271,8 +271,10 @@ impl World {
             drop(self.lock.lock().unwrap());
         }
         self.page.with(|page| assert!(unsafe { (*page).free } < 9));
-        //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_sub_release visitors
-        self.visitors.sub(1, resume);
+        //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_load_relaxed visitors
+        let mut count = self.visitors.load(Relaxed);
+        //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_cas_weak_release visitors
+        while count != 0 && !self.visitors.cas(&mut count, count - 1, resume) {}
     }
 }
 
