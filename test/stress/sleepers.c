@@ -4,6 +4,7 @@
 // fails, memory stays for as long as a thread sleeps, or blocks are lost or damaged when it wakes.
 //
 //   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest
+//   one thread allocates much, frees every second block, sleeps; another one uses what is free
 //   several threads sleep for about as long as the purge thread waits, and exchange blocks
 #include <pthread.h>
 
@@ -73,6 +74,40 @@ static void free_what_a_sleeper_has(const load_t* load) {
   free(block);
 }
 
+static void* builder(void* arg) {
+  const size_t count = *(const size_t*)arg;
+  for (size_t i = 0; i < count; i++) block[i] = load_make(SIZE);
+  for (size_t i = 0; i < count; i += 2) load_drop(block[i], SIZE);
+  signal_that(&has_allocated);
+  await(&may_end);
+  for (size_t i = 1; i < count; i += 2) load_drop(block[i], SIZE);
+  return NULL;
+}
+
+static void use_what_a_sleeper_has(const load_t* load) {
+  size_t count = load_scale(load, BLOCKS);
+  block = (void**)calloc(count, sizeof(void*));
+  CHECK(block != NULL);
+  memset(block, 1, count * sizeof(void*));
+  has_allocated = may_end = false;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, &builder, &count) == 0);
+  await(&has_allocated);
+  const size_t full = load_rss();
+  load_wait_ms(SLEEP_MS / 2);
+  for (size_t i = 0; i < count; i += 2) block[i] = load_make(SIZE);
+  const size_t now = load_rss();
+  printf("%zu KiB more for %zu KiB, which a thread that sleeps has free\n",
+         now > full ? (now - full) / LOAD_KIB : 0, count / 2 * SIZE / LOAD_KIB);
+  if (!LOAD_IS_SANITIZED && mi_option_get(mi_option_purge_thread) != 0) {
+    CHECK_SAY(now < full + count / 2 * SIZE / 2, "%zu KiB more", (now - full) / LOAD_KIB);
+  }
+  signal_that(&may_end);
+  CHECK(pthread_join(thread, NULL) == 0);
+  for (size_t i = 0; i < count; i += 2) load_drop(block[i], SIZE);
+  free(block);
+}
+
 // -- blocks are exchanged --
 
 typedef struct {
@@ -139,6 +174,7 @@ static void exchange_among_sleepers(const load_t* load) {
 int main(int argc, char** argv) {
   const load_t load = load_begin(argc, argv);
   free_what_a_sleeper_has(&load);
+  use_what_a_sleeper_has(&load);
   exchange_among_sleepers(&load);
   return 0;
 }

@@ -57,7 +57,8 @@ typedef struct mi_sampled_s mi_sampled_t; // sampled.h
 #define MI_OWNER_SINGLE ((uintptr_t)6) // a page of one large block, never owned
 #define MI_OWNER_MAX_SPECIAL ((uintptr_t)15)
 // Flags on a thread id, so that the comparison in `free` fails.
-#define MI_OWNER_PARKED ((uintptr_t)1) // was full when the thread last used it; see remote.c
+#define MI_OWNER_PARKED                                                                            \
+  ((uintptr_t)1) // was full when the thread last used it, or is lent by it; see remote.c
 #define MI_OWNER_SLOW                                                                              \
   ((uintptr_t)8) // has blocks whose address is not the block's start, or samples
 // Waits in a queue of the thread, which the purge thread may take over: hold.c.

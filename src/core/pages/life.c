@@ -26,7 +26,8 @@
 //     empty, or sparse, finds 0, and no other free has anything to do.
 // LIFE-2  a page is in exactly the place that `place` says; a parked or pooled page is in
 //     MI_PLACE_NONE.
-// LIFE-3  the owner word is written by the owner, or by the thread that describes the page: no
+// LIFE-3  the owner word is written by the owner, or by the thread that describes the page, or by
+//     the purge thread while it holds the queues of the owner, without the plain id (hold.c): no
 //     thread finds its own id in a page that it does not own (REMOTE-4). The word is cleared before
 //     the page leaves its book (FORK-2).
 #include "life.h"

@@ -21,8 +21,9 @@
 // REMOTE-3  after the CAS that clears OWNED its thread touches nothing of the page (but `pool_next`
 //     if it set POOLED): the page may be released and its slices reused by then.
 // REMOTE-4  the owner word is a hint: only a thread stores its own id there, while it owns the page
-//     or when it parks it. A thread that reads its own id without flags owns the page. With the
-//     flag PARKED it must win the CAS first.
+//     or when it parks it (or the purge thread, as if the thread had parked it). A thread that
+//     reads its own id without flags owns the page. With the flag PARKED it must win the CAS first,
+//     with QUEUED it must hold its queues (hold.c).
 //
 // A block cannot be lost: it is pushed while the page is owned, and the owner looks at the list
 // before it gives the page up (its CAS expects an empty list), or it is freed by the thread that

@@ -11,6 +11,7 @@
 //   the end of a page         its word says that nobody owns it before its marks change (page.c)
 //   a parcel of frees         its blocks stay counted as used: at most one small parcel is lost
 //   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
+//   queues taken over         cannot be half done, as above; their thread takes them back (HOLD-4)
 //   the end of a heap         the pages that are left stay with a heap that no list knows; their
 //                             blocks can be freed as all others
 // No block that may be in use is ever counted as free.

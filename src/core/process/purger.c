@@ -2,16 +2,18 @@
 // purger.c - the purge thread: free memory goes back on time, although no thread allocates.
 //
 // Without it memory that waits goes back when some thread allocates or frees later (retain.c), so a
-// program that frees much and then sleeps keeps what the bounds permit. The thread does nothing
-// but to look at the clock for it, as the slow path of malloc does.
+// program that frees much and then sleeps keeps what the bounds permit. The thread looks at the
+// clock for it, as the slow path of malloc does; and it takes over what threads that sleep have in
+// their queues (asleep.c).
 //
 //   mi_state.purger    NONE -> BUSY -> BORN -> AWAKE <-> ASLEEP -> STOP -> ENDED -> BUSY -> NONE
 //
 //   BUSY    a thread starts it, or has seen it end and joins it
 //   BORN    it runs, and the thread that started it goes on
-//   AWAKE   some memory waits: it sleeps until that is due
-//   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some wakes
-//           it (mi_wait_notice), so that it does not wake an idle machine
+//   AWAKE   some memory waits, or a thread may fall asleep: it sleeps until that is due
+//   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some, or
+//           that has a page to take over, wakes it (mi_wait_notice), so that it does not wake an
+//           idle machine
 //   STOP    it is asked to end
 //
 // PURGER-1  a process whose program has only one thread has none. It is started when the program
@@ -25,11 +27,12 @@
 // PURGER-3  the child of a fork has none until it creates a thread itself. A child that was forked
 //     without our handlers finds a state of its parent here; so nobody waits for the thread without
 //     a limit of time.
-// PURGER-4  the thread never allocates. Only functions of the program that decommit memory of an
-//     arena (mi_manage_memory) are called on it.
-// PURGER-5  who marks memory and sees AWAKE need not wake the thread. The thread may have seen less
-//     waiting memory and gone to sleep just then; so its first sleep is for a second, after which
-//     it looks once more.
+// PURGER-4  the thread never allocates. Functions of the program that are called on it: those that
+//     decommit memory of an arena (mi_manage_memory), and the error function, if the program has
+//     damaged a page that is taken over.
+// PURGER-5  who marks memory, or has a page to take over, and sees AWAKE need not wake the thread.
+//     The thread may have looked before and gone to sleep just then; so its first sleep is for a
+//     second, after which it looks once more.
 // PURGER-6  the purge thread never keeps a process alive. A program whose last thread ends by
 //     pthread_exit, or whose main thread does so before the others, is ended by libc when its last
 //     thread has ended, and libc counts ours. So the thread is started only by a thread whose end
@@ -41,7 +44,7 @@
 //     Then it is started with the library, makes the system calls that this takes, sleeps no longer
 //     than until its next look, and stays at a fork; for the rest it is what it is without.
 //
-// Deliberately absent: memory that threads hold in their theaps; only they may take it out.
+// Deliberately absent: what threads have outside of their queues; only they may take it out.
 #include "purger.h"
 
 #define MI_PURGER_RECHECK_MS 1000 // PURGER-5

@@ -13,8 +13,8 @@
 //     later; a thread that is only ever interrupted stays busy. A thread waited if two milliseconds
 //     passed between two looks, MI_QUICK_WAITING refills apart; to see that takes no system call.
 //
-// Deliberately absent: threads that sleep for good after they were busy. What they hold cannot be
-// taken from them (docs/decisions.md).
+// Deliberately absent: threads that sleep for good after they were busy. Their current pages cannot
+// be taken from them (hold.c, docs/decisions.md).
 #include "crowd.h"
 
 #define MI_BUSY_SCORE 16

@@ -22,8 +22,11 @@
 // SPARSE-5  a fast path does nothing for this: the free that makes a page sparse finds 0 where the
 //     one finds it that makes a page empty.
 //
+// SPARSE-6  a sparse page of a thread that sleeps gets its holes when the purge thread takes it
+//     over (asleep.c).
+//
 // Deliberately absent: pages that no thread owns, until all unused memory is asked for (pool.c);
-// the purge thread, which must not touch pages of other threads; pages that are current.
+// pages that are current.
 #include "sparse.h"
 
 #define MI_SPARSE_WALK_MAX 64

@@ -40,7 +40,7 @@
 // THREAD-8  a thread that refills, in whatever heap, looks at the idle pages of all its heaps, in
 //     turn: others free blocks of pages that it owns in heaps from which it does not allocate now
 //     (those of a deleted heap belong to the main heap), and only the owner can see that they are
-//     empty. A thread that sleeps does not look.
+//     empty. What a thread that sleeps has in its queues is taken over (hold.c).
 //
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
