@@ -157,6 +157,43 @@ UNIT_TEST(hold_thread_that_comes_back_keeps_its_pages) {
   check_equal(queue_length(home), 0);
 }
 
+// HOLD-5. If this fails, both are at the queues if the thread came when it could not see yet that it
+// was asked.
+UNIT_TEST(hold_thread_that_did_not_see_the_question_keeps_its_pages) {
+  mi_theap_t* const home = fill(PAGES);
+  const size_t length = queue_length(home);
+  check(look());
+  const uint32_t count = mi_atomic_load_relaxed(&home->hold);
+  mi_atomic_store_relaxed(&home->hold, count + 1);
+  check(look());
+  check_equal(queue_length(home), length);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  mi_atomic_store_relaxed(&home->hold, count + 2);
+  while (look()) {
+  }
+  check_equal(queue_length(home), 0);
+  check(!mi_flush_free(page_of(3), (mi_block_t*)blocks[3 * blocks_of_page() + 1])); // seen too late
+}
+
+// SPARSE-6. If this fails, a thread that freed nearly all and sleeps keeps the memory between what
+// it has in use.
+UNIT_TEST(hold_sparse_pages_get_their_holes) {
+  if (MI_IS_TINY) return; // pages of 1 KiB blocks are too short
+  const size_t size = mi_bits_max(MI_SLICE_SIZE / 32, mi_state.os.page_size / 2);
+  mi_free(mi_malloc(size));
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  const size_t per_page = unit_page_blocks(mi_class_of(size));
+  for (size_t i = 0; i < 4 * per_page; i++) blocks[i] = mi_malloc(size);
+  for (size_t i = 0; i < 3 * per_page; i++) {
+    if (i % per_page != 1) mi_free(blocks[i]);
+  }
+  mi_page_t* const page = unit_page_of(blocks[per_page + 1]);
+  check(page->is_sparse && page->holes == 0);
+  mi_asleep_share(unit_theap());
+  sweep();
+  check(page->holes != 0 && !page->is_sparse);
+}
+
 // If this fails, a thread that wakes up replaces blocks several times as slowly as before.
 UNIT_TEST(hold_lent_page_comes_back_with_a_free) {
   mi_theap_t* const home = fill(PAGES);
@@ -362,6 +399,8 @@ int main(void) {
       cmocka_unit_test(hold_lent_pages_are_released_by_others),
       cmocka_unit_test(hold_pages_of_a_thread_that_sleeps_serve_others),
       cmocka_unit_test(hold_thread_that_comes_back_keeps_its_pages),
+      cmocka_unit_test(hold_thread_that_did_not_see_the_question_keeps_its_pages),
+      cmocka_unit_test(hold_sparse_pages_get_their_holes),
       cmocka_unit_test(hold_lent_page_comes_back_with_a_free),
       cmocka_unit_test(hold_free_goes_on_without_the_queues),
       cmocka_unit_test(hold_threads_that_slept_are_left_alone),
