@@ -3,7 +3,8 @@
 // thread takes over what they have in their queues (hold.c), and they wake at any moment. If this
 // fails, memory stays for as long as a thread sleeps, or blocks are lost or damaged when it wakes.
 //
-//   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest
+//   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest: first
+//   the main thread, before there is another one, then any thread
 //   one thread allocates much, frees every second block, sleeps; another one uses what is free
 //   several threads sleep for about as long as the purge thread waits, and exchange blocks
 #include <pthread.h>
@@ -13,7 +14,7 @@
 #define SIZE ((size_t)256)
 #define BLOCKS ((size_t)1 << 18) // 64 MiB
 #define STEP 100
-#define SLEEP_MS 3000
+#define SLEEP_MS 2500
 #define LEFT (16 * LOAD_MIB) // half of it are pages that the thread keeps for itself (HOLD-2)
 #define THREADS 4
 #define SHELF 4096
@@ -44,10 +45,52 @@ static void await(const bool* what) {
   pthread_mutex_unlock(&mutex);
 }
 
-static void* owner(void* arg) {
-  const size_t count = *(const size_t*)arg;
+static void make_blocks(size_t count) {
   for (size_t i = 0; i < count; i++) block[i] = load_make(SIZE);
   for (size_t i = 0; i < count; i += STEP) load_drop(block[i], SIZE);
+}
+
+static void* free_rest(void* arg) {
+  const size_t count = *(const size_t*)arg;
+  for (size_t i = 0; i < count; i++) {
+    if (i % STEP != 0) load_drop(block[i], SIZE);
+  }
+  return NULL;
+}
+
+// An array of pointers to blocks, which counts as resident from now on.
+static size_t make_array(const load_t* load) {
+  const size_t count = load_scale(load, BLOCKS);
+  block = (void**)calloc(count, sizeof(void*));
+  CHECK(block != NULL);
+  memset(block, 1, count * sizeof(void*));
+  return count;
+}
+
+static void check_left(size_t before, size_t full) {
+  load_wait_ms(SLEEP_MS);
+  const size_t left = load_rss();
+  printf("%zu MiB of a thread that sleeps: %zu KiB are left\n", (full - before) / LOAD_MIB,
+         left > before ? (left - before) / LOAD_KIB : 0);
+  if (has_bounds()) {
+    CHECK_SAY(left < before + load_bound(LEFT), "%zu KiB are left", (left - before) / LOAD_KIB);
+  }
+}
+
+static void free_what_the_main_thread_has(const load_t* load) {
+  size_t count = make_array(load);
+  const size_t before = load_rss();
+  make_blocks(count);
+  const size_t full = load_rss();
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, &free_rest, &count) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  check_left(before, full);
+  free(block);
+}
+
+static void* owner(void* arg) {
+  make_blocks(*(const size_t*)arg);
   signal_that(&has_allocated);
   await(&may_end);
   void* const p = load_make(SIZE); // it goes on
@@ -56,25 +99,14 @@ static void* owner(void* arg) {
 }
 
 static void free_what_a_sleeper_has(const load_t* load) {
-  size_t count = load_scale(load, BLOCKS);
-  block = (void**)calloc(count, sizeof(void*));
-  CHECK(block != NULL);
-  memset(block, 1, count * sizeof(void*));
+  size_t count = make_array(load);
   const size_t before = load_rss();
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, &owner, &count) == 0);
   await(&has_allocated);
   const size_t full = load_rss();
-  for (size_t i = 0; i < count; i++) {
-    if (i % STEP != 0) load_drop(block[i], SIZE);
-  }
-  load_wait_ms(SLEEP_MS);
-  const size_t left = load_rss();
-  printf("%zu MiB of a thread that sleeps: %zu KiB are left\n", (full - before) / LOAD_MIB,
-         left > before ? (left - before) / LOAD_KIB : 0);
-  if (has_bounds()) {
-    CHECK_SAY(left < before + load_bound(LEFT), "%zu KiB are left", (left - before) / LOAD_KIB);
-  }
+  free_rest(&count);
+  check_left(before, full);
   signal_that(&may_end);
   CHECK(pthread_join(thread, NULL) == 0);
   free(block);
@@ -91,10 +123,7 @@ static void* builder(void* arg) {
 }
 
 static void use_what_a_sleeper_has(const load_t* load) {
-  size_t count = load_scale(load, BLOCKS);
-  block = (void**)calloc(count, sizeof(void*));
-  CHECK(block != NULL);
-  memset(block, 1, count * sizeof(void*));
+  size_t count = make_array(load);
   has_allocated = may_end = false;
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, &builder, &count) == 0);
@@ -179,6 +208,7 @@ static void exchange_among_sleepers(const load_t* load) {
 
 int main(int argc, char** argv) {
   const load_t load = load_begin(argc, argv);
+  free_what_the_main_thread_has(&load);
   free_what_a_sleeper_has(&load);
   use_what_a_sleeper_has(&load);
   exchange_among_sleepers(&load);
