@@ -3,8 +3,8 @@
 // thread takes over what they have in their queues (hold.c), and they wake at any moment. If this
 // fails, memory stays for as long as a thread sleeps, or blocks are lost or damaged when it wakes.
 //
-//   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest: first
-//   the main thread, before there is another one, then any thread
+//   one thread allocates much, frees each hundredth block, sleeps; another one frees the rest:
+//   first the main thread, before there is another one, then any thread
 //   one thread allocates much, frees every second block, sleeps; another one uses what is free
 //   several threads sleep for about as long as the purge thread waits, and exchange blocks
 #include <pthread.h>

@@ -157,8 +157,8 @@ UNIT_TEST(hold_thread_that_comes_back_keeps_its_pages) {
   check_equal(queue_length(home), 0);
 }
 
-// HOLD-5. If this fails, both are at the queues if the thread came when it could not see yet that it
-// was asked.
+// HOLD-5. If this fails, both are at the queues if the thread came when it could not see yet that
+// it was asked.
 UNIT_TEST(hold_thread_that_did_not_see_the_question_keeps_its_pages) {
   mi_theap_t* const home = fill(PAGES);
   const size_t length = queue_length(home);

@@ -63,16 +63,15 @@ static mi_attr_cold void mi_free_none(void* p) {
 
 static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  const uintptr_t self = mi_tls_thread_id();
   if (owner == MI_OWNER_INTERIOR) {
     page = page->first;
     owner = mi_atomic_load_relaxed(&page->owner);
+    if (mi_likely(owner == self)) {
+      mi_free_local(page, (mi_block_t*)p);
+      return;
+    }
   }
-  const uintptr_t self = mi_tls_thread_id();
-  if (owner == self) {
-    mi_free_local(page, (mi_block_t*)p);
-    return;
-  }
-  if (owner == (self | MI_OWNER_QUEUED) && mi_flush_free(page, (mi_block_t*)p)) return;
   if (owner == MI_OWNER_NONE) {
     // After mi_unload a stale pointer is ignored, not reported (UNLOAD-2).
     if (p != NULL && !mi_state.is_unloaded) mi_free_none(p);
@@ -84,14 +83,15 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   }
   mi_block_t* const block = mi_free_block_of(page, p);
   if (block == NULL) return;
-  if (mi_owner_is(owner, self) && mi_flush_free(page, block)) return;
-  if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
-    mi_parcel_free(page, block);
+  if ((owner & ~MI_OWNER_FLAGS) == self) {
+    const bool is_parked = (owner & MI_OWNER_PARKED) != 0;
+    if (is_parked ? mi_portion_add_own(page, block) : mi_flush_free(page, block)) return;
   }
+  mi_parcel_free(page, block);
 }
 
 // The last block in use of a page in a queue, which the thread holds.
-static mi_attr_noinline void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* page) {
+static mi_attr_cold void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* page) {
   mi_flush_emptied(page->theap, page);
   mi_hold_go(home, mi_atomic_load_relaxed(&home->hold) + 1);
 }

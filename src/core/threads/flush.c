@@ -49,7 +49,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   }
 }
 
-MI_INTERNAL bool mi_flush_free(mi_page_t* page, mi_block_t* block) {
+MI_INTERNAL mi_attr_noinline bool mi_flush_free(mi_page_t* page, mi_block_t* block) {
   mi_theap_t* const home = mi_self_home();
   if (mi_unlikely(home->thread_id == 0)) return false; // THREAD-1: the id is that of another home
   const mi_hold_t hold = mi_hold_try(home);

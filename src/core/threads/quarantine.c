@@ -69,10 +69,11 @@ static void mi_quarantine_release(uintptr_t kept) {
   if ((kept & MI_QUARANTINE_CLEARED) != 0) mi_quarantine_look(page, (uint8_t*)block);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const uintptr_t self = mi_tls_thread_id();
-  if (mi_owner_is(owner, self) && mi_flush_free(page, block)) return;
-  if ((owner & ~MI_OWNER_FLAGS) != self || !mi_portion_add_own(page, block)) {
-    mi_parcel_free(page, block);
+  if ((owner & ~MI_OWNER_FLAGS) == self) {
+    const bool is_parked = (owner & MI_OWNER_PARKED) != 0;
+    if (is_parked ? mi_portion_add_own(page, block) : mi_flush_free(page, block)) return;
   }
+  mi_parcel_free(page, block);
 }
 
 static bool mi_quarantine_make(mi_theap_t* home) {
