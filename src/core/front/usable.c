@@ -5,7 +5,7 @@
 #include "mimalloc.h"
 
 // Return the bytes from `p`, an address in the page, to the end of its slot.
-static mi_attr_inline size_t mi_free_usable(const mi_page_t* page, const void* p) {
+static mi_attr_inline size_t mi_usable_from(const mi_page_t* page, const void* p) {
   const uint8_t* const start =
       mi_page_is_single(page) ? page->start : (const uint8_t*)mi_page_block_of(page, p);
   return mi_track_usable(p, page->block_size - (size_t)((const uint8_t*)p - start));
@@ -19,13 +19,13 @@ mi_decl_export size_t mi_usable_size(const void* given) mi_attr_noexcept {
     mi_report(MI_ERROR_INVALID_POINTER, "malloc_usable_size", p, 0);
     return 0;
   }
-  return mi_free_usable(page, p);
+  return mi_usable_from(page, p);
 }
 
 MI_INTERNAL size_t mi_usable_if_used(const void* p) {
   p = mi_cpu_address(p);
   const mi_page_t* const page = mi_pagemap_find(p);
-  return page != NULL && mi_page_is_in_use(page, p) ? mi_free_usable(page, p) : 0;
+  return page != NULL && mi_page_is_in_use(page, p) ? mi_usable_from(page, p) : 0;
 }
 
 MI_INTERNAL size_t mi_slot_size(const void* p) {
