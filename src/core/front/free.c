@@ -3,8 +3,9 @@
 //
 //   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
 //    |- mi_free_emptied   that was the last block in use of a page that is not current
-//    '- mi_free_beside    a page in a queue: the same, while the thread holds its queues (hold.c)
-//        '- mi_free_other everything else, by the value of the owner word:
+//    '- mi_free_beside    is it in a queue of this thread?
+//        |- mi_free_queued  the same, while the thread holds its queues (hold.c)
+//        '- mi_free_other   everything else, by the value of the owner word:
 //
 //   owner word               what it is                                     where it goes
 //   none                     NULL, or not ours                              nothing, or a report
@@ -15,8 +16,6 @@
 //
 // This file takes no lock, never waits and makes no thread state. errno is preserved: every system
 // call below saves it.
-#include <string.h>
-
 #include "front.h"
 #include "mimalloc.h"
 
@@ -96,29 +95,35 @@ static mi_attr_cold void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* page
   mi_hold_go(home, mi_atomic_load_relaxed(&home->hold) + 1);
 }
 
-// Free where the owner word is not this thread's id alone. Into a page of its queues that is done
-// here, without a spill, unless the purge thread asks for them.
-static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
-  const uintptr_t queued = mi_tls_thread_id() | MI_OWNER_QUEUED;
-  if (mi_atomic_load_relaxed(&page->owner) == queued) {
-    mi_theap_t* const home = mi_self_home();
-    const uint32_t count = mi_atomic_load_relaxed(&home->hold);
-    if (mi_likely(count % 2 == 0)) {
-      const bool is_held = mi_hold_come(home, count);
-      if (mi_likely(is_held && mi_atomic_load_relaxed(&page->owner) == queued)) {
-        mi_block_set_next((mi_block_t*)p, page->local_free);
-        page->local_free = (mi_block_t*)p;
-        if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
-          mi_free_queue_emptied(home, page);
-          return;
-        }
+// Free into a page of this thread's queues, without a spill, unless the purge thread asks for them.
+static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
+  mi_theap_t* const home = mi_self_home();
+  const uint32_t count = mi_atomic_load_relaxed(&home->hold);
+  if (mi_likely(count % 2 == 0)) {
+    const bool is_held = mi_hold_come(home, count);
+    const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+    if (mi_likely(is_held && owner == (mi_tls_thread_id() | MI_OWNER_QUEUED))) {
+      mi_block_set_next((mi_block_t*)p, page->local_free);
+      page->local_free = (mi_block_t*)p;
+      if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
+        mi_free_queue_emptied(home, page);
+      } else {
         mi_hold_go(home, count + 2);
-        return;
       }
-      mi_hold_go(home, count + 2);
+      return;
     }
+    mi_hold_go(home, count + 2);
   }
   mi_free_other(p, page);
+}
+
+// Free where the owner word is not this thread's id alone.
+static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
+  if (mi_atomic_load_relaxed(&page->owner) == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
+    mi_free_queued(p, page);
+  } else {
+    mi_free_other(p, page);
+  }
 }
 
 // Return the descriptor at a distance from `none`; each use is an operand in the form base + index,

@@ -150,8 +150,9 @@ impl World {
     fn free(&self) {
         //@ src/core/front/free.c mi_free_beside mi_atomic_load_relaxed owner
         if self.owner.load(Relaxed) == QUEUED {
-            //@ src/core/front/free.c mi_free_beside mi_atomic_load_relaxed hold left out: `hold_try` loads it
+            //@ src/core/front/free.c mi_free_queued mi_atomic_load_relaxed hold left out: `hold_try` loads it
             if self.hold_try() {
+                //@ src/core/front/free.c mi_free_queued mi_atomic_load_relaxed owner
                 let is_own = self.owner.load(Relaxed) == QUEUED || self.fault == Fault::OwnerOnce;
                 if is_own {
                     self.page.with_mut(|page| unsafe { (*page).free += 1 });
@@ -273,8 +274,13 @@ impl World {
         self.page.with(|page| assert!(unsafe { (*page).free } < 9));
         //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_load_relaxed visitors
         let mut count = self.visitors.load(Relaxed);
-        //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_cas_weak_release visitors
-        while count != 0 && !self.visitors.cas(&mut count, count - 1, resume) {}
+        while count != 0 {
+            let fewer = count - 1;
+            //@ src/core/threads/asleep.c mi_asleep_resume mi_atomic_cas_weak_release visitors
+            if self.visitors.cas(&mut count, fewer, resume) {
+                break;
+            }
+        }
     }
 }
 
