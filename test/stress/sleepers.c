@@ -135,7 +135,7 @@ static void use_what_a_sleeper_has(const load_t* load) {
   CHECK(pthread_create(&thread, NULL, &builder, &count) == 0);
   await(&has_allocated);
   const size_t full = load_rss();
-  load_wait_ms(SLEEP_MS / 2);
+  load_wait_ms(SLEEP_MS);
   for (size_t i = 0; i < count; i += 2) block[i] = load_make(SIZE);
   const size_t now = load_rss();
   printf("%zu KiB more for %zu KiB, which a thread that sleeps has free\n",
