@@ -46,9 +46,9 @@ static void await(const bool* what) {
   pthread_mutex_unlock(&mutex);
 }
 
-static void make_blocks(size_t count) {
+static void make_blocks(size_t count, size_t step) {
   for (size_t i = 0; i < count; i++) block[i] = load_make(SIZE);
-  for (size_t i = 0; i < count; i += STEP) load_drop(block[i], SIZE);
+  for (size_t i = 0; i < count; i += step) load_drop(block[i], SIZE);
 }
 
 static void* free_rest(void* arg) {
@@ -86,7 +86,7 @@ static void check_left(size_t before, size_t full) {
 static void free_what_the_main_thread_has(const load_t* load) {
   size_t count = make_array(load);
   const size_t before = load_rss();
-  make_blocks(count);
+  make_blocks(count, STEP);
   const size_t full = load_rss();
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, &free_rest, &count) == 0);
@@ -96,7 +96,7 @@ static void free_what_the_main_thread_has(const load_t* load) {
 }
 
 static void* owner(void* arg) {
-  make_blocks(*(const size_t*)arg);
+  make_blocks(*(const size_t*)arg, STEP);
   signal_that(&has_allocated);
   await(&may_end);
   void* const p = load_make(SIZE); // it goes on
@@ -120,8 +120,7 @@ static void free_what_a_sleeper_has(const load_t* load) {
 
 static void* builder(void* arg) {
   const size_t count = *(const size_t*)arg;
-  for (size_t i = 0; i < count; i++) block[i] = load_make(SIZE);
-  for (size_t i = 0; i < count; i += 2) load_drop(block[i], SIZE);
+  make_blocks(count, 2);
   signal_that(&has_allocated);
   await(&may_end);
   for (size_t i = 1; i < count; i += 2) load_drop(block[i], SIZE);

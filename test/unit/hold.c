@@ -26,7 +26,7 @@ static void look_once(void* arg) {
 // What the purge thread does after half a second. True if it will look again.
 static bool look(void) {
   unit_on_thread(&look_once, NULL);
-  return looked != MI_ASLEEP_NEVER;
+  return looked != MI_RETAIN_NEVER;
 }
 
 // Look until nothing is left: the thread is asked, its queues are taken, and all is as it was.

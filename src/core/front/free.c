@@ -34,9 +34,7 @@ static mi_attr_noinline void mi_free_emptied(void* p, mi_page_t* page) {
 
 // Push a block onto the list of a page that this thread owns. `key` is that of the block.
 static mi_attr_inline void mi_free_local_by(mi_page_t* page, mi_block_t* block, uint64_t key) {
-  mi_block_set_next_by(block, key, page->local_free);
-  page->local_free = block;
-  if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) mi_free_emptied(block, page);
+  if (mi_unlikely(mi_page_push_by(page, block, key))) mi_free_emptied(block, page);
 }
 
 static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
@@ -103,9 +101,7 @@ static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
     const bool is_held = mi_hold_come(home, count);
     const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
     if (mi_likely(is_held && owner == (mi_tls_thread_id() | MI_OWNER_QUEUED))) {
-      mi_block_set_next((mi_block_t*)p, page->local_free);
-      page->local_free = (mi_block_t*)p;
-      if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
+      if (mi_unlikely(mi_page_push_by(page, (mi_block_t*)p, mi_secret_of_block(p)))) {
         mi_free_queue_emptied(home, page);
       } else {
         mi_hold_go(home, count + 2);

@@ -132,11 +132,10 @@ static mi_attr_cold void mi_life_notice(void) {
   mi_wait_notice();
 }
 
-MI_INTERNAL mi_attr_cold void mi_life_offer(mi_theap_t* theap, mi_page_t* page) {
+MI_INTERNAL mi_attr_cold void mi_life_offer_now(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->place == MI_PLACE_QUEUE);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   if ((owner & MI_OWNER_QUEUED) != 0 || owner <= MI_OWNER_MAX_SPECIAL) return;
-  if (mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_NONE) return;
   mi_atomic_store_relaxed(&page->owner, owner | MI_OWNER_QUEUED);
   theap->own_count--;
   if (!mi_atomic_load_relaxed(&mi_state.has_queued)) mi_life_notice();
@@ -247,8 +246,7 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
     queue->last->next = page;
   }
   queue->last = page;
-  if (mi_likely(++theap->own_count <= MI_QUEUED_OWN)) return;
-  if (mi_atomic_load_relaxed(&mi_state.purger) != MI_PURGER_NONE) mi_life_offer(theap, page);
+  if (mi_unlikely(++theap->own_count > MI_QUEUED_OWN)) mi_life_offer(theap, page);
 }
 
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {

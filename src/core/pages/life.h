@@ -81,8 +81,11 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page);
 
 // Let the purge thread take over the page, which is in a queue / all pages in queues, if there is a
 // purge thread, and the theap has a thread.
-MI_INTERNAL void mi_life_offer(mi_theap_t* theap, mi_page_t* page);
+MI_INTERNAL void mi_life_offer_now(mi_theap_t* theap, mi_page_t* page);
 MI_INTERNAL void mi_life_offer_all(mi_theap_t* theap);
+static inline void mi_life_offer(mi_theap_t* theap, mi_page_t* page) {
+  if (mi_atomic_load_relaxed(&mi_state.purger) != MI_PURGER_NONE) mi_life_offer_now(theap, page);
+}
 
 // Make the page a guest. Returns the guest that it displaces, which is in no place then, or NULL.
 MI_INTERNAL mi_page_t* mi_life_add_guest(mi_theap_t* theap, mi_page_t* page);

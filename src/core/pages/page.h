@@ -68,6 +68,14 @@ static mi_attr_inline bool mi_page_has_address(const mi_page_t* page, const void
   return (size_t)((const uint8_t*)p - page->start) < (size_t)page->slice_count * MI_SLICE_SIZE;
 }
 
+// Push a block, whose key is given, onto the list of free ones of a page that the calling thread
+// owns. True if the count of the page is 0 then.
+static mi_attr_inline bool mi_page_push_by(mi_page_t* page, mi_block_t* block, uint64_t key) {
+  mi_block_set_next_by(block, key, page->local_free);
+  page->local_free = block;
+  return mi_bits_decrement_is_zero(&page->count.used);
+}
+
 // Check a list at hardly any cost: true if it starts in the page, and its second block lies there,
 // too, at another address.
 static inline bool mi_page_is_head_sound(const mi_page_t* page, const mi_block_t* head) {

@@ -23,8 +23,8 @@ MI_INTERNAL mi_attr_cold void mi_asleep_share(mi_theap_t* home) {
   home->is_swept = false;
   mi_life_offer_all(home);
   for (size_t i = 0; i < home->others_count; i++) {
-    mi_theap_t* const theap = home->others[i];
-    if (theap != NULL && !theap->is_destroyed) mi_life_offer_all(theap);
+    mi_theap_t* const theap = mi_theap_other(home, i);
+    if (theap != NULL) mi_life_offer_all(theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
 }
@@ -61,8 +61,8 @@ static mi_attr_cold bool mi_asleep_take(mi_theap_t* home) {
 static mi_attr_cold bool mi_asleep_lend(mi_theap_t* home, size_t* budget) {
   mi_flush_lend(home, budget);
   for (size_t i = 0; i < home->others_count; i++) {
-    mi_theap_t* const theap = home->others[i];
-    if (theap != NULL && !theap->is_destroyed) mi_flush_lend(theap, budget); // THEAP-5
+    mi_theap_t* const theap = mi_theap_other(home, i);
+    if (theap != NULL) mi_flush_lend(theap, budget);
   }
   return *budget > 0;
 }
@@ -93,16 +93,12 @@ static mi_attr_cold bool mi_asleep_look_at(mi_theap_t* home, bool is_again, size
 // Look at the homes of the buckets from `*bucket` on. True if one may have pages at the next look.
 static mi_attr_cold bool mi_asleep_look_from(size_t* bucket, bool* is_again) {
   size_t budget = MI_ASLEEP_PAGES;
-  bool is_any = false;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   mi_lock_enter(&mi_state.thread_lock);
+  // The visitor has read all that it will; pairs with the release in `mi_asleep_resume`.
+  bool is_any = mi_atomic_load_acquire(&mi_state.visitors) != 0;
+  if (is_any) *bucket = MI_THEAP_BUCKETS;
   for (; *bucket < MI_THEAP_BUCKETS; ++*bucket) {
-    // The visitor has read all that it will; pairs with the release in `mi_asleep_resume`.
-    if (mi_atomic_load_acquire(&mi_state.visitors) != 0) {
-      *bucket = MI_THEAP_BUCKETS;
-      is_any = true;
-      break;
-    }
     mi_theap_t* home = mi_state.theap_bucket[*bucket];
     for (; home != NULL; home = home->bucket_next) {
       if (mi_asleep_look_at(home, *is_again, &budget)) is_any = true;
@@ -130,7 +126,7 @@ static mi_attr_cold bool mi_asleep_look_at_all(void) {
 }
 
 MI_INTERNAL mi_attr_cold uint64_t mi_asleep_look(mi_asleep_t* asleep) {
-  if (!mi_asleep_is_due()) return MI_ASLEEP_NEVER;
+  if (!mi_asleep_is_due()) return MI_RETAIN_NEVER;
   const uint64_t now = mi_os_now_ms();
   if (now < asleep->due_ms) return asleep->due_ms - now;
   mi_atomic_store_relaxed(&mi_state.has_queued, false); // HOLD-6
@@ -138,5 +134,5 @@ MI_INTERNAL mi_attr_cold uint64_t mi_asleep_look(mi_asleep_t* asleep) {
   if (is_any || asleep->is_any) mi_atomic_store_relaxed(&mi_state.has_queued, true);
   asleep->is_any = is_any;
   asleep->due_ms = mi_os_now_ms() + MI_ASLEEP_LOOK_MS; // HOLD-5: from the last that was asked on
-  return mi_asleep_is_due() ? MI_ASLEEP_LOOK_MS : MI_ASLEEP_NEVER;
+  return mi_asleep_is_due() ? MI_ASLEEP_LOOK_MS : MI_RETAIN_NEVER;
 }

@@ -12,8 +12,7 @@ typedef struct mi_asleep_s {
 } mi_asleep_t;
 
 // Take over the queues of threads that sleep, if this is due. Returns after how many milliseconds
-// to call it again, MI_ASLEEP_NEVER if there is nothing to take over. Purge thread only.
-#define MI_ASLEEP_NEVER UINT64_MAX
+// to call it again, MI_RETAIN_NEVER if there is nothing to take over. Purge thread only.
 MI_INTERNAL uint64_t mi_asleep_look(mi_asleep_t* asleep);
 
 // True if a page may be in a queue that can be taken over.

@@ -56,11 +56,8 @@ MI_INTERNAL mi_attr_noinline bool mi_flush_free(mi_page_t* page, mi_block_t* blo
   if (mi_unlikely(hold == MI_HOLD_REFUSED)) return false; // HOLD-3
   const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&page->owner), home->thread_id);
   if (mi_likely(is_own)) {
-    mi_block_set_next(block, page->local_free);
-    page->local_free = block;
-    if (mi_unlikely(mi_bits_decrement_is_zero(&page->count.used))) {
-      mi_flush_emptied(page->theap, page);
-    }
+    const bool is_emptied = mi_page_push_by(page, block, mi_secret_of_block(block));
+    if (mi_unlikely(is_emptied)) mi_flush_emptied(page->theap, page);
   }
   mi_hold_leave(home, hold);
   return is_own;
@@ -142,9 +139,10 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
 }
 
 MI_INTERNAL mi_attr_cold void mi_flush_lend(mi_theap_t* theap, size_t* budget) {
-  for (size_t c = 0; c<MI_CLASS_COUNT&& * budget> 0; c++) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const mi_page_queue_t* const queue = &theap->queue[c];
-    for (mi_page_t* page = mi_life_first(queue); page != NULL && *budget > 0;) {
+    for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
+      if (*budget == 0) return;
       mi_page_t* const next = mi_life_after(queue, page);
       if ((mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED) != 0) { // HOLD-2
         mi_page_collect(page);

@@ -37,6 +37,14 @@ static inline mi_page_t* mi_theap_current(const mi_theap_t* theap, size_t size_c
   return page == MI_PAGE_NONE ? NULL : page;
 }
 
+// Return the theap in a slot of the `others` of a home, or NULL if there is none, or its pages are
+// gone (THEAP-5). Under the thread lock.
+static inline mi_theap_t* mi_theap_other(const mi_theap_t* home, size_t slot) {
+  mi_lock_expect(&mi_state.thread_lock);
+  mi_theap_t* const theap = home->others[slot];
+  return theap != NULL && !theap->is_destroyed ? theap : NULL;
+}
+
 // True if the calling thread may allocate from `theap`, which may be NULL. In a build without
 // checks only that is looked at: the rest is the duty of the program.
 static mi_attr_inline bool mi_theap_is_usable(const mi_theap_t* theap) {

@@ -310,8 +310,8 @@ MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
   // allocate from one of them.
   mi_lock_enter(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
-    mi_theap_t* const theap = home->others[i];
-    if (theap != NULL && !theap->is_destroyed) mi_flush_theap(theap);
+    mi_theap_t* const theap = mi_theap_other(home, i);
+    if (theap != NULL) mi_flush_theap(theap);
   }
   mi_lock_leave(&mi_state.thread_lock);
 }
@@ -326,8 +326,8 @@ MI_INTERNAL mi_attr_cold void mi_thread_flush_idle(mi_theap_t* theap) {
   size_t pages = 0;
   for (size_t i = 0; i < count && pages < MI_IDLE_OTHERS_PAGES; i++) {
     if (home->others_turn >= home->others_count) home->others_turn = 0;
-    mi_theap_t* const other = home->others[home->others_turn++];
-    if (other == NULL || other == theap || other->is_destroyed) continue;
+    mi_theap_t* const other = mi_theap_other(home, home->others_turn++);
+    if (other == NULL || other == theap) continue;
     pages += other->page_count;
     mi_flush_idle(other);
   }
