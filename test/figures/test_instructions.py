@@ -42,9 +42,9 @@ PAIR_BOUND = {64: 52, 32: 84}
 ROUNDS = 50  # of 100 pairs
 # A random block of a heap full of blocks of one size is freed, and another allocated: 500 to 800 if the page of each is
 # parked and taken back in turn.
-REPLACE_BOUND = {64: 256, 32: 345}
+REPLACE_BOUND = {64: 180, 32: 265}
 REPLACE_MAX = 32768  # larger blocks have no portion: an empty page waits for the next one
-REPLACE_BOUND_ABOVE = {64: 1100, 32: 1350}  # 3,000 to 5,000 if a page is made each time
+REPLACE_BOUND_ABOVE = {64: 1050, 32: 1250}  # 3,000 to 5,000 if a page is made each time
 HEAP_BOUNDS = {"destroy": 9_000, "delete": 12_500}
 HEAP_OTHERS = 1000
 HEAP_OTHERS_BOUND = 1.05

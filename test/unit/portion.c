@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// portion.c - tests of threads/portion.c: what threads in a crowd or with a large heap hold ready,
+// portion.c - tests of threads/portion.c: what threads in a crowd or alone hold ready,
 // and that all of it comes back.
 #include "unit.h"
 
@@ -352,14 +352,14 @@ UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
   }
 }
 
-// -- in a large heap --
+// -- without a crowd --
 
 #define OWN_SIZE (MI_SLICE_SIZE / 128)
 #define OWN_CLASS mi_class_of(OWN_SIZE)
 #define OWN_PER unit_page_blocks(OWN_CLASS)
 #define OWN_LENGTH mi_portion_own_length(OWN_CLASS)
-#define OWN_PAGES ((size_t)(MI_IS_TINY ? 80 : 700))
-#define OWN_MAX ((size_t)700 * 128)
+#define OWN_PAGES ((size_t)80)
+#define OWN_MAX (OWN_PAGES * 128)
 
 static void* own[OWN_MAX];
 static size_t own_count;
@@ -392,8 +392,8 @@ static size_t own_length(void) {
   return count;
 }
 
-// If this fails, a program with a large heap pays several cache misses for each block it replaces.
-UNIT_TEST(portion_of_a_large_heap_serves_what_was_freed_last) {
+// If this fails, a program with a full heap pays several cache misses for each block it replaces.
+UNIT_TEST(portion_of_one_thread_serves_what_was_freed_last) {
   spread();
   void* const p = begin_portion();
   for (size_t i = 0; i < 10 * OWN_LENGTH; i++) {
@@ -414,7 +414,7 @@ static void fill_eight_pages(size_t distance) {
 }
 
 // If this fails, small heaps, whose pages are in the cache, are slower.
-UNIT_TEST(portion_is_not_for_a_small_heap) {
+UNIT_TEST(portion_is_not_for_many_free_blocks) {
   fill_eight_pages(8);
   for (size_t i = 0; i < own_count / 16; i++) {
     check(mi_malloc(OWN_SIZE) != NULL);
@@ -505,7 +505,7 @@ UNIT_TEST(portion_leaves_pages_that_others_free_into) {
 }
 
 // If this fails, the end of a thread, or a collection, loses blocks.
-UNIT_TEST(portion_of_a_large_heap_goes_back) {
+UNIT_TEST(portion_of_one_thread_goes_back) {
   spread();
   mi_free(begin_portion());
   check(own_length() > 0);
@@ -514,8 +514,8 @@ UNIT_TEST(portion_of_a_large_heap_goes_back) {
   unit_check_valid();
 }
 
-// If this fails, a block that is freed twice in a large heap is handed out twice.
-UNIT_TEST(portion_of_a_large_heap_reports_a_double_free) {
+// If this fails, a block that is freed twice in a full heap is handed out twice.
+UNIT_TEST(portion_of_one_thread_reports_a_double_free) {
   spread();
   void* const p = begin_portion();
   mi_free(p);
@@ -542,15 +542,15 @@ int main(void) {
       cmocka_unit_test(portion_ends_for_a_thread_that_works),
       cmocka_unit_test(portion_is_for_threads_that_wait),
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
-      cmocka_unit_test(portion_of_a_large_heap_serves_what_was_freed_last),
-      cmocka_unit_test(portion_is_not_for_a_small_heap),
+      cmocka_unit_test(portion_of_one_thread_serves_what_was_freed_last),
+      cmocka_unit_test(portion_is_not_for_many_free_blocks),
       cmocka_unit_test(portion_serves_a_full_heap),
       cmocka_unit_test(portion_is_for_blocks_up_to_half_a_slice),
       cmocka_unit_test(portion_that_is_full_goes_back),
       cmocka_unit_test(portion_leads_to_the_slow_path),
       cmocka_unit_test(portion_leaves_pages_that_others_free_into),
-      cmocka_unit_test(portion_of_a_large_heap_goes_back),
-      cmocka_unit_test(portion_of_a_large_heap_reports_a_double_free),
+      cmocka_unit_test(portion_of_one_thread_goes_back),
+      cmocka_unit_test(portion_of_one_thread_reports_a_double_free),
   };
   return cmocka_run_group_tests_name("portion", tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
 //
 //   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
 //    |- mi_free_emptied   that was the last block in use of a page that is not current
-//    '- mi_free_beside    is it in a queue of this thread?
-//        |- mi_free_queued  the same, while the thread holds its queues (hold.c)
+//    '- mi_free_beside    was the page full, and does a portion serve its class? (portion.h)
+//        |- mi_free_queued  in a queue of this thread: the same, while it holds them (hold.c)
 //        '- mi_free_other   everything else, by the value of the owner word:
 //
 //   owner word               what it is                                     where it goes
@@ -113,9 +113,13 @@ static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
   mi_free_other(p, page);
 }
 
-// Free where the owner word is not this thread's id alone.
+// Free where the owner word is not this thread's id alone. A page that was full is not touched as
+// long as the portion of its class has room.
 static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
-  if (mi_atomic_load_relaxed(&page->owner) == (mi_tls_thread_id() | MI_OWNER_QUEUED)) {
+  const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
+  if (flags == MI_OWNER_PARKED && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p))
+    return;
+  if (flags == MI_OWNER_QUEUED) {
     mi_free_queued(p, page);
   } else {
     mi_free_other(p, page);

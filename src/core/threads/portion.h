@@ -84,6 +84,27 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block);
 // A portion that is full goes back as a whole.
 MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block);
 
+// Push a block onto a portion that has room for it.
+static inline void mi_portion_push(mi_theap_t* theap, size_t size_class, mi_block_t* block) {
+  theap->room[size_class]--;
+  mi_block_set_next(block, theap->free[size_class]);
+  theap->free[size_class] = block;
+}
+
+// The same in few instructions, where `theap` has a portion of the class with room. False also if
+// there is something to look at: an address that is not one of a block, or was freed just before.
+static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_block_t* block) {
+  const size_t c = page->size_class;
+  if (theap->room[c] == 0 || mi_theap_cuts_all(theap)) return false;
+  if (mi_theap_current(theap, c) != NULL || block == theap->free[c]) return false;
+  if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(theap)) return false;
+  const size_t index = mi_page_index_of(page, block);
+  const uint8_t* const start = page->start + index * page->block_size;
+  if (index >= page->reserved || start != (uint8_t*)block) return false;
+  mi_portion_push(theap, c, block);
+  return true;
+}
+
 // True if PORTION-1 and PORTION-2 hold: the list, which the program may have damaged, has blocks of
 // pages of the class, and not too many.
 MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class);

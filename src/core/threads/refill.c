@@ -42,8 +42,9 @@
 #define MI_CADENCE_CALLS 1024
 // Pages of a theap that have free blocks, from which on its heap is larger than the caches.
 #define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
-// A page with at most this part of its blocks free has few: in such a heap, and in any other.
-#define MI_REFILL_FEW_PART_SPREAD 2
+// A page has few free blocks if at most half are free, and these are at most so many: in such a
+// heap and in that of a thread that is alone, and, as a part of its blocks, in any other.
+#define MI_REFILL_FEW ((size_t)8)
 #define MI_REFILL_FEW_PART 64
 // The interval at which a thread that refills gives up idle pages.
 #define MI_TICK_MS 500
@@ -131,14 +132,18 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   return list != NULL && mi_refill_set(theap, c, list, count);
 }
 
-// Return the number of free blocks of a page that are few. If the blocks of the thread are spread
-// over much memory, the descriptor of a page and a block that was freed long ago are cache misses.
-// In a smaller heap that is full (one size, and what is freed is replaced) each page gives a block
-// or two, and is parked and taken back for these.
+// Return the number of free blocks of a page that are few. To make a page current, park it and take
+// it back at its next free takes 600 instructions; for few blocks it costs less to take them as a
+// portion, although a free into a parked page takes some 30 instructions more than one into a page
+// that waits in a queue. Threads that exchange blocks take parked pages from each other, so that
+// they park what is full (rptest: 1.1 of the time and memory otherwise), unless the blocks are
+// spread over so much memory that each descriptor, and each block that was freed long ago, is a
+// cache miss.
 static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
+  const bool is_alone = mi_theap_is_alone(&mi_theap_subproc(theap)->count);
   const bool is_spread = theap->page_count >= MI_REFILL_SPREAD_PAGES;
-  const size_t part = is_spread ? MI_REFILL_FEW_PART_SPREAD : MI_REFILL_FEW_PART;
-  return mi_bits_max(page->reserved / part, 1);
+  const size_t few = is_alone || is_spread ? MI_REFILL_FEW : page->reserved / MI_REFILL_FEW_PART;
+  return mi_bits_max(mi_bits_min(few, page->reserved / 2), 1);
 }
 
 // Step 4 for a page that has few free blocks, and none that was never used: the blocks become a
