@@ -525,6 +525,44 @@ UNIT_TEST(portion_of_one_thread_reports_a_double_free) {
   check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
 }
 
+// If this fails, an address inside a block of a full page is handed out as a block.
+UNIT_TEST(portion_of_one_thread_refuses_an_address_inside_a_block) {
+  spread();
+  uint8_t* const p = begin_portion();
+  const size_t length = own_length();
+  mi_free(p + OWN_SIZE / 2);
+  check_equal(own_length(), length);
+  check_equal(hooks_fake.count[MI_ERROR_INTERIOR_POINTER], 1);
+  unit_check_valid();
+}
+
+// If this fails, blocks of a heap that ends are still handed out.
+UNIT_TEST(portion_of_one_thread_has_no_blocks_of_other_heaps) {
+  spread();
+  mi_heap_t* const heap = mi_heap_make(&mi_state.main, NULL);
+  mi_theap_t* const theap = mi_enter_theap(heap);
+  for (size_t i = 0; i < 2 * OWN_PER; i++) blocks[i] = mi_theap_malloc(theap, OWN_SIZE);
+  begin_portion();
+  const size_t length = own_length();
+  check((mi_atomic_load_relaxed(&unit_page_of(blocks[0])->owner) & MI_OWNER_PARKED) != 0);
+  mi_free(blocks[0]);
+  check_equal(own_length(), length);
+  mi_heap_end_by_destroy(heap);
+  unit_check_valid();
+}
+
+// If this fails, a thread whose every block may be a sample hands blocks out without a look.
+UNIT_TEST(portion_of_one_thread_ends_with_samples) {
+  spread();
+  void* const p = begin_portion();
+  const size_t length = own_length();
+  unit_theap()->sample_is_on = true;
+  unit_theap()->sample_every = 1;
+  mi_free(p);
+  check_equal(own_length(), length);
+  unit_theap()->sample_is_on = false;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(portion_threads_share_pages_of_small_blocks),
@@ -551,6 +589,9 @@ int main(void) {
       cmocka_unit_test(portion_leaves_pages_that_others_free_into),
       cmocka_unit_test(portion_of_one_thread_goes_back),
       cmocka_unit_test(portion_of_one_thread_reports_a_double_free),
+      cmocka_unit_test(portion_of_one_thread_refuses_an_address_inside_a_block),
+      cmocka_unit_test(portion_of_one_thread_has_no_blocks_of_other_heaps),
+      cmocka_unit_test(portion_of_one_thread_ends_with_samples),
   };
   return cmocka_run_group_tests_name("portion", tests, NULL, NULL);
 }
