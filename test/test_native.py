@@ -39,7 +39,7 @@ EVERY_BLOCK = "guarded"
 GUARDED = {("release", "api"): EVERY_BLOCK, ("padded", "api"): f"{EVERY_BLOCK}-padded", ("secure", "api"): f"{EVERY_BLOCK}-secure",
            ("release", "stress"): EVERY_BLOCK, ("secure", "stress"): f"{EVERY_BLOCK}-secure"}
 # They bound memory, which is 64 KiB of addresses and an OS page for each block then, or refuse the calls that make guards.
-UNGUARDED = {"charged", "collapse", "crowd", "failing", "failing_new", "limits", "phases", "pipeline", "pool", "sandbox"}
+UNGUARDED = {"charged", "collapse", "crowd", "failing", "failing_new", "limits", "phases", "pipeline", "pool", "sandbox", "sleepers"}
 # They look at what lies beside blocks, or which block comes next.
 UNGUARDED |= {"secure", "secure_quarantine"}
 

@@ -80,13 +80,16 @@ MI_INTERNAL void mi_os_wait(mi_atomic(uint32_t) * word, uint32_t value) {
   errno = saved_errno;
 }
 
+// A word is looked at after 1, 2, 4, ... milliseconds, and then every 20: who waits long does not
+// wake often, and what comes at once is not waited for.
 #define MI_OS_STEP_MS 20
 
 MI_INTERNAL void mi_os_wait_ms(mi_atomic(uint32_t) * word, uint32_t value, uint64_t ms) {
   const int saved_errno = errno;
   const int state = mi_os_cancel_off();
-  while (ms > 0 && mi_atomic_load_relaxed(word) == value) {
-    const uint64_t step = ms < MI_OS_STEP_MS ? ms : MI_OS_STEP_MS;
+  for (uint64_t most = 1; ms > 0 && mi_atomic_load_relaxed(word) == value; most *= 2) {
+    if (most > MI_OS_STEP_MS) most = MI_OS_STEP_MS;
+    const uint64_t step = ms < most ? ms : most;
     const struct timespec nap = {0, (long)step * 1000000};
     nanosleep(&nap, NULL);
     if (ms != MI_OS_FOREVER) ms -= step;

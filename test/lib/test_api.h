@@ -81,8 +81,12 @@ static inline bool test_has_memory_tags(void) {
 
 // Where each block has guards (MIMALLOC_GUARDED_SAMPLE_RATE=1, test_native.py), a block has a page
 // of its own and exactly its size.
+static inline bool test_is_guarded(void) {
+  return mi_option_get(mi_option_guarded_sample_rate) == 1;
+}
+
 static inline void test_skip_if_guarded(const char* why) {
-  if (mi_option_get(mi_option_guarded_sample_rate) == 1) test_skip(why);
+  if (test_is_guarded()) test_skip(why);
 }
 
 // Memcheck needs ten times the memory of the program, also in a child with a limit.
