@@ -422,6 +422,36 @@ UNIT_TEST(portion_is_not_for_many_free_blocks) {
   }
 }
 
+// If this fails, threads that exchange blocks take pages from each other that are hardly used.
+UNIT_TEST(portion_is_not_for_threads_that_exchange_blocks) {
+  unit_theap();
+  puppet_t other;
+  puppet_start(&other);
+  for (size_t i = 0; i < 2 * OWN_PER; i++) blocks[i] = puppet_malloc(&other, OWN_SIZE);
+  check_equal(unit_theap()->exchange_ticks, 0);
+  mi_free(blocks[0]); // its page is full
+  check_equal(unit_theap()->exchange_ticks, MI_EXCHANGE_TICKS);
+  for (size_t i = 1; i < 6; i++) mi_free(blocks[i]);
+  fill_eight_pages(OWN_PER / 6);
+  for (size_t i = 0; i < 10; i++) {
+    check(mi_malloc(OWN_SIZE) != NULL);
+    check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
+  }
+  for (size_t i = 0; i < MI_EXCHANGE_TICKS; i++) {
+    os_fake_advance_ms(500);
+    unit_theap()->cadence_count = 1024; // the next refill looks at idle pages
+    unit_theap()->quick_left = 1;
+    while (unit_theap()->cadence_count >= 1024) check(mi_malloc(SIZE) != NULL);
+  }
+  check_equal(unit_theap()->exchange_ticks, 0);
+  for (size_t i = 0; mi_theap_current(unit_theap(), OWN_CLASS) != NULL; i++) {
+    check(i < 2 * OWN_PER);
+    check(mi_malloc(OWN_SIZE) != NULL);
+  }
+  puppet_end(&other);
+  unit_check_valid();
+}
+
 // If this fails, a page is parked and taken back for each block that is replaced in a heap of one
 // size.
 UNIT_TEST(portion_serves_a_full_heap) {
@@ -582,6 +612,7 @@ int main(void) {
       cmocka_unit_test(portion_of_a_heap_ends_with_it),
       cmocka_unit_test(portion_of_one_thread_serves_what_was_freed_last),
       cmocka_unit_test(portion_is_not_for_many_free_blocks),
+      cmocka_unit_test(portion_is_not_for_threads_that_exchange_blocks),
       cmocka_unit_test(portion_serves_a_full_heap),
       cmocka_unit_test(portion_is_for_blocks_up_to_half_a_slice),
       cmocka_unit_test(portion_that_is_full_goes_back),

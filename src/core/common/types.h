@@ -276,6 +276,7 @@ struct mi_theap_s {
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;
   bool is_in_threadpool;
+  uint8_t exchange_ticks; // of a home: 0 if it took no parked page of others of late: refill.c
   bool is_unwatched; // of a home: the system will not call us when its thread ends
   // -- of a home: hold.c --
   // hold - odd while the thread is at its queues; grows each time.

@@ -88,6 +88,9 @@ static void mi_reclaim_claimed(mi_page_t* page, mi_block_t* block) {
   // Sees the const fields of the heap; pairs with the release in `mi_page_make`.
   mi_heap_t* const heap = mi_atomic_load_acquire(&page->heap);
   mi_theap_t* const theap = mi_theap_find(heap);
+  if (theap != NULL && !mi_reclaim_is_parked_by(page, theap)) {
+    theap->home->exchange_ticks = MI_EXCHANGE_TICKS;
+  }
   const mi_reclaim_t reclaim = mi_reclaim_decide(theap, heap, page);
   if (reclaim == MI_RECLAIM_GUEST) {
     mi_life_own(theap, page);

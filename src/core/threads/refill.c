@@ -43,7 +43,7 @@
 // Pages of a theap that have free blocks, from which on its heap is larger than the caches.
 #define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
 // A page has few free blocks if at most half are free, and these are at most so many: in such a
-// heap and in that of a thread that is alone, and, as a part of its blocks, in any other.
+// heap and for a thread that takes no pages of others, and, as a part of its blocks, for any other.
 #define MI_REFILL_FEW ((size_t)8)
 #define MI_REFILL_FEW_PART 64
 // The interval at which a thread that refills gives up idle pages.
@@ -136,13 +136,13 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
 // it back at its next free takes 600 instructions; for few blocks it costs less to take them as a
 // portion, although a free into a parked page takes some 30 instructions more than one into a page
 // that waits in a queue. Threads that exchange blocks take parked pages from each other, so that
-// they park what is full (rptest: 1.1 of the time and memory otherwise), unless the blocks are
+// they park what is full (rptest takes 1.1 of the time and memory otherwise), unless the blocks are
 // spread over so much memory that each descriptor, and each block that was freed long ago, is a
 // cache miss.
 static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
-  const bool is_alone = mi_theap_is_alone(&mi_theap_subproc(theap)->count);
+  const bool is_private = theap->home->exchange_ticks == 0;
   const bool is_spread = theap->page_count >= MI_REFILL_SPREAD_PAGES;
-  const size_t few = is_alone || is_spread ? MI_REFILL_FEW : page->reserved / MI_REFILL_FEW_PART;
+  const size_t few = is_private || is_spread ? MI_REFILL_FEW : page->reserved / MI_REFILL_FEW_PART;
   return mi_bits_max(mi_bits_min(few, page->reserved / 2), 1);
 }
 
@@ -285,6 +285,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint64_t now = mi_os_now_ms();
   if (now - home->tick_ms >= MI_TICK_MS) {
     home->tick_ms = now;
+    if (home->exchange_ticks > 0) home->exchange_ticks--;
     mi_thread_flush_idle(theap);
     mi_flush_trim(theap, 0, c);
   }

@@ -21,6 +21,10 @@ static inline bool mi_theap_is_alone(mi_counters_t* count) {
   return mi_atomic_load_relaxed(&count->threads) <= 1;
 }
 
+// So many looks at its idle pages after a thread took a page that others had parked, it no longer
+// counts as one that exchanges blocks with others.
+#define MI_EXCHANGE_TICKS 2
+
 // True if each list of the theap may be cut for a sample.
 static inline bool mi_theap_cuts_all(const mi_theap_t* theap) {
   return mi_unlikely(theap->sample_is_on) && theap->sample_every == 1;
