@@ -428,12 +428,11 @@ UNIT_TEST(portion_is_not_for_threads_that_exchange_blocks) {
   puppet_t other;
   puppet_start(&other);
   for (size_t i = 0; i < 2 * OWN_PER; i++) blocks[i] = puppet_malloc(&other, OWN_SIZE);
+  fill_eight_pages(OWN_PER / 6);
   check_equal(unit_theap()->exchange_ticks, 0);
   mi_free(blocks[0]); // its page is full
   check_equal(unit_theap()->exchange_ticks, MI_EXCHANGE_TICKS);
-  for (size_t i = 1; i < 6; i++) mi_free(blocks[i]);
-  fill_eight_pages(OWN_PER / 6);
-  for (size_t i = 0; i < 10; i++) {
+  for (size_t i = 0; i < 30; i++) {
     check(mi_malloc(OWN_SIZE) != NULL);
     check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
   }
