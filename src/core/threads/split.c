@@ -36,6 +36,8 @@
 // for it; wide classes in builds that watch what lies behind a block (MI_HAS_SPLIT).
 #include "split.h"
 
+#include <string.h>
+
 #include "crowd.h"
 
 // One behind the last class that others can serve.
@@ -95,8 +97,11 @@ static uint8_t mi_split_widest(size_t size_class) {
 }
 
 MI_INTERNAL void mi_split_init(mi_theap_t* theap) {
-  for (size_t w = 0; w <= MI_SMALL_MAX / 8; w++) {
-    theap->class_of[w] = mi_split_widest(mi_class_of(w * 8));
+  size_t first = 0;
+  for (size_t c = MI_CLASS_FIRST; c < MI_CLASS_SMALL_COUNT; c++) {
+    const size_t end = mi_class_size(c) / 8 + 1;
+    memset(&theap->class_of[first], mi_split_widest(c), end - first);
+    first = end;
   }
   for (size_t c = MI_CLASS_SMALL_COUNT; c < MI_CLASS_COUNT; c++) {
     theap->class_of[mi_class_entry(c)] = mi_split_widest(c);

@@ -64,6 +64,7 @@
 // The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
 // which go back when it does (META-2). With 32 bits the structure is somewhat smaller.
 #define MI_THEAP_SIZE (sizeof(mi_theap_t) > 2 * MI_KIB ? sizeof(mi_theap_t) : 2 * MI_KIB)
+mi_static_assert(MI_HAS_CENSUS || sizeof(mi_theap_t) <= 4 * MI_KIB, "a theap is within an OS page");
 
 typedef enum mi_presence_e {
   MI_PRESENCE_NONE, // does not count, but may
