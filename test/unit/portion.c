@@ -358,19 +358,22 @@ UNIT_TEST_PAGE_SIZES(portion_of_a_heap_ends_with_it) {
 #define OWN_CLASS mi_class_of(OWN_SIZE)
 #define OWN_PER unit_page_blocks(OWN_CLASS)
 #define OWN_LENGTH mi_portion_own_length(OWN_CLASS)
-#define OWN_PAGES ((size_t)80)
+#define OWN_PAGES ((size_t)(MI_IS_TINY ? 80 : 700)) // a heap that is larger than the caches
 #define OWN_MAX (OWN_PAGES * 128)
 
 static void* own[OWN_MAX];
 static size_t own_count;
 
-// A heap of full pages, of which each has one free block then: own[0], own[OWN_PER], ...
-static void spread(void) {
-  own_count = OWN_PAGES * OWN_PER;
+// So many full pages, in which every `distance`-th block was freed then.
+static void fill_pages(size_t pages, size_t distance) {
+  own_count = pages * OWN_PER;
   check(own_count <= OWN_MAX);
   for (size_t i = 0; i < own_count; i++) own[i] = mi_malloc(OWN_SIZE);
-  for (size_t i = 0; i < own_count; i += OWN_PER) mi_free(own[i]);
+  for (size_t i = 0; i < own_count; i += distance) mi_free(own[i]);
 }
+
+// Many full pages, of which each has one free block then: own[0], own[OWN_PER], ...
+static void spread(void) { fill_pages(OWN_PAGES, OWN_PER); }
 
 // Allocates until there is a portion; returns a block of a page that is parked.
 static void* begin_portion(void) {
@@ -406,16 +409,9 @@ UNIT_TEST(portion_of_one_thread_serves_what_was_freed_last) {
   unit_check_valid();
 }
 
-// Eight full pages, in each of which every `distance`-th block was freed then.
-static void fill_eight_pages(size_t distance) {
-  own_count = 8 * OWN_PER;
-  for (size_t i = 0; i < own_count; i++) own[i] = mi_malloc(OWN_SIZE);
-  for (size_t i = 0; i < own_count; i += distance) mi_free(own[i]);
-}
-
 // If this fails, small heaps, whose pages are in the cache, are slower.
 UNIT_TEST(portion_is_not_for_many_free_blocks) {
-  fill_eight_pages(8);
+  fill_pages(8, 8);
   for (size_t i = 0; i < own_count / 16; i++) {
     check(mi_malloc(OWN_SIZE) != NULL);
     check(mi_theap_current(unit_theap(), OWN_CLASS) != NULL);
@@ -428,7 +424,7 @@ UNIT_TEST(portion_is_not_for_threads_that_exchange_blocks) {
   puppet_t other;
   puppet_start(&other);
   for (size_t i = 0; i < 2 * OWN_PER; i++) blocks[i] = puppet_malloc(&other, OWN_SIZE);
-  fill_eight_pages(OWN_PER / 6);
+  fill_pages(8, OWN_PER / 6);
   check_equal(unit_theap()->exchange_ticks, 0);
   mi_free(blocks[0]); // its page is full
   check_equal(unit_theap()->exchange_ticks, MI_EXCHANGE_TICKS);
@@ -451,10 +447,17 @@ UNIT_TEST(portion_is_not_for_threads_that_exchange_blocks) {
   unit_check_valid();
 }
 
+// If this fails, each block that such a thread replaces in a large heap costs it cache misses.
+UNIT_TEST(portion_is_for_threads_that_exchange_blocks_in_a_large_heap) {
+  fill_pages(OWN_PAGES, OWN_PER / 6);
+  unit_theap()->exchange_ticks = MI_EXCHANGE_TICKS;
+  begin_portion();
+}
+
 // If this fails, a page is parked and taken back for each block that is replaced in a heap of one
 // size.
 UNIT_TEST(portion_serves_a_full_heap) {
-  fill_eight_pages(OWN_PER);
+  fill_pages(8, OWN_PER);
   begin_portion();
   while (unit_theap()->queue[OWN_CLASS].last != NULL) check(mi_malloc(OWN_SIZE) != NULL);
   for (size_t i = 0; i < OWN_LENGTH / 2; i++) {
@@ -612,6 +615,7 @@ int main(void) {
       cmocka_unit_test(portion_of_one_thread_serves_what_was_freed_last),
       cmocka_unit_test(portion_is_not_for_many_free_blocks),
       cmocka_unit_test(portion_is_not_for_threads_that_exchange_blocks),
+      cmocka_unit_test(portion_is_for_threads_that_exchange_blocks_in_a_large_heap),
       cmocka_unit_test(portion_serves_a_full_heap),
       cmocka_unit_test(portion_is_for_blocks_up_to_half_a_slice),
       cmocka_unit_test(portion_that_is_full_goes_back),

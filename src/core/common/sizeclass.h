@@ -40,8 +40,6 @@ static mi_attr_inline size_t mi_class_of(size_t size) {
   return mi_class_of_medium(size);
 }
 
-mi_static_assert(MI_SMALL_MAX == (size_t)1 << 12, "MI_CLASS_SMALL_COUNT");
-
 // Return where `class_of` of a theap has the class that serves a size above MI_SMALL_MAX, whose own
 // class is `size_class`.
 static mi_attr_inline size_t mi_class_entry(size_t size_class) {

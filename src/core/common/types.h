@@ -28,7 +28,7 @@
 // Size classes: 8; 16 to 128 in steps of 16; then eight per doubling up to MI_CLASS_MAX.
 #define MI_CLASS_COUNT (9 + 8 * ((size_t)MI_CLASS_MAX_LOG2 - 7))
 // Those of sizes up to MI_SMALL_MAX.
-#define MI_CLASS_SMALL_COUNT ((size_t)(9 + 8 * (12 - 7)))
+#define MI_CLASS_SMALL_COUNT (9 + 8 * ((size_t)MI_SMALL_MAX_LOG2 - 7))
 
 // A free block. Blocks in use have no header.
 typedef struct mi_block_s {

@@ -117,8 +117,8 @@ static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
 // long as the portion of its class has room.
 static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
   const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
-  if (flags == MI_OWNER_PARKED && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p))
-    return;
+  const bool is_parked = flags == MI_OWNER_PARKED;
+  if (is_parked && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p)) return;
   if (flags == MI_OWNER_QUEUED) {
     mi_free_queued(p, page);
   } else {

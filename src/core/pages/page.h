@@ -58,10 +58,11 @@ static inline bool mi_page_is_sound(const mi_page_t* page) {
          mi_class_has_slices(page->size_class, page->slice_count);
 }
 
-// True if a carved block starts at `p`, which may be any address.
+// True if a carved block starts at `p`, which may be any address: if it is not in the page, the
+// index is any number, and its block starts elsewhere.
 static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
-  const size_t offset = (size_t)((const uint8_t*)p - page->start);
-  return offset < mi_page_capacity(page) * page->block_size && mi_page_block_of(page, p) == p;
+  const size_t index = mi_page_index_of(page, p);
+  return index < mi_page_capacity(page) && page->start + index * page->block_size == p;
 }
 
 static mi_attr_inline bool mi_page_has_address(const mi_page_t* page, const void* p) {

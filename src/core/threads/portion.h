@@ -98,9 +98,7 @@ static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_b
   if (theap->room[c] == 0 || mi_theap_cuts_all(theap)) return false;
   if (mi_theap_current(theap, c) != NULL || block == theap->free[c]) return false;
   if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(theap)) return false;
-  const size_t index = mi_page_index_of(page, block);
-  const uint8_t* const start = page->start + index * page->block_size;
-  if (index >= page->reserved || start != (uint8_t*)block) return false;
+  if (!mi_page_has_block(page, block)) return false;
   mi_portion_push(theap, c, block);
   return true;
 }

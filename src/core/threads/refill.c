@@ -153,7 +153,8 @@ static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
   if (mi_theap_cuts_all(theap) || !mi_refill_is_carved(page)) return false;
-  if (length == 1 || count > mi_bits_min(mi_refill_few(theap, page), length)) return false;
+  if (length == 1 || count > mi_refill_few(theap, page)) return false;
+  mi_assert(count <= length);
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
   page->local_free = NULL;

@@ -88,7 +88,7 @@ static void mi_split_set(mi_theap_t* theap, size_t size_class, size_t server) {
   uint8_t* const last = mi_split_entry(theap, size_class);
   const bool is_small = size_class < MI_CLASS_SMALL_COUNT;
   const size_t count = is_small ? (size_t)2 << ((size_class - MI_SPLIT_FIRST) / MI_SPLIT_TOP) : 1;
-  for (size_t i = 0; i < count; i++) *(last - i) = (uint8_t)server;
+  memset(last + 1 - count, (int)server, count);
 }
 
 static uint8_t mi_split_widest(size_t size_class) {
@@ -97,14 +97,11 @@ static uint8_t mi_split_widest(size_t size_class) {
 }
 
 MI_INTERNAL void mi_split_init(mi_theap_t* theap) {
-  size_t first = 0;
-  for (size_t c = MI_CLASS_FIRST; c < MI_CLASS_SMALL_COUNT; c++) {
-    const size_t end = mi_class_size(c) / 8 + 1;
-    memset(&theap->class_of[first], mi_split_widest(c), end - first);
-    first = end;
+  for (size_t w = 0; w <= mi_class_size(MI_SPLIT_FIRST - 1) / 8; w++) {
+    theap->class_of[w] = (uint8_t)mi_class_of(w * 8);
   }
-  for (size_t c = MI_CLASS_SMALL_COUNT; c < MI_CLASS_COUNT; c++) {
-    theap->class_of[mi_class_entry(c)] = mi_split_widest(c);
+  for (size_t c = MI_SPLIT_FIRST; c < MI_CLASS_COUNT; c++) {
+    mi_split_set(theap, c, mi_split_widest(c));
   }
 }
 

@@ -62,7 +62,7 @@
 #define MI_IDLE_OTHERS ((size_t)16)
 #define MI_IDLE_OTHERS_PAGES ((size_t)1024)
 // The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
-// which go back when it does (META-2). With 32 bits the structure is somewhat smaller.
+// which go back when it does (META-2). With 32 bits and few classes (MI_TINY) it is smaller.
 #define MI_THEAP_SIZE (sizeof(mi_theap_t) > 2 * MI_KIB ? sizeof(mi_theap_t) : 2 * MI_KIB)
 mi_static_assert(MI_HAS_CENSUS || sizeof(mi_theap_t) <= 4 * MI_KIB, "a theap is within an OS page");
 
