@@ -17,43 +17,42 @@
 //     than the other files: it is read only where the group uses more than half of its limit.
 // OS_LINUX_LIMIT-3  in a container the path of the group may be one that is not visible there; what
 //     is mounted is then the group itself.
-// OS_LINUX_LIMIT-4  all that is read comes into one buffer: this runs inside of malloc, on stacks
-//     of the program that may be small. What does not fit is not seen.
+// OS_LINUX_LIMIT-4  this runs inside of malloc, on stacks of the program that may be small: a file
+//     is read in parts of MI_OS_LIMIT_PART bytes, and all else that is kept of it is one path.
 //
 // Included by os.c. Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst,
 // cgroup-v1/memory.rst, accounting/psi.rst. Deliberately absent: limits on address space or on data
 // (setrlimit), at which malloc fails and can give up what is unused; groups that are mounted
 // elsewhere than under /sys/fs/cgroup.
-#include <string.h>
-
 #include "os_posix.h"
 
-#define MI_OS_LIMIT_TEXT ((size_t)3072)
-#define MI_OS_LIMIT_GROUP ((size_t)320)
-#define MI_OS_LIMIT_PATH (MI_OS_LIMIT_GROUP + 64)
+#define MI_OS_LIMIT_PART ((size_t)256)
+#define MI_OS_LIMIT_PATH ((size_t)384)
+#define MI_OS_LIMIT_FIELD ((size_t)16) // the longest name of a field that matters, with a zero
+#define MI_OS_LIMIT_FILE_MAX ((size_t)32) // the longest name of a file, with "/" and a zero
 #define MI_OS_LIMIT_MOUNT "/sys/fs/cgroup"
 #define MI_OS_LIMIT_PRESSURE 10 // percent of the last ten seconds
 
 // The files of a version. Arrays, not pointers: those would be relocated when each program starts.
 typedef struct mi_os_limit_files_s {
   char mount[24];
-  char line[16]; // how its line in /proc/self/cgroup goes on behind the number
+  char controller[MI_OS_LIMIT_FIELD]; // as /proc/self/cgroup names it
   char limits[2][24]; // the second may be ""
   char usage[24];
-  char cached[16], kept[16]; // fields of memory.stat: files, and those that are in memory only
+  char cached[MI_OS_LIMIT_FIELD], kept[MI_OS_LIMIT_FIELD]; // fields of memory.stat: files, and
+      // those that are in memory only
 } mi_os_limit_files_t;
 
 static const mi_os_limit_files_t mi_os_limit_versions[2] mi_attr_rare = {
     {MI_OS_LIMIT_MOUNT "/memory",
-     ":memory:",
+     "memory",
      {"memory.limit_in_bytes", ""},
      "memory.usage_in_bytes",
-     "total_cache ",
-     "total_shmem "},
-    {MI_OS_LIMIT_MOUNT, "::", {"memory.max", "memory.high"}, "memory.current", "file ", "shmem "},
+     "total_cache",
+     "total_shmem"},
+    {MI_OS_LIMIT_MOUNT, "", {"memory.max", "memory.high"}, "memory.current", "file", "shmem"},
 };
 
-static const char mi_os_limit_path[] mi_attr_rare = "%s%s/%s";
 static const char mi_os_limit_self[] mi_attr_rare = "/proc/self/cgroup";
 static const char mi_os_limit_members[] mi_attr_rare = "cgroup.procs";
 static const char mi_os_limit_stat[] mi_attr_rare = "memory.stat";
@@ -64,82 +63,152 @@ static const char mi_os_limit_share[] mi_attr_rare = "some avg10=";
 // What one look needs: OS_LINUX_LIMIT-4.
 typedef struct mi_os_limit_look_s {
   const mi_os_limit_files_t* files;
-  char group[MI_OS_LIMIT_GROUP]; // path of a group, "" what is mounted
-  char path[MI_OS_LIMIT_PATH];
-  char text[MI_OS_LIMIT_TEXT]; // of the last file that was read, zero-terminated
+  int file; // that is open
+  size_t at, end; // what of `part` is not looked at yet
+  size_t root, group; // lengths in `path`: of the mount point, and with the path of the group
+  char path[MI_OS_LIMIT_PATH]; // of the group, and at times behind it the name of a file
+  char part[MI_OS_LIMIT_PART]; // of the file
 } mi_os_limit_look_t;
 
-// Read the beginning of a file. False if there is none.
-static bool mi_os_limit_read(mi_os_limit_look_t* look, const char* path) {
-  const int file = mi_os_call_open(path, O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return false;
-  const ptrdiff_t size = mi_os_call_read(file, look->text, sizeof(look->text) - 1);
-  mi_os_call_close(file);
-  look->text[size > 0 ? size : 0] = 0;
-  return size > 0;
+// -- A file, character by character --
+
+#define MI_OS_LIMIT_END (-1)
+
+static bool mi_os_limit_open(mi_os_limit_look_t* look, const char* path) {
+  look->at = look->end = 0;
+  look->file = mi_os_call_open(path, O_RDONLY | O_CLOEXEC, 0);
+  return look->file >= 0;
 }
 
 // The same for a file of the group.
-static bool mi_os_limit_read_of(mi_os_limit_look_t* look, const char* name) {
-  mi_text_format(look->path, sizeof(look->path), mi_os_limit_path, look->files->mount, look->group,
-                 name);
-  return mi_os_limit_read(look, look->path);
+static bool mi_os_limit_open_of(mi_os_limit_look_t* look, const char* name) {
+  const size_t length = mi_text_append(look->path, MI_OS_LIMIT_PATH, look->group, "/");
+  mi_text_append(look->path, MI_OS_LIMIT_PATH, length, name);
+  return mi_os_limit_open(look, look->path);
 }
 
-// Return the number at the start of `text`, UINT64_MAX if there is none, as in "max".
-static uint64_t mi_os_limit_number(const char* text) {
+// Return the next character, which stays the next one; MI_OS_LIMIT_END behind the last.
+static int mi_os_limit_peek(mi_os_limit_look_t* look) {
+  if (look->at == look->end) {
+    const ptrdiff_t size = mi_os_call_read(look->file, look->part, MI_OS_LIMIT_PART);
+    look->at = 0;
+    look->end = size > 0 ? (size_t)size : 0;
+    if (size <= 0) return MI_OS_LIMIT_END;
+  }
+  return (uint8_t)look->part[look->at];
+}
+
+static bool mi_os_limit_is_digit(int c) { return c >= '0' && c <= '9'; }
+
+// Read the number that comes next, UINT64_MAX if none does, as in "max".
+static uint64_t mi_os_limit_number(mi_os_limit_look_t* look) {
+  int c = mi_os_limit_peek(look);
+  if (!mi_os_limit_is_digit(c)) return UINT64_MAX;
   uint64_t number = 0;
-  if (*text < '0' || *text > '9') return UINT64_MAX;
-  for (; *text >= '0' && *text <= '9'; text++) {
-    const uint64_t digit = (uint64_t)(*text - '0');
+  for (; mi_os_limit_is_digit(c); c = mi_os_limit_peek(look)) {
+    const uint64_t digit = (uint64_t)(c - '0');
     number = number > (UINT64_MAX - digit) / 10 ? UINT64_MAX : number * 10 + digit;
+    look->at++;
   }
   return number;
 }
 
-static const char* mi_os_limit_next_line(const char* line) {
-  while (*line != '\n' && *line != 0) line++;
-  return *line != 0 ? line + 1 : NULL;
-}
-
-// Return what is behind `name` where a line of the text begins with it, NULL if none does.
-static const char* mi_os_limit_field(const mi_os_limit_look_t* look, const char* name) {
-  const size_t length = mi_text_length(name);
-  for (const char* line = look->text; line != NULL; line = mi_os_limit_next_line(line)) {
-    if (mi_text_equal_nocase(line, name, length)) return line + length;
+// Read as much of `text` as comes next. True if all of it does.
+static bool mi_os_limit_is_next(mi_os_limit_look_t* look, const char* text) {
+  for (; *text != 0; text++, look->at++) {
+    if (mi_os_limit_peek(look) != (uint8_t)*text) return false;
   }
-  return NULL;
+  return true;
 }
 
-// Find the group of this process in what /proc/self/cgroup says. False if it is in none.
+// Go to the next line. False if there is none.
+static bool mi_os_limit_next_line(mi_os_limit_look_t* look) {
+  int c;
+  while ((c = mi_os_limit_peek(look)) != '\n' && c != MI_OS_LIMIT_END) look->at++;
+  if (c == MI_OS_LIMIT_END) return false;
+  look->at++;
+  return mi_os_limit_peek(look) != MI_OS_LIMIT_END;
+}
+
+// Read what comes next up to `last` or the end of the line into a buffer. False if it has no room
+// for it, with a zero.
+static bool mi_os_limit_text(mi_os_limit_look_t* look, int last, char* text, size_t capacity) {
+  size_t length = 0;
+  int c;
+  while ((c = mi_os_limit_peek(look)) != last && c != '\n' && c != MI_OS_LIMIT_END) {
+    if (length + 1 >= capacity) return false;
+    text[length++] = (char)c;
+    look->at++;
+  }
+  text[length] = 0;
+  return true;
+}
+
+// -- What the files say --
+
+static bool mi_os_limit_equal(const char* field, const char* name) {
+  return mi_text_equal_nocase(field, name, MI_OS_LIMIT_FIELD);
+}
+
+// Find the group of this process in lines "number:controllers:path", that of version 1 if there
+// are both: its line comes first. False if it is in none.
 static bool mi_os_limit_find_group(mi_os_limit_look_t* look) {
-  const size_t length = mi_text_length(look->files->line);
-  for (const char* line = look->text; line != NULL; line = mi_os_limit_next_line(line)) {
-    const char* at = line;
-    while (*at >= '0' && *at <= '9') at++;
-    if (!mi_text_equal_nocase(at, look->files->line, length)) continue;
-    at += length;
-    size_t size = 0;
-    while (at[size] != '\n' && at[size] != 0) size++;
-    if (size >= MI_OS_LIMIT_GROUP) return false;
-    memcpy(look->group, at, size);
-    look->group[size > 1 ? size : 0] = 0; // "/" is what is mounted
-    return true;
+  char controller[MI_OS_LIMIT_FIELD];
+  bool is_found = false;
+  if (!mi_os_limit_open(look, mi_os_limit_self)) return false;
+  do {
+    mi_os_limit_number(look);
+    if (!mi_os_limit_is_next(look, ":")) continue;
+    if (!mi_os_limit_text(look, ':', controller, sizeof(controller))) continue;
+    if (!mi_os_limit_is_next(look, ":")) continue;
+    for (size_t version = 0; version < 2 && !is_found; version++) {
+      look->files = &mi_os_limit_versions[version];
+      is_found = mi_os_limit_equal(controller, look->files->controller);
+    }
+  } while (!is_found && mi_os_limit_next_line(look));
+  if (is_found) {
+    look->root = mi_text_append(look->path, MI_OS_LIMIT_PATH, 0, look->files->mount);
+    const size_t room = MI_OS_LIMIT_PATH - look->root - MI_OS_LIMIT_FILE_MAX;
+    is_found = mi_os_limit_text(look, '\n', look->path + look->root, room);
+    const size_t length = mi_text_length(look->path);
+    look->group = length > look->root + 1 ? length : look->root; // "/" is what is mounted
   }
-  return false;
+  mi_os_call_close(look->file);
+  return is_found;
 }
 
-// Return the bytes that a group uses and that the system cannot take back: OS_LINUX_LIMIT-2.
-static uint64_t mi_os_limit_used(mi_os_limit_look_t* look, uint64_t limit) {
-  if (!mi_os_limit_read_of(look, look->files->usage)) return 0;
-  const uint64_t used = mi_os_limit_number(look->text);
-  if (used <= limit / 2 || !mi_os_limit_read_of(look, mi_os_limit_stat)) return used;
-  const char* const cached = mi_os_limit_field(look, look->files->cached);
-  const char* const kept = mi_os_limit_field(look, look->files->kept);
-  if (cached == NULL || kept == NULL) return used;
+// Return the number that a file of the group begins with, `otherwise` if there is no such file.
+static uint64_t mi_os_limit_number_of(mi_os_limit_look_t* look, const char* name,
+                                      uint64_t otherwise) {
+  if (!mi_os_limit_open_of(look, name)) return otherwise;
+  const uint64_t number = mi_os_limit_number(look);
+  mi_os_call_close(look->file);
+  return number;
+}
+
+// Return the bytes of a group that the system takes back when memory runs short: OS_LINUX_LIMIT-2.
+static uint64_t mi_os_limit_back(mi_os_limit_look_t* look) {
+  char field[MI_OS_LIMIT_FIELD];
+  uint64_t cached = UINT64_MAX, kept = UINT64_MAX;
+  if (!mi_os_limit_open_of(look, mi_os_limit_stat)) return 0;
+  do {
+    if (!mi_os_limit_text(look, ' ', field, sizeof(field))) continue;
+    const bool is_cached = mi_os_limit_equal(field, look->files->cached);
+    if (!is_cached && !mi_os_limit_equal(field, look->files->kept)) continue;
+    if (!mi_os_limit_is_next(look, " ")) continue;
+    *(is_cached ? &cached : &kept) = mi_os_limit_number(look);
+  } while ((cached == UINT64_MAX || kept == UINT64_MAX) && mi_os_limit_next_line(look));
+  mi_os_call_close(look->file);
+  if (cached == UINT64_MAX || kept == UINT64_MAX) return 0;
   // The fields are read one after the other by the kernel: the second may be the larger one.
-  const uint64_t cached_bytes = mi_os_limit_number(cached), kept_bytes = mi_os_limit_number(kept);
-  const uint64_t back = cached_bytes > kept_bytes ? cached_bytes - kept_bytes : 0;
+  return cached > kept ? cached - kept : 0;
+}
+
+// Return the bytes that a group uses and that the system cannot take back.
+static uint64_t mi_os_limit_used(mi_os_limit_look_t* look, uint64_t limit) {
+  const uint64_t used = mi_os_limit_number_of(look, look->files->usage, 0);
+  if (used <= limit / 2) return used;
+  const uint64_t back = mi_os_limit_back(look);
   return back < used ? used - back : 0;
 }
 
@@ -147,8 +216,7 @@ static uint64_t mi_os_limit_used(mi_os_limit_look_t* look, uint64_t limit) {
 static void mi_os_limit_level(mi_os_limit_look_t* look, mi_os_limit_t* limit) {
   uint64_t least = UINT64_MAX;
   for (size_t i = 0; i < 2 && look->files->limits[i][0] != 0; i++) {
-    if (!mi_os_limit_read_of(look, look->files->limits[i])) continue;
-    const uint64_t number = mi_os_limit_number(look->text);
+    const uint64_t number = mi_os_limit_number_of(look, look->files->limits[i], UINT64_MAX);
     if (number < least) least = number;
   }
   if (least >= (uint64_t)INT64_MAX / 2) return; // version 1 says almost that if there is none
@@ -159,25 +227,31 @@ static void mi_os_limit_level(mi_os_limit_look_t* look, mi_os_limit_t* limit) {
   limit->used = least - room;
 }
 
+// True if the group is visible: OS_LINUX_LIMIT-3.
+static bool mi_os_limit_is_visible(mi_os_limit_look_t* look) {
+  if (!mi_os_limit_open_of(look, mi_os_limit_members)) return false;
+  mi_os_call_close(look->file);
+  return true;
+}
+
 // All levels, from the group of the process up: OS_LINUX_LIMIT-1.
 static void mi_os_limit_levels(mi_os_limit_look_t* look, mi_os_limit_t* limit) {
-  if (!mi_os_limit_read_of(look, mi_os_limit_members)) look->group[0] = 0; // OS_LINUX_LIMIT-3
   for (;;) {
     mi_os_limit_level(look, limit);
-    size_t length = mi_text_length(look->group);
-    if (length == 0) return;
-    while (length > 1 && look->group[length - 1] != '/') length--;
-    look->group[length - 1] = 0;
+    if (look->group <= look->root) return;
+    while (look->group > look->root && look->path[look->group - 1] != '/') look->group--;
+    if (look->group > look->root) look->group--;
   }
 }
 
-// True if a file was read that says how long processes wait for memory: "some avg10=12.34 ...".
-static bool mi_os_limit_pressure(const mi_os_limit_look_t* look, mi_os_limit_t* limit) {
-  const char* const share = mi_os_limit_field(look, mi_os_limit_share);
-  if (share == NULL) return false;
-  const uint64_t percent = mi_os_limit_number(share);
+// Read how long processes wait for memory from a file that was opened: "some avg10=12.34 ...".
+// False if it does not say so.
+static bool mi_os_limit_pressure(mi_os_limit_look_t* look, mi_os_limit_t* limit) {
+  const bool is_known = mi_os_limit_is_next(look, mi_os_limit_share);
+  const uint64_t percent = is_known ? mi_os_limit_number(look) : UINT64_MAX;
+  mi_os_call_close(look->file);
   limit->is_short = percent != UINT64_MAX && percent >= MI_OS_LIMIT_PRESSURE;
-  return true;
+  return is_known;
 }
 
 MI_INTERNAL mi_attr_cold bool mi_os_limit(mi_os_limit_t* limit) {
@@ -185,18 +259,14 @@ MI_INTERNAL mi_attr_cold bool mi_os_limit(mi_os_limit_t* limit) {
   mi_os_limit_look_t look;
   *limit = (mi_os_limit_t){.limit = UINT64_MAX};
   bool has_pressure = false;
-  bool is_known = mi_os_limit_read(&look, mi_os_limit_self);
+  const bool is_known = mi_os_limit_find_group(&look);
   if (is_known) {
-    look.files = &mi_os_limit_versions[0];
-    if (!mi_os_limit_find_group(&look)) look.files = &mi_os_limit_versions[1];
-    is_known = mi_os_limit_find_group(&look);
-  }
-  if (is_known) {
+    if (!mi_os_limit_is_visible(&look)) look.group = look.root;
     has_pressure =
-        mi_os_limit_read_of(&look, mi_os_limit_waits) && mi_os_limit_pressure(&look, limit);
+        mi_os_limit_open_of(&look, mi_os_limit_waits) && mi_os_limit_pressure(&look, limit);
     mi_os_limit_levels(&look, limit);
   }
-  if (!has_pressure && mi_os_limit_read(&look, mi_os_limit_waits_all)) {
+  if (!has_pressure && mi_os_limit_open(&look, mi_os_limit_waits_all)) {
     has_pressure = mi_os_limit_pressure(&look, limit);
   }
   errno = saved_errno;

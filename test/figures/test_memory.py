@@ -38,6 +38,7 @@ AHEAD_KIB, AHEAD_RATIO = 2048, 0.005  # one huge page, and what lies behind bloc
 AHEAD_LARGE_RATIO = 4 / 64  # a claim prefers runs inside words of 64 slices: pages of 5 leave 4 at the end of each
 HEAPS = (65, 0), (65, 64), (65, 1000), (65, 300000), (256, 0), (1024, 0)  # MiB, bytes of a block, 0: mixed
 AREAS = 1000
+STACK = 2304  # bytes, without a report or a profile
 
 
 def peaks(program, preload):
@@ -188,3 +189,14 @@ def test_large_heap_has_few_areas(library, figure):
     areas = int(out.split("areas ")[-1].split(",")[0])
     measure.say(figure, "mapped areas of a heap of 20 GiB with random frees", areas, AREAS)
     assert areas < AREAS
+
+
+@measure.x86_only
+def test_little_stack(either_library, figure):
+    """Threads with the smallest stack there is, coroutines and handlers of signals call malloc, too."""
+    out = run(measure.program("stack", either_library), LD_BIND_NOW=1)
+    needed = {name: int(size) for name, size in map(str.split, out.splitlines())}
+    assert len(needed) == 8 and needed.pop("nothing") < 100
+    measure.say(figure, f"stack that malloc and free need{measure.kind(either_library)}",
+                f"at most {max(needed.values())} bytes ({max(needed, key=needed.get)})", f"{STACK}")
+    assert max(needed.values()) <= STACK

@@ -207,6 +207,146 @@ static void os_knows_its_limit(void** state) {
   assert_int_equal(is_known, access("/proc/self/cgroup", R_OK) == 0);
 }
 
+// -- Limits of control groups, in a folder that is made the root of a child --
+
+#define LIMITED_FILES 9
+#define LIMITED_V2 "/sys/fs/cgroup"
+#define LIMITED_V1 LIMITED_V2 "/memory"
+#define TEXT_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+typedef struct limited_s {
+  struct {
+    const char *path, *text;
+  } file[LIMITED_FILES];
+  mi_os_limit_t limit; // that is to be found
+  bool is_known;
+} limited_t;
+
+static const limited_t limited_cases[] = {
+    // Version 2: files that can be dropped do not count, a level above has the limit.
+    {{{"/proc/self/cgroup", "0::/a/b\n"},
+      {LIMITED_V2 "/a/b/cgroup.procs", ""},
+      {LIMITED_V2 "/a/b/memory.max", "max\n"},
+      {LIMITED_V2 "/a/memory.max", "1000000\n"},
+      {LIMITED_V2 "/a/memory.current", "800000\n"},
+      {LIMITED_V2 "/a/memory.stat", "anon 5\nfile 300000\nfile_mapped 9\nshmem 100000\nfile 1\n"},
+      {LIMITED_V2 "/a/memory.pressure", "some avg10=99.00\n"}},
+     {.limit = 1000000, .used = 600000},
+     true},
+    // Of all levels that with the least room counts, and `high` as well as `max`.
+    {{{"/proc/self/cgroup", "0::/a/b"},
+      {LIMITED_V2 "/a/b/cgroup.procs", ""},
+      {LIMITED_V2 "/a/b/memory.max", "5000000\n"},
+      {LIMITED_V2 "/a/b/memory.high", "3000000\n"},
+      {LIMITED_V2 "/a/b/memory.current", "200000\n"},
+      {LIMITED_V2 "/a/memory.max", "4000000\n"},
+      {LIMITED_V2 "/a/memory.current", "1900000\n"},
+      {LIMITED_V2 "/memory.max", "9000000\n"}},
+     {.limit = 4000000, .used = 1900000},
+     true},
+    // Version 1, among other controllers; the fields are behind the first part that is read.
+    {{{"/proc/self/cgroup", "13:" TEXT_64 ",cpu:/x\n12:cpu,cpuacct:/x\n4:memory:/d/e\n0::/a\n"},
+      {LIMITED_V1 "/d/e/cgroup.procs", ""},
+      {LIMITED_V1 "/d/e/memory.limit_in_bytes", "1000000\n"},
+      {LIMITED_V1 "/d/e/memory.usage_in_bytes", "1200000\n"},
+      {LIMITED_V1 "/d/e/memory.stat",
+       "cache 1\n" TEXT_64 " 1\n" TEXT_64 " 2\n" TEXT_64 " 3\n" TEXT_64
+       " 4\ntotal_cache 500000\ntotal_rss 7\ntotal_shmem 0\n"},
+      {LIMITED_V1 "/memory.limit_in_bytes", "9223372036854771712\n"}},
+     {.limit = 1000000, .used = 700000},
+     true},
+    // A group that is not visible: what is mounted is the group itself. Below half of a limit
+    // nobody asks for files.
+    {{{"/proc/self/cgroup", "0::/../other\n"},
+      {LIMITED_V2 "/memory.max", "1000000\n"},
+      {LIMITED_V2 "/memory.current", "400000\n"},
+      {LIMITED_V2 "/memory.stat", "file 300000\nshmem 0\n"},
+      {LIMITED_V2 "/memory.pressure", "some avg10=12.34 avg60=0.00\nfull avg10=0.00\n"}},
+     {.limit = 1000000, .used = 400000, .is_short = true},
+     true},
+    // The root of all groups has no limit, and the machine says whether memory is short.
+    {{{"/proc/self/cgroup", "0::/\n"},
+      {LIMITED_V2 "/cgroup.procs", ""},
+      {"/proc/pressure/memory", "some avg10=10.00 avg60=0.00\n"}},
+     {.limit = UINT64_MAX, .is_short = true},
+     true},
+    {{{"/proc/self/cgroup", "0::/\n"},
+      {LIMITED_V2 "/memory.max", "99999999999999999999999\n"},
+      {"/proc/pressure/memory", "some avg10=9.99 avg60=80.00\n"}},
+     {.limit = UINT64_MAX},
+     true},
+    // More shared memory than files: read one after the other. And no room below 0.
+    {{{"/proc/self/cgroup", "0::/a\n"},
+      {LIMITED_V2 "/a/cgroup.procs", ""},
+      {LIMITED_V2 "/a/memory.max", "1000\n"},
+      {LIMITED_V2 "/a/memory.current", "5000\n"},
+      {LIMITED_V2 "/a/memory.stat", "file 3\nshmem 4\n"}},
+     {.limit = 1000, .used = 1000},
+     true},
+    // A path that is too long, no group, nothing at all: unknown.
+    {{{"/proc/self/cgroup",
+       "0::/" TEXT_64 "/" TEXT_64 "/" TEXT_64 "/" TEXT_64 "/" TEXT_64 "/" TEXT_64 "\n"},
+      {LIMITED_V2 "/memory.max", "1000000\n"}},
+     {.limit = UINT64_MAX},
+     false},
+    {{{"/proc/self/cgroup", "1:name=systemd:/a\nnonsense\n\n2:freezer\n"},
+      {LIMITED_V2 "/memory.max", "1000000\n"}},
+     {.limit = UINT64_MAX},
+     false},
+    {{{"/proc/self/cgroup", ""}}, {.limit = UINT64_MAX}, false},
+    {{{"/nothing", ""}}, {.limit = UINT64_MAX}, false},
+};
+
+// Write a file below the working folder, with the folders that lead to it.
+static void limited_put(const char* path, const char* text) {
+  char part[512];
+  snprintf(part, sizeof(part), ".%s", path);
+  for (char* slash = part + 2; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+    *slash = 0;
+    mkdir(part, 0700);
+  }
+  FILE* const file = fopen(part, "w");
+  if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) _exit(1);
+}
+
+// In a child: 0 if what is found is what should be.
+static int limited_look(const limited_t* one) {
+  for (size_t i = 0; i < LIMITED_FILES && one->file[i].path != NULL; i++) {
+    limited_put(one->file[i].path, one->file[i].text);
+  }
+  if (chroot(".") != 0) return 77;
+  mi_os_limit_t found;
+  errno = 7;
+  const bool is_known = mi_os_limit(&found);
+  if (errno != 7) return 2;
+  const bool is_same = found.limit == one->limit.limit && found.used == one->limit.used;
+  return is_known == one->is_known && is_same && found.is_short == one->limit.is_short ? 0 : 3;
+}
+
+static void limited_remove(const char* folder) {
+  char command[128];
+  snprintf(command, sizeof(command), "rm -r %s", folder);
+  assert_int_equal(system(command), 0);
+}
+
+// If this fails, a program in a container is killed although memory of ours could have gone back;
+// or it gives up memory for a limit that is not there.
+static void os_reads_the_limits_of_control_groups(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(limited_cases) / sizeof(limited_cases[0]); i++) {
+    char folder[] = "/tmp/mimalloc-limit-XXXXXX";
+    if (mkdtemp(folder) == NULL) skip();
+    const pid_t child = fork();
+    if (child == 0) _exit(chdir(folder) != 0 ? 1 : limited_look(&limited_cases[i]));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    limited_remove(folder);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) skip(); // only root may
+    if (status != 0) fail_msg("case %zu: %d", i, WEXITSTATUS(status));
+  }
+}
+
 // If this fails, another user can command a process, or a command is read that is only half there.
 static void os_reads_what_only_its_user_can_write(void** state) {
   (void)state;
@@ -270,6 +410,7 @@ int main(void) {
       cmocka_unit_test(os_knows_what_is_mapped),
       cmocka_unit_test(os_writes_files),
       cmocka_unit_test(os_knows_its_limit),
+      cmocka_unit_test(os_reads_the_limits_of_control_groups),
       cmocka_unit_test(os_reads_what_only_its_user_can_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // alloc.c - FAST: malloc and its zeroing form, when the list of the class has a block.
 //
-//   mi_malloc            size <= 1 KiB: class from a byte table, pop   13 instructions, 2 branches
+//   mi_malloc            size <= 4 KiB: class from a byte table, pop   13 instructions, 2 branches
 //    |- mi_alloc_medium  up to MI_CLASS_MAX: class by arithmetic, pop
 //    |- mi_alloc_quick   the list is empty, but the current page has blocks: swap them in
 //    '- mi_slow_malloc   everything else                                 slow.c
