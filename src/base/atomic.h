@@ -30,6 +30,7 @@
 #define mi_atomic_swap_acq_rel(p, x) atomic_exchange_explicit(p, x, memory_order_acq_rel)
 #define mi_atomic_or_release(p, x) atomic_fetch_or_explicit(p, x, memory_order_release)
 #define mi_atomic_or_relaxed(p, x) atomic_fetch_or_explicit(p, x, memory_order_relaxed)
+#define mi_atomic_and_acq_rel(p, x) atomic_fetch_and_explicit(p, x, memory_order_acq_rel)
 #define mi_atomic_and_relaxed(p, x) atomic_fetch_and_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_add_relaxed(p, x) atomic_fetch_add_explicit(p, x, memory_order_relaxed)
 #define mi_atomic_sub_relaxed(p, x) atomic_fetch_sub_explicit(p, x, memory_order_relaxed)

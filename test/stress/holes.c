@@ -87,15 +87,6 @@ static size_t blocks_in_use(void) {
   return count;
 }
 
-// A padded build looks at the memory of free blocks, and keeps it; with tiny constants a page is no
-// longer than an OS page; and few OS pages of 16 KiB have no block of 1 to 4 KB in use, none of 64.
-static bool makes_holes(void) {
-  void* const p = malloc(24);
-  const bool is_padded = mi_usable_size(p) == 24 && !test_is_secure();
-  free(p);
-  return !is_padded && mi_good_size(66000) == 73728 && sysconf(_SC_PAGESIZE) == 4096;
-}
-
 static void on_one_thread(const load_t* load) {
   const size_t bytes = load_scale(load, BYTES);
   heap_t heap = heap_of(bytes, load->seed);
@@ -112,7 +103,7 @@ static void on_one_thread(const load_t* load) {
              full / LOAD_MIB, after / LOAD_MIB);
     }
     // In later rounds the program has shown that it needs the memory again and again.
-    if (round == 0 && makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
+    if (round == 0 && load_makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
       CHECK_SAY(after <= load_bound(full / RESIDENT_PART), "%zu KiB of %zu are resident",
                 after / LOAD_KIB, full / LOAD_KIB);
     }
@@ -123,7 +114,7 @@ static void on_one_thread(const load_t* load) {
   mi_collect(true); // the rest of what is free
   CHECK(blocks_in_use() == others + heap.count);
   const size_t least = load_rss() - before;
-  if (makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
+  if (load_makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
     CHECK_SAY(least <= load_bound(bytes / RESIDENT_PART), "%zu KiB stay when all is collected",
               least / LOAD_KIB);
   }

@@ -8,6 +8,7 @@
 //   wait.h spare.h     free memory that has not gone back; the run that was freed last
 //   budget.h           how much memory may be in use, and what that changes
 //   purge.h retain.h   how free memory goes back to the system; when, and how much
+//   tail.h             memory behind the blocks of pages in use
 //   huge.h collapse.h  memory that is faulted in ahead; old memory that becomes one huge page
 //   slices.h           claim and release, with all of the above
 //   reserve.h          arenas that the program asks for
@@ -33,6 +34,7 @@
 #include "retain.h"
 #include "huge.h"
 #include "collapse.h"
+#include "tail.h"
 #include "slices.h"
 #include "reserve.h"
 #include "book.h"

@@ -19,8 +19,9 @@
 // CHARGE-4  in a secure build the marks of a slice, 1/16 of it, are charged as long as its bit in
 //     `marked` is set: from the first mark on until they go back.
 // CHARGE-5  bits of a slice change only by the thread that has claimed it, but for a huge page,
-//     which sets those of its whole chunk (huge.c, collapse.c). The bits are set and cleared by
-//     atomic operations, and each change is counted once, by whoever makes it.
+//     which sets those of its whole chunk (huge.c, collapse.c), and for what is behind the blocks
+//     of a page (tail.c). The bits are set and cleared by atomic operations, and each change is
+//     counted once, by whoever makes it.
 //
 // So the count is too high by what the program does not touch of its large blocks, and too low by
 // nothing, but for a huge page that the system makes by itself. Deliberately absent: our own
@@ -53,6 +54,12 @@ MI_INTERNAL void mi_charge_add(mi_arena_t* arena, const uint8_t* start, size_t s
   const size_t first = mi_charge_units(arena, start, size, &count);
   const size_t added = mi_bitmap_set(arena->units, first, count);
   if (added > 0) mi_charge_more(arena->subproc, added * MI_CHARGE_UNIT);
+}
+
+MI_INTERNAL bool mi_charge_has_any(const mi_arena_t* arena, const uint8_t* start, size_t size) {
+  size_t count;
+  const size_t first = mi_charge_units(arena, start, size, &count);
+  return !mi_bitmap_is_all_clear(arena->units, first, count);
 }
 
 MI_INTERNAL size_t mi_charge_drop(mi_arena_t* arena, const uint8_t* start, size_t size) {

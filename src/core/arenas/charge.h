@@ -31,6 +31,9 @@ MI_INTERNAL void mi_charge_drop_marks(mi_arena_t* arena, size_t slice_index, siz
 // Their contents are gone: they are not charged any more. Returns how many bytes were.
 MI_INTERNAL size_t mi_charge_drop(mi_arena_t* arena, const uint8_t* start, size_t size);
 
+// True if some of a range is charged.
+MI_INTERNAL bool mi_charge_has_any(const mi_arena_t* arena, const uint8_t* start, size_t size);
+
 // Return how many bytes of an arena are charged, marks included.
 MI_INTERNAL size_t mi_charge_in(const mi_arena_t* arena);
 

@@ -106,11 +106,20 @@ MI_INTERNAL mi_attr_cold void mi_collapse_forget_all(mi_subproc_t* subproc) {
   }
 }
 
+// True if a word has slices of which only `old` is set.
+static bool mi_collapse_has_old(uint64_t word) {
+  return (word >> MI_COLLAPSE_OLD_SHIFT & ~word) != 0;
+}
+
+MI_INTERNAL bool mi_collapse_is_huge(const mi_arena_t* arena, size_t chunk) {
+  return mi_collapse_has_old(mi_atomic_load_relaxed(&arena->filled[chunk]));
+}
+
 // Split a chunk, if it is in a huge page, before slices of it up to `end` are purged.
 static void mi_collapse_split_in(mi_arena_t* arena, size_t slice_index, size_t end) {
   mi_bitmap_word_t* const filled = &arena->filled[slice_index / MI_CHUNK_SLICES];
   uint64_t word = mi_atomic_load_relaxed(filled);
-  if (mi_likely((word >> MI_COLLAPSE_OLD_SHIFT & ~word) == 0)) return;
+  if (mi_likely(!mi_collapse_has_old(word))) return;
   mi_os_split(arena->start + slice_index * MI_SLICE_SIZE, (end - slice_index) * MI_SLICE_SIZE);
   // The rest is resident in small pages.
   while (!mi_atomic_cas_weak_relaxed(filled, &word,

@@ -16,6 +16,9 @@ MI_INTERNAL void mi_collapse_forget_all(mi_subproc_t* subproc);
 // are split, if they were collapsed.
 MI_INTERNAL void mi_collapse_split(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
+// True if a chunk was collapsed, as far as is known.
+MI_INTERNAL bool mi_collapse_is_huge(const mi_arena_t* arena, size_t chunk);
+
 // Look at some chunks, if that is due at `now_ms`, and collapse those that are old.
 MI_INTERNAL void mi_collapse_poll(mi_subproc_t* subproc, uint64_t now_ms);
 

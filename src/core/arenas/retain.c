@@ -67,6 +67,7 @@
 #include "kept.h"
 #include "move.h"
 #include "purge.h"
+#include "tail.h"
 
 #define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_RETAIN_PART 1 // of what is in use, as a shift: a half
@@ -282,9 +283,10 @@ MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
   return mi_retain_is_much(subproc);
 }
 
-// True if memory waits, or may wait soon (KEPT-4).
+// True if memory waits, or may wait soon (KEPT-4), or behind the blocks of a page (tail.c).
 static bool mi_retain_has_any(mi_subproc_t* subproc) {
-  return mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 || mi_kept_has_any(subproc);
+  return mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 || mi_kept_has_any(subproc) ||
+         mi_atomic_load_relaxed(&subproc->has_tails);
 }
 
 MI_INTERNAL bool mi_retain_bound_again(mi_subproc_t* subproc) {
@@ -303,7 +305,10 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
   // The first poll after a quiet time only starts the period.
-  if (due != 0) mi_retain_unlearn(subproc, (int64_t)mi_purge_step(subproc));
+  if (due != 0) {
+    mi_retain_unlearn(subproc, (int64_t)mi_purge_step(subproc));
+    mi_tail_step(subproc);
+  }
   const bool is_pending = mi_retain_has_any(subproc);
   const uint64_t period = (uint64_t)(delay + 1) / 2;
   mi_atomic_store_relaxed(&subproc->purge_due_ms, is_pending ? now + period : 0);

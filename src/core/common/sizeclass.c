@@ -9,7 +9,8 @@
 // Where each page has a fence (fence.h), the blocks have an OS page less, and those of 1/4 to 1
 // slice are as many as leave at most 1/4.
 //
-// The memory behind the last block is never touched, so it costs addresses only. Pages of large
+// The memory behind the last block is never touched, so it costs addresses only (what an earlier
+// page of other blocks left there goes back: tail.c). Pages of large
 // blocks are short on purpose: a free block in a page with other blocks serves one class of one
 // thread, while free slices serve all classes and threads. Six threads that exchange blocks up to 2
 // MiB hold half of the memory they hold with eight blocks a page, and a heap whose sizes change

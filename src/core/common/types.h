@@ -180,6 +180,7 @@ struct mi_page_s {
   bool is_lean : 1; // of a free slice: nothing past its first OS page is resident (hint, too)
   bool is_sparse : 1; // counted in `sparse_waiting` of its sub-process: sparse.c
   bool is_sparse_old : 1; // it was so at the last look
+  bool has_tail : 1; // (const) memory behind the blocks was resident at the start: tail.c
 };
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
@@ -531,6 +532,17 @@ struct mi_arena_s {
   // Written by a thread that has carved or releases slices, by one that looks at the chunk, and by
   // one that forks; read by one that looks. Relaxed: a decision that may be wrong by a page.
   mi_bitmap_word_t* filled;
+  // tails - a word for each chunk, with a state of each slice: does memory behind the blocks of the
+  // page that begins there wait, and does a purger give it back? See tail.c.
+  //   write  maker   or release   the page has a tail  mi_tail_begin  (publishes the page)
+  //   write  purger  CAS acquire  it is to go back     mi_tail_claim  (sees the page)
+  //   write  purger  CAS relaxed  it became old        mi_tail_age
+  //   write  purger, and who releases the page  and acq_rel  mi_tail_clear  (sees the other's work)
+  //   write  any     store relaxed  with one thread  mi_tail_begin, mi_tail_claim, mi_tail_age
+  //   write  any     store relaxed  with one thread  mi_tail_clear
+  //   read   any     relaxed
+  mi_bitmap_word_t* tails;
+  size_t tail_chunk; // where the next look at them goes on; under the purge lock
   // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
   // the list of free arenas (`mi_state.arenas_free`).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)

@@ -30,7 +30,7 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_meta_purge();
   mi_lock_leave(&mi_state.arena_lock);
-  return mi_purge_everything(subproc);
+  return mi_purge_everything(subproc) + mi_tail_purge_all(subproc);
 }
 
 static bool mi_collect_check_page(mi_page_t* page, void* arg) {

@@ -90,6 +90,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   page->size_class = (uint8_t)size_class;
   page->is_zero = run.is_zero;
   page->is_resident = run.is_resident;
+  page->has_tail = false;
   page->is_likely_full = plan->is_likely_full;
   page->backing = mi_run_backing(&run);
   page->sparse_at = mi_part_sparse_at(page);
@@ -103,6 +104,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
     return NULL;
   }
   mi_page_count(heap, size_class, 1);
+  if (run.is_resident && run.arena != NULL) mi_tail_note(run.arena, page);
   if (mi_page_may_have_fence(&run)) mi_fence_raise(page);
   mi_probe2(page_make, run.start, block_size);
   return page;
@@ -137,7 +139,9 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     const size_t carved = mi_page_capacity(page) * page->block_size;
     mi_charge_less(heap->subproc, mi_charge_round(carved));
   }
-  mi_run_release(heap, arena, page->start, page->slice_count, MI_SLICE_SIZE);
+  if (mi_likely(!page->has_tail || mi_tail_forget(arena, page))) {
+    mi_run_release(heap, arena, page->start, page->slice_count, MI_SLICE_SIZE);
+  }
   if (mi_retain_bound(heap->subproc)) mi_self_hurry();
 }
 

@@ -38,6 +38,7 @@ mod orphan;
 mod pages;
 mod pool;
 mod remote;
+mod tail;
 
 use loom::sync::atomic::{AtomicUsize, Ordering, Ordering::*};
 use loom::thread::{self, JoinHandle};

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// tail.h - what lies behind the blocks of a page in use goes back to the system: tail.c.
+#ifndef MI_CORE_TAIL_H
+#define MI_CORE_TAIL_H
+
+#include "arena.h"
+
+// A page was made in slices that were used before: note that what lies behind its blocks may be
+// resident. No other thread knows the page yet.
+MI_INTERNAL void mi_tail_note(mi_arena_t* arena, mi_page_t* page);
+
+// The page ends, and its slices are about to be released. False if a purger is at work in them: it
+// releases them when it is done.
+MI_INTERNAL bool mi_tail_forget(mi_arena_t* arena, const mi_page_t* page);
+
+// End a period, under the purge lock: tails of old pages go back.
+MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc);
+
+// Give all tails back. Returns how many bytes went. Waits for another purger.
+MI_INTERNAL size_t mi_tail_purge_all(mi_subproc_t* subproc);
+
+#endif
