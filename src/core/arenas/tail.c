@@ -149,6 +149,7 @@ MI_INTERNAL mi_attr_noinline void mi_tail_note(mi_arena_t* arena, mi_page_t* pag
   mi_tail_begin(mi_tail_word(arena, slice_index), mi_tail_shift(slice_index));
   if (mi_likely(mi_atomic_load_relaxed(&arena->subproc->has_tails))) return;
   mi_atomic_store_relaxed(&arena->subproc->has_tails, true);
+  mi_atomic_store_relaxed(&arena->subproc->had_tails, true);
   mi_wait_notice();
 }
 
@@ -252,6 +253,7 @@ MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc) {
 }
 
 MI_INTERNAL mi_attr_cold size_t mi_tail_purge_all(mi_subproc_t* subproc) {
+  if (!mi_atomic_load_relaxed(&subproc->had_tails)) return 0; // no word of an arena is touched
   // It is held if this thread purges, and a function of the program that decommits called us.
   if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return 0;
   mi_lock_enter(&mi_state.purge_lock);
