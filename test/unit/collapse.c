@@ -152,7 +152,7 @@ UNIT_TEST(collapse_waits_for_a_large_heap) {
   }
   check_equal(calls(), 0);
   check_equal(os_fake.count[OS_FAKE_CLOCK], before);
-  check_equal(arena->filled[0], 0);
+  check_equal(arena->chunks[0].filled, 0);
   end_from(released);
 }
 
@@ -334,18 +334,18 @@ UNIT_TEST(collapse_can_be_forbidden) {
 // If this fails, a look takes longer the larger the heap is.
 UNIT_TEST(collapse_looks_at_few_chunks_at_once) {
   start();
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->filled[i] = UINT32_MAX;
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->chunks[i].filled = UINT32_MAX;
   const size_t looks = mi_bits_divide_up(ARENA_CHUNKS, LOOK_CHUNKS);
   for (size_t n = 1; n <= looks; n++) {
     poll();
     poll(); // not due
     size_t seen = 0;
-    for (size_t i = 0; i < ARENA_CHUNKS; i++) seen += arena->filled[i] == UINT64_MAX;
+    for (size_t i = 0; i < ARENA_CHUNKS; i++) seen += arena->chunks[i].filled == UINT64_MAX;
     check_equal(seen, mi_bits_min(n * LOOK_CHUNKS, ARENA_CHUNKS));
     os_fake_advance_ms(LOOK_MS);
   }
   check_equal(calls(), 0);
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->filled[i] = 0;
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->chunks[i].filled = 0;
   end();
 }
 
@@ -419,7 +419,7 @@ UNIT_TEST(collapse_ends_where_it_is_unknown) {
 }
 
 static void expect_nothing_filled(void) {
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) check_equal(arena->filled[i], 0);
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) check_equal(arena->chunks[i].filled, 0);
 }
 
 // If this fails, the memory of a process and its child is there twice.
@@ -427,7 +427,7 @@ UNIT_TEST(collapse_leaves_what_a_fork_shares) {
   start();
   fill(1);
   pass();
-  check(arena->filled[HEAP_MIN_CHUNKS] != 0);
+  check(arena->chunks[HEAP_MIN_CHUNKS].filled != 0);
   os_fake.fork_prepare();
   os_fake.fork_parent();
   expect_nothing_filled();

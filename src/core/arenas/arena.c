@@ -359,9 +359,9 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   const size_t chunk_count = mi_bits_divide_up(slice_max, MI_CHUNK_SLICES);
   enum { MAP_COUNT = 7 + (MI_IS_SECURE ? 1 : 0) };
-  const size_t more_count = 2 * chunk_count + MI_CHARGE_UNITS * word_count;
-  const size_t maps_size =
-      (MAP_COUNT * word_count + more_count) * sizeof(mi_bitmap_word_t) + mi_fit_size(word_count);
+  const size_t chunks_size = chunk_count * sizeof(mi_chunk_t);
+  const size_t maps_size = (MAP_COUNT + MI_CHARGE_UNITS) * word_count * sizeof(mi_bitmap_word_t) +
+                           mi_fit_size(word_count) + chunks_size;
   mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
   if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
@@ -397,9 +397,10 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->marked = maps + 7 * word_count; // if there is one
   mi_fit_init(arena, maps + MAP_COUNT * word_count);
   // Behind the others, because most programs never write there; and the longest map last.
-  arena->filled = maps + MAP_COUNT * word_count + mi_fit_size(word_count) / sizeof(*maps);
-  arena->tails = arena->filled + chunk_count;
-  arena->units = arena->tails + chunk_count;
+  mi_bitmap_word_t* const behind =
+      maps + MAP_COUNT * word_count + mi_fit_size(word_count) / sizeof(*maps);
+  arena->chunks = (mi_chunk_t*)behind;
+  arena->units = behind + chunks_size / sizeof(*maps);
   mi_bitmap_set(arena->free, 0, slice_count);
   mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);

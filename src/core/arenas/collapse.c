@@ -82,7 +82,7 @@ MI_INTERNAL mi_attr_cold void mi_collapse_note(mi_subproc_t* subproc, const mi_p
   size_t index = mi_arena_slice_of(arena, page->start);
   for (const size_t end = index + page->slice_count; index < end; index++) {
     const uint64_t bit = (uint64_t)1 << index % MI_CHUNK_SLICES;
-    mi_atomic_or_relaxed(&arena->filled[index / MI_CHUNK_SLICES], bit);
+    mi_atomic_or_relaxed(&arena->chunks[index / MI_CHUNK_SLICES].filled, bit);
   }
 }
 
@@ -90,9 +90,9 @@ MI_INTERNAL void mi_collapse_forget(mi_arena_t* arena, size_t slice_index, size_
   if (slice_count > MI_CLASS_SLICES_MAX) return; // a large block: without marks
   for (const size_t end = slice_index + slice_count; slice_index < end; slice_index++) {
     const size_t chunk = slice_index / MI_CHUNK_SLICES;
-    if (mi_likely(mi_atomic_load_relaxed(&arena->filled[chunk]) == 0)) continue;
+    if (mi_likely(mi_atomic_load_relaxed(&arena->chunks[chunk].filled) == 0)) continue;
     const uint64_t bit = (uint64_t)1 << slice_index % MI_CHUNK_SLICES;
-    mi_atomic_and_relaxed(&arena->filled[chunk], ~(bit | bit << MI_COLLAPSE_OLD_SHIFT));
+    mi_atomic_and_relaxed(&arena->chunks[chunk].filled, ~(bit | bit << MI_COLLAPSE_OLD_SHIFT));
   }
 }
 
@@ -100,8 +100,8 @@ MI_INTERNAL mi_attr_cold void mi_collapse_forget_all(mi_subproc_t* subproc) {
   MI_FOR_EACH_ARENA(subproc, arena) {
     const size_t chunks = mi_bits_divide_up(mi_arena_slices(arena), MI_CHUNK_SLICES);
     for (size_t i = 0; i < chunks; i++) {
-      if (mi_atomic_load_relaxed(&arena->filled[i]) == 0) continue;
-      mi_atomic_store_relaxed(&arena->filled[i], 0);
+      if (mi_atomic_load_relaxed(&arena->chunks[i].filled) == 0) continue;
+      mi_atomic_store_relaxed(&arena->chunks[i].filled, 0);
     }
   }
 }
@@ -112,12 +112,12 @@ static bool mi_collapse_has_old(uint64_t word) {
 }
 
 MI_INTERNAL bool mi_collapse_is_huge(const mi_arena_t* arena, size_t chunk) {
-  return mi_collapse_has_old(mi_atomic_load_relaxed(&arena->filled[chunk]));
+  return mi_collapse_has_old(mi_atomic_load_relaxed(&arena->chunks[chunk].filled));
 }
 
 // Split a chunk, if it is in a huge page, before slices of it up to `end` are purged.
 static void mi_collapse_split_in(mi_arena_t* arena, size_t slice_index, size_t end) {
-  mi_bitmap_word_t* const filled = &arena->filled[slice_index / MI_CHUNK_SLICES];
+  mi_atomic(uint64_t)* const filled = &arena->chunks[slice_index / MI_CHUNK_SLICES].filled;
   uint64_t word = mi_atomic_load_relaxed(filled);
   if (mi_likely(!mi_collapse_has_old(word))) return;
   mi_os_split(arena->start + slice_index * MI_SLICE_SIZE, (end - slice_index) * MI_SLICE_SIZE);
@@ -160,7 +160,7 @@ static void mi_collapse_chunk(mi_arena_t* arena, size_t chunk) {
   if (err == 0) mi_charge_add(arena, arena->start + index * MI_SLICE_SIZE, MI_CHUNK_SIZE);
   mi_state.collapse_after_us += (end - start) * MI_COLLAPSE_PART;
   // Whatever came of it, it is not tried again before slices of the chunk are used anew.
-  mi_atomic_and_relaxed(&arena->filled[chunk], ~MI_COLLAPSE_ALL);
+  mi_atomic_and_relaxed(&arena->chunks[chunk].filled, ~MI_COLLAPSE_ALL);
   if (!mi_bitmap_is_all_clear(arena->free, index, MI_CHUNK_SLICES)) { // COLLAPSE-3
     mi_wait_mark(arena, index, MI_CHUNK_SLICES);
   }
@@ -187,12 +187,12 @@ static bool mi_collapse_may_go_on(void) {
 
 // Look at a chunk. False if the look is over.
 static bool mi_collapse_step(mi_arena_t* arena, size_t chunk) {
-  uint64_t word = mi_atomic_load_relaxed(&arena->filled[chunk]);
+  uint64_t word = mi_atomic_load_relaxed(&arena->chunks[chunk].filled);
   if (mi_collapse_age(word) == MI_COLLAPSE_OTHER) return true;
   if (!mi_bitmap_is_all_clear(arena->moved, chunk * MI_CHUNK_SLICES, MI_CHUNK_SLICES)) return true;
   while (mi_collapse_age(word) == MI_COLLAPSE_NEW) {
     const uint64_t old = word | MI_COLLAPSE_ALL << MI_COLLAPSE_OLD_SHIFT;
-    if (mi_atomic_cas_weak_relaxed(&arena->filled[chunk], &word, old)) return true;
+    if (mi_atomic_cas_weak_relaxed(&arena->chunks[chunk].filled, &word, old)) return true;
   }
   if (mi_collapse_age(word) != MI_COLLAPSE_OLD) return true;
   if (mi_atomic_load_relaxed(&mi_state.is_collapse_off) || !mi_collapse_may_go_on()) return false;

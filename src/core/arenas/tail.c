@@ -63,8 +63,8 @@
 
 mi_static_assert(MI_CHUNK_SLICES* MI_TAIL_BITS == MI_WORD_BITS, "a word has a state per slice");
 
-static mi_bitmap_word_t* mi_tail_word(mi_arena_t* arena, size_t slice_index) {
-  return &arena->tails[slice_index / MI_CHUNK_SLICES];
+static mi_atomic(uint64_t) * mi_tail_word(mi_arena_t* arena, size_t slice_index) {
+  return &arena->chunks[slice_index / MI_CHUNK_SLICES].tails;
 }
 
 // Return where the state of a slice is in its word.
@@ -77,7 +77,7 @@ static uint64_t mi_tail_state(uint64_t word, unsigned shift) {
 }
 
 // A page has a tail: young.
-static void mi_tail_begin(mi_bitmap_word_t* tails, unsigned shift) {
+static void mi_tail_begin(mi_atomic(uint64_t) * tails, unsigned shift) {
   const uint64_t young = MI_TAIL_YOUNG << shift;
   if (mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(tails, mi_atomic_load_relaxed(tails) | young);
@@ -88,7 +88,7 @@ static void mi_tail_begin(mi_bitmap_word_t* tails, unsigned shift) {
 }
 
 // Make a state busy that is young or old. False if the page ended meanwhile.
-static bool mi_tail_claim(mi_bitmap_word_t* tails, unsigned shift) {
+static bool mi_tail_claim(mi_atomic(uint64_t) * tails, unsigned shift) {
   const uint64_t busy = MI_TAIL_BUSY << shift;
   uint64_t word = mi_atomic_load_relaxed(tails);
   while (mi_tail_state(word, shift) % MI_TAIL_BUSY != 0) {
@@ -103,7 +103,7 @@ static bool mi_tail_claim(mi_bitmap_word_t* tails, unsigned shift) {
 }
 
 // Take the bits off; returns the state before.
-static uint64_t mi_tail_clear(mi_bitmap_word_t* tails, unsigned shift) {
+static uint64_t mi_tail_clear(mi_atomic(uint64_t) * tails, unsigned shift) {
   const uint64_t mask = ~(MI_TAIL_BUSY << shift);
   uint64_t old = mi_atomic_load_relaxed(tails);
   if (mi_os_is_single_threaded()) {
@@ -161,7 +161,7 @@ MI_INTERNAL bool mi_tail_forget(mi_arena_t* arena, const mi_page_t* page) {
 
 // Give the tail of a page back, unless that has ended meanwhile. Returns the bytes that went.
 static size_t mi_tail_take(mi_arena_t* arena, size_t slice_index) {
-  mi_bitmap_word_t* const tails = mi_tail_word(arena, slice_index);
+  mi_atomic(uint64_t)* const tails = mi_tail_word(arena, slice_index);
   const unsigned shift = mi_tail_shift(slice_index);
   if (!mi_tail_claim(tails, shift)) return 0;
   const mi_page_t* const page = mi_pagemap_slice(arena->start + slice_index * MI_SLICE_SIZE);
@@ -179,7 +179,7 @@ static uint64_t mi_tail_young(uint64_t word) { return word & ~(word >> 1) & MI_T
 static uint64_t mi_tail_old(uint64_t word) { return word >> 1 & ~word & MI_TAIL_LOW; }
 
 // All states of a word that are young become old. False if there is none.
-static bool mi_tail_age(mi_bitmap_word_t* tails) {
+static bool mi_tail_age(mi_atomic(uint64_t) * tails) {
   uint64_t word = mi_atomic_load_relaxed(tails);
   for (;;) {
     const uint64_t young = mi_tail_young(word);
@@ -209,7 +209,7 @@ typedef struct mi_tail_walk_s {
 } mi_tail_walk_t;
 
 static void mi_tail_visit(mi_arena_t* arena, size_t chunk, mi_tail_walk_t* walk) {
-  mi_bitmap_word_t* const tails = &arena->tails[chunk];
+  mi_atomic(uint64_t)* const tails = &arena->chunks[chunk].tails;
   const uint64_t word = mi_atomic_load_relaxed(tails);
   if (mi_likely(word == 0)) return;
   const bool is_all = walk->effort == MI_FORCE;

@@ -137,8 +137,8 @@ struct mi_subproc_s {
   mi_atomic(uint64_t) collapse_due_ms;
   size_t collapse_arena, collapse_chunk; // where that look goes on; under the purge lock
   // has_tails - memory behind blocks of a page may wait; had_tails - there was such a page, ever
-  // (tail.c). Written by a thread that makes a page, and by a purger; read by any thread. Relaxed: a
-  // hint; a page that it misses is found by a later walk.
+  // (tail.c). Written by a thread that makes a page, and by a purger; read by any thread. Relaxed:
+  // a hint; a page that it misses is found by a later walk.
   mi_atomic(bool) has_tails;
   mi_atomic(bool) had_tails;
   uint64_t collapse_pass_ms; // when a look began at the first arena; under the purge lock

@@ -456,6 +456,25 @@ typedef mi_atomic(uint64_t) mi_fit_node_t;
 // An arena may have all addresses. (A word has 2^6 slices, each depth 2^3 nodes of the one below.)
 #define MI_FIT_DEPTH_MAX ((MI_ADDRESS_BITS - MI_SLICE_SHIFT - 6 + 2) / 3)
 
+// What is known of the slices of a chunk: a word for each of two policies. Beside each other, so
+// that a small heap touches one OS page of them.
+typedef struct mi_chunk_s {
+  // filled - which slices are resident: collapse.c. Written by a thread that has carved or releases
+  // slices, by one that looks at the chunk, and by one that forks; read by one that looks. Relaxed:
+  // a decision that may be wrong by a page.
+  mi_atomic(uint64_t) filled;
+  // tails - a state of each slice: does memory behind the blocks of the page that begins there
+  // wait, and does a purger give it back? See tail.c.
+  //   write  maker   or release   the page has a tail  mi_tail_begin  (publishes the page)
+  //   write  purger  CAS acquire  it is to go back     mi_tail_claim  (sees the page)
+  //   write  purger  CAS relaxed  it became old        mi_tail_age
+  //   write  purger, and who releases the page  and acq_rel  mi_tail_clear  (sees the other's work)
+  //   write  any     store relaxed  with one thread  mi_tail_begin, mi_tail_claim, mi_tail_age
+  //   write  any     store relaxed  with one thread  mi_tail_clear
+  //   read   any     relaxed
+  mi_atomic(uint64_t) tails;
+} mi_chunk_t;
+
 // A reserved range of slices. Immutable after publication except for the atomics. See arena.c.
 struct mi_arena_s {
   uint8_t* start; // slice aligned
@@ -528,21 +547,8 @@ struct mi_arena_s {
   // marked - in a secure build, 1: the marks of the slice are charged. Written and read as `units`,
   // relaxed.
   mi_bitmap_word_t* marked;
-  // filled - a word for each chunk, which says of its slices whether they are resident: collapse.h.
-  // Written by a thread that has carved or releases slices, by one that looks at the chunk, and by
-  // one that forks; read by one that looks. Relaxed: a decision that may be wrong by a page.
-  mi_bitmap_word_t* filled;
-  // tails - a word for each chunk, with a state of each slice: does memory behind the blocks of the
-  // page that begins there wait, and does a purger give it back? See tail.c.
-  //   write  maker   or release   the page has a tail  mi_tail_begin  (publishes the page)
-  //   write  purger  CAS acquire  it is to go back     mi_tail_claim  (sees the page)
-  //   write  purger  CAS relaxed  it became old        mi_tail_age
-  //   write  purger, and who releases the page  and acq_rel  mi_tail_clear  (sees the other's work)
-  //   write  any     store relaxed  with one thread  mi_tail_begin, mi_tail_claim, mi_tail_age
-  //   write  any     store relaxed  with one thread  mi_tail_clear
-  //   read   any     relaxed
-  mi_bitmap_word_t* tails;
-  size_t tail_chunk; // where the next look at them goes on; under the purge lock
+  mi_chunk_t* chunks; // one for each chunk of slices
+  size_t tail_chunk; // where the next look at tails goes on; under the purge lock
   // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
   // the list of free arenas (`mi_state.arenas_free`).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)
