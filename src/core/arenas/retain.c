@@ -294,7 +294,8 @@ MI_INTERNAL bool mi_retain_bound_again(mi_subproc_t* subproc) {
   return mi_retain_bound(subproc);
 }
 
-MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
+// `tails`: of an arena, that may go back.
+static void mi_retain_poll_with(mi_subproc_t* subproc, size_t tails) {
   mi_retain_bound(subproc);
   if (!mi_retain_has_any(subproc)) return;
   const long delay = mi_wait_delay_ms();
@@ -307,7 +308,7 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   // The first poll after a quiet time only starts the period.
   if (due != 0) {
     mi_retain_unlearn(subproc, (int64_t)mi_purge_step(subproc));
-    mi_tail_step(subproc);
+    mi_tail_step(subproc, tails);
   }
   const bool is_pending = mi_retain_has_any(subproc);
   const uint64_t period = (uint64_t)(delay + 1) / 2;
@@ -315,9 +316,13 @@ MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
   mi_lock_leave(&mi_state.purge_lock);
 }
 
+MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
+  mi_retain_poll_with(subproc, MI_TAIL_BATCH);
+}
+
 MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc) {
   mi_atomic_store_relaxed(&subproc->retain_same, 0); // look at the bounds, too
-  mi_retain_poll(subproc);
+  mi_retain_poll_with(subproc, MI_TAIL_BATCH_APART);
   const long delay = mi_wait_delay_ms();
   if (delay <= 0 || !mi_retain_has_any(subproc)) return MI_RETAIN_NEVER;
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);

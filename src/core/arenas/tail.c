@@ -28,10 +28,11 @@
 // TAIL-2  purgers have the purge lock, which a fork takes: no state is busy in the child.
 // TAIL-3  slices with a tail that went back stay dirty, and committed: both say what may be
 //     resident. What is charged becomes less (charge.c).
-// TAIL-4  a tail goes back once in the life of its page, MI_TAIL_BATCH at a step: those of a large
-//     heap take some seconds. At a micro-second for the call, and up to ten for the page faults of
-//     who uses the slices next, that is at most 2 % of the time. Pages that are replaced within a
-//     period, one or two halves of `purge_delay`, cost nothing.
+// TAIL-4  a tail goes back once in the life of its page, at each step MI_TAIL_BATCH of an arena, or
+//     more if the purge thread is there: those of a large heap take some seconds. At a micro-second
+//     for the call, and up to ten for the page faults of who uses the slices next, that is at most
+//     2 % of the time. Pages that are replaced within a period, one or two halves of `purge_delay`,
+//     take no call.
 // TAIL-5  where memory goes back at once (`purge_delay` 0), or is short (budget.c), the maker of a
 //     page gives its tail back.
 // TAIL-6  a chunk that was collapsed (collapse.c) is not cut for a tail; and one that may be a huge
@@ -50,7 +51,6 @@
 #include "purge.h"
 #include "wait.h"
 
-#define MI_TAIL_BATCH ((size_t)1024) // of an arena, at a step
 #define MI_TAIL_MIN_PART 16 // of a page; a shorter tail stays
 #define MI_TAIL_MIN_PAGES 2 // OS pages, too
 #define MI_TAIL_CUT_MIN 4 // TAIL-6
@@ -128,19 +128,18 @@ static uint8_t* mi_tail_of(const mi_page_t* page, size_t* size) {
 static size_t mi_tail_purge(mi_arena_t* arena, const mi_page_t* page) {
   size_t size;
   uint8_t* const start = mi_tail_of(page, &size);
-  if (!mi_charge_has_any(arena, start, size)) return 0; // it went with other slices of the page
-  return mi_purge_contents(arena, start, size) ? mi_charge_drop(arena, start, size) : 0;
+  if (!mi_charge_has_any(arena, start, size)) return 0; // nothing was there
+  if (mi_option_value(purge_decommits) == 0 || !mi_purge_contents(arena, start, size)) return 0;
+  return mi_charge_drop(arena, start, size);
 }
 
 MI_INTERNAL mi_attr_noinline void mi_tail_note(mi_arena_t* arena, mi_page_t* page) {
   size_t size;
-  uint8_t* const start = mi_tail_of(page, &size);
+  mi_tail_of(page, &size);
   if (!MI_HAS_HOLES || size * MI_TAIL_MIN_PART < page->slice_count * MI_SLICE_SIZE) return;
   if (size < MI_TAIL_MIN_PAGES * mi_state.os.page_size) return;
-  if (!mi_arena_is_mapped_by_us(arena) || !mi_charge_has_any(arena, start, size)) return;
-  const long delay = mi_wait_delay_ms();
-  if (delay < 0 || mi_option_value(purge_decommits) == 0) return;
-  if (delay == 0 || mi_budget_is_short(arena->subproc)) { // TAIL-5
+  if (!mi_arena_is_mapped_by_us(arena)) return;
+  if (mi_wait_delay_ms() == 0 || mi_budget_is_short(arena->subproc)) { // TAIL-5
     mi_tail_purge(arena, page);
     return;
   }
@@ -201,9 +200,9 @@ static size_t mi_tail_least(mi_subproc_t* subproc) {
 
 // What a walk over the chunks of an arena is to do, and what it did.
 typedef struct mi_tail_walk_s {
-  mi_effort_t effort; // with MI_FORCE all tails go
+  bool is_all; // young ones go, too
   size_t least; // tails that a chunk is cut for
-  size_t left; // tails that may still go
+  size_t batch, left; // tails of an arena that may go; that still may
   size_t bytes; // that went
   bool is_pending; // tails became old
 } mi_tail_walk_t;
@@ -212,8 +211,7 @@ static void mi_tail_visit(mi_arena_t* arena, size_t chunk, mi_tail_walk_t* walk)
   mi_atomic(uint64_t)* const tails = &arena->chunks[chunk].tails;
   const uint64_t word = mi_atomic_load_relaxed(tails);
   if (mi_likely(word == 0)) return;
-  const bool is_all = walk->effort == MI_FORCE;
-  uint64_t due = mi_tail_old(word) | (is_all ? mi_tail_young(word) : 0);
+  uint64_t due = mi_tail_old(word) | (walk->is_all ? mi_tail_young(word) : 0);
   if (mi_bits_count(due) >= walk->least && !mi_collapse_is_huge(arena, chunk)) {
     for (; due != 0; due &= due - 1) {
       const size_t i = mi_bits_trailing_zeros(due) / MI_TAIL_BITS;
@@ -221,7 +219,7 @@ static void mi_tail_visit(mi_arena_t* arena, size_t chunk, mi_tail_walk_t* walk)
       if (walk->left > 0) walk->left--;
     }
   }
-  if (!is_all && mi_tail_age(tails)) walk->is_pending = true;
+  if (!walk->is_all && mi_tail_age(tails)) walk->is_pending = true;
 }
 
 // Visit the chunks of an arena, from where the last step stopped.
@@ -229,7 +227,7 @@ static void mi_tail_walk(mi_arena_t* arena, mi_tail_walk_t* walk) {
   mi_lock_expect(&mi_state.purge_lock);
   const size_t used_end = mi_atomic_load_relaxed(&arena->used_end);
   const size_t chunk_count = mi_bits_divide_up(used_end, MI_CHUNK_SLICES);
-  walk->left = walk->effort == MI_FORCE ? SIZE_MAX : MI_TAIL_BATCH;
+  walk->left = walk->batch;
   for (size_t i = 0; i < chunk_count && walk->left > 0; i++) {
     if (arena->tail_chunk >= chunk_count) arena->tail_chunk = 0;
     mi_tail_visit(arena, arena->tail_chunk++, walk);
@@ -238,18 +236,16 @@ static void mi_tail_walk(mi_arena_t* arena, mi_tail_walk_t* walk) {
 }
 
 // Under the purge lock.
-static size_t mi_tail_walk_all(mi_subproc_t* subproc, mi_effort_t effort) {
-  mi_tail_walk_t walk = {.effort = effort, .least = 1};
-  if (effort != MI_FORCE) walk.least = mi_tail_least(subproc);
+static void mi_tail_walk_all(mi_subproc_t* subproc, mi_tail_walk_t* walk) {
   mi_atomic_store_relaxed(&subproc->has_tails, false); // first: others make pages meanwhile
-  MI_FOR_EACH_ARENA(subproc, arena) { mi_tail_walk(arena, &walk); }
-  if (walk.is_pending) mi_atomic_store_relaxed(&subproc->has_tails, true);
-  return walk.bytes;
+  MI_FOR_EACH_ARENA(subproc, arena) { mi_tail_walk(arena, walk); }
+  if (walk->is_pending) mi_atomic_store_relaxed(&subproc->has_tails, true);
 }
 
-MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc) {
+MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch) {
   if (mi_likely(!mi_atomic_load_relaxed(&subproc->has_tails))) return;
-  mi_tail_walk_all(subproc, MI_GENTLE);
+  mi_tail_walk_t walk = {.least = mi_tail_least(subproc), .batch = batch};
+  mi_tail_walk_all(subproc, &walk);
 }
 
 MI_INTERNAL mi_attr_cold size_t mi_tail_purge_all(mi_subproc_t* subproc) {
@@ -257,7 +253,8 @@ MI_INTERNAL mi_attr_cold size_t mi_tail_purge_all(mi_subproc_t* subproc) {
   // It is held if this thread purges, and a function of the program that decommits called us.
   if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return 0;
   mi_lock_enter(&mi_state.purge_lock);
-  const size_t bytes = mi_tail_walk_all(subproc, MI_FORCE);
+  mi_tail_walk_t walk = {.is_all = true, .least = 1, .batch = SIZE_MAX};
+  mi_tail_walk_all(subproc, &walk);
   mi_lock_leave(&mi_state.purge_lock);
-  return bytes;
+  return walk.bytes;
 }
