@@ -144,6 +144,11 @@ UNIT_TEST(tail_that_was_not_used_is_none) {
   make(0);
   check(!page[0]->has_tail && !has_tails());
   release(0);
+  make(0); // what is behind the block was not used by the page before, either
+  const size_t calls = purges();
+  for (size_t i = 0; i < 4; i++) period();
+  check_equal(purges(), calls);
+  release(0);
 }
 
 static mi_arena_t* arena_of_page;
