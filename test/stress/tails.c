@@ -76,7 +76,7 @@ static void replace_and_wait(const load_t* load) {
   size_t live = 0;
   for (size_t i = 0; i < count; i++) live += slot[i].size;
   const size_t full = load_rss();
-  const size_t bound = load_bound(before + live * RESIDENT_PERCENT / 100);
+  const size_t bound = load_bound(before + live / 100 * RESIDENT_PERCENT);
   size_t now = full;
   for (uint64_t end = load_now_ms() + PATIENCE_MS; has_bounds(load) && now > bound;) {
     CHECK_SAY(load_now_ms() < end, "%zu KiB resident for %zu", now / LOAD_KIB, live / LOAD_KIB);

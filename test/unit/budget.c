@@ -104,7 +104,7 @@ UNIT_TEST_PAGE_SIZES(budget_bounds_what_waits) {
   while (held_count < LIMIT - 64) {
     claim(64);
     check(resident() <= others + held_count + (LIMIT - held_count) / PART + 1);
-    const size_t before = resident();
+    const size_t before = resident() + MI_IS_TINY; // an OS page of a map may be a slice
     release(32);
     check(waiting() <= (LIMIT - held_count) / PART + 1);
     check(resident() <= before);

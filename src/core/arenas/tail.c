@@ -136,7 +136,7 @@ static size_t mi_tail_purge(mi_arena_t* arena, const mi_page_t* page) {
 MI_INTERNAL mi_attr_noinline void mi_tail_note(mi_arena_t* arena, mi_page_t* page) {
   size_t size;
   mi_tail_of(page, &size);
-  if (!MI_HAS_HOLES || size * MI_TAIL_MIN_PART < page->slice_count * MI_SLICE_SIZE) return;
+  if (!MI_HAS_TAILS || size * MI_TAIL_MIN_PART < page->slice_count * MI_SLICE_SIZE) return;
   if (size < MI_TAIL_MIN_PAGES * mi_state.os.page_size) return;
   if (!mi_arena_is_mapped_by_us(arena)) return;
   if (mi_wait_delay_ms() == 0 || mi_budget_is_short(arena->subproc)) { // TAIL-5
@@ -153,6 +153,7 @@ MI_INTERNAL mi_attr_noinline void mi_tail_note(mi_arena_t* arena, mi_page_t* pag
 }
 
 MI_INTERNAL bool mi_tail_forget(mi_arena_t* arena, const mi_page_t* page) {
+  if (!MI_HAS_TAILS) return true;
   const size_t slice_index = mi_arena_slice_of(arena, page->start);
   const unsigned shift = mi_tail_shift(slice_index);
   return mi_tail_clear(mi_tail_word(arena, slice_index), shift) != MI_TAIL_BUSY;
@@ -243,13 +244,14 @@ static void mi_tail_walk_all(mi_subproc_t* subproc, mi_tail_walk_t* walk) {
 }
 
 MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch) {
-  if (mi_likely(!mi_atomic_load_relaxed(&subproc->has_tails))) return;
+  if (!MI_HAS_TAILS || mi_likely(!mi_atomic_load_relaxed(&subproc->has_tails))) return;
   mi_tail_walk_t walk = {.least = mi_tail_least(subproc), .batch = batch};
   mi_tail_walk_all(subproc, &walk);
 }
 
 MI_INTERNAL mi_attr_cold size_t mi_tail_purge_all(mi_subproc_t* subproc) {
-  if (!mi_atomic_load_relaxed(&subproc->had_tails)) return 0; // no word of an arena is touched
+  // Where there never was one, no word of an arena is touched.
+  if (!MI_HAS_TAILS || !mi_atomic_load_relaxed(&subproc->had_tails)) return 0;
   // It is held if this thread purges, and a function of the program that decommits called us.
   if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return 0;
   mi_lock_enter(&mi_state.purge_lock);
