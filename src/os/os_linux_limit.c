@@ -130,18 +130,18 @@ static bool mi_os_limit_next_line(mi_os_limit_look_t* look) {
   return mi_os_limit_peek(look) != MI_OS_LIMIT_END;
 }
 
-// Read what comes next up to `last` or the end of the line into a buffer. False if it has no room
-// for it, with a zero.
+// Read what comes next, up to `last` or the end of the line, into a buffer, which ends with a zero
+// in any case. False if it has no room for all of it.
 static bool mi_os_limit_text(mi_os_limit_look_t* look, int last, char* text, size_t capacity) {
   size_t length = 0;
   int c;
   while ((c = mi_os_limit_peek(look)) != last && c != '\n' && c != MI_OS_LIMIT_END) {
-    if (length + 1 >= capacity) return false;
+    if (length + 1 == capacity) break;
     text[length++] = (char)c;
     look->at++;
   }
   text[length] = 0;
-  return true;
+  return c == last || c == '\n' || c == MI_OS_LIMIT_END;
 }
 
 // -- What the files say --
