@@ -8,12 +8,11 @@
 // lived. What threads need together depends on when each of them runs: a pattern with threads runs
 // several times, and the bound is for the median. Arguments: --only N runs the pattern of that
 // number alone, --rounds N repeats its phases.
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "load.h"
+#include "load_threads.h"
 
 #define LIVE (40 * LOAD_MIB)
 #define THREADS 4
@@ -112,15 +111,7 @@ static void* thread_main(void* seed) {
   return NULL;
 }
 
-static void threads(uint64_t seed) {
-  pthread_t thread[THREADS];
-  uint64_t seeds[THREADS];
-  for (size_t i = 0; i < THREADS; i++) {
-    seeds[i] = seed + i;
-    CHECK(pthread_create(&thread[i], NULL, &thread_main, &seeds[i]) == 0);
-  }
-  for (size_t i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
-}
+static void threads(uint64_t seed) { load_on_threads(THREADS, &thread_main, seed); }
 
 // One thread after the other: what one leaves, the next one takes, or it goes back.
 static void one_after_the_other(uint64_t seed) {

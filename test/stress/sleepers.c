@@ -7,9 +7,7 @@
 //   first the main thread, before there is another one, then any thread
 //   one thread allocates much, frees every second block, sleeps; another one uses what is free
 //   several threads sleep for about as long as the purge thread waits, and exchange blocks
-#include <pthread.h>
-
-#include "load.h"
+#include "load_threads.h"
 
 #define SIZE ((size_t)256)
 #define BLOCKS ((size_t)1 << 18) // 64 MiB
@@ -200,14 +198,8 @@ static void* sleeper(void* arg) {
 
 static void exchange_among_sleepers(const load_t* load) {
   end_ms = load_now_ms() + load_scale(load, TIME_MS);
-  pthread_t thread[THREADS];
-  uint64_t seed[THREADS];
   for (size_t s = 0; s < THREADS; s++) pthread_mutex_init(&shelf_mutex[s], NULL);
-  for (size_t s = 0; s < THREADS; s++) {
-    seed[s] = load->seed + s * 7919 + 1;
-    CHECK(pthread_create(&thread[s], NULL, &sleeper, &seed[s]) == 0);
-  }
-  for (size_t s = 0; s < THREADS; s++) CHECK(pthread_join(thread[s], NULL) == 0);
+  load_on_threads(THREADS, &sleeper, load->seed);
   for (size_t s = 0; s < THREADS; s++) empty(s, 1);
 }
 

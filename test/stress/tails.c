@@ -6,9 +6,7 @@
 //   one thread replaces blocks until most slices were used by pages of several classes, then looks
 //   at what is resident after a while
 //   several threads exchange such blocks while the purge thread looks each millisecond
-#include <pthread.h>
-
-#include "load.h"
+#include "load_threads.h"
 
 #define BLOCKS ((size_t)3000)
 #define TURNS 5
@@ -121,14 +119,8 @@ static void* exchanger(void* arg) {
 static void exchange(const load_t* load) {
   mi_option_set(mi_option_purge_delay, 2);
   end_ms = load_now_ms() + load_scale(load, TIME_MS);
-  pthread_t thread[THREADS];
-  uint64_t seed[THREADS];
   for (size_t s = 0; s < THREADS; s++) pthread_mutex_init(&shelf_mutex[s], NULL);
-  for (size_t s = 0; s < THREADS; s++) {
-    seed[s] = load->seed + s * 7919 + 1;
-    CHECK(pthread_create(&thread[s], NULL, &exchanger, &seed[s]) == 0);
-  }
-  for (size_t s = 0; s < THREADS; s++) CHECK(pthread_join(thread[s], NULL) == 0);
+  load_on_threads(THREADS, &exchanger, load->seed);
   for (size_t s = 0; s < THREADS; s++) {
     for (size_t i = 0; i < SHELF; i++) drop(&shelf[s][i]);
   }
