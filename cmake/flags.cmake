@@ -5,6 +5,9 @@ set(MI_WARNINGS -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-pro
 if(MI_WERROR)
   list(APPEND MI_WARNINGS -Werror)
 endif()
+if(MSVC) # clang-cl, where -Wall is all that the compiler has
+  set(MI_WARNINGS /W4 $<$<BOOL:${MI_WERROR}>:/WX>)
+endif()
 set(MI_C_WARNINGS $<$<COMPILE_LANGUAGE:C>:${MI_WARNINGS}>)
 
 # -fno-builtin-malloc: the compiler must not reason about a malloc that we define.
@@ -24,7 +27,6 @@ if(APPLE) # there are no thread-local variables (src/os/self_table.c), and calls
   list(REMOVE_ITEM MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt)
 endif()
 if(MSVC) # clang-cl, which takes the options of the other compiler, and these behind /clang:
-  set(MI_WARNINGS /W3 $<$<BOOL:${MI_WERROR}>:/WX>)
   set(MI_CODE_FLAGS /clang:-fno-builtin-malloc)
 endif()
 

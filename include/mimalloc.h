@@ -46,6 +46,14 @@
 #define mi_attr_noexcept
 #endif
 
+/// The function may throw. With `/EHsc`, compilers of Visual Studio take it that functions of C do
+/// not.
+#if defined(__cplusplus) && (__cplusplus >= 201103L || (defined(_MSC_VER) && _MSC_VER >= 1900))
+#define mi_attr_may_throw noexcept(false)
+#else
+#define mi_attr_may_throw
+#endif
+
 /// The result must be used.
 #if defined(__cplusplus) && (__cplusplus >= 201703L)
 #define mi_decl_nodiscard [[nodiscard]]
@@ -749,8 +757,8 @@ mi_decl_export void* mi__expand(void* p, size_t newsize) mi_attr_noexcept mi_att
 /// As `operator new`.
 /// @param size bytes
 /// @return the block, never NULL
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new(size_t size) mi_attr_malloc
-    mi_attr_alloc_size(1);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_new(size_t size) mi_attr_may_throw mi_attr_malloc mi_attr_alloc_size(1);
 
 /// As `operator new` with an alignment. One that is no power of two fails without a call of the
 /// handler.
@@ -758,22 +766,21 @@ mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new(size_t size) mi_a
 /// @param alignment bytes
 /// @return the block, never NULL
 mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
-mi_new_aligned(size_t size, size_t alignment) mi_attr_malloc mi_attr_alloc_size(1)
+mi_new_aligned(size_t size, size_t alignment) mi_attr_may_throw mi_attr_malloc mi_attr_alloc_size(1)
     mi_attr_alloc_align(2);
 
 /// As `mi_new()`, for an array.
 /// @param count number of elements
 /// @param size bytes of an element
 /// @return the block; NULL only when the product overflows and a handler was called
-mi_decl_nodiscard mi_decl_export mi_decl_restrict void* mi_new_n(size_t count,
-                                                                 size_t size) mi_attr_malloc
-    mi_attr_alloc_size2(1, 2);
+mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
+mi_new_n(size_t count, size_t size) mi_attr_may_throw mi_attr_malloc mi_attr_alloc_size2(1, 2);
 
 /// As `mi_realloc()`.
 /// @param p the block, or NULL
 /// @param newsize bytes
 /// @return the block, maybe elsewhere, never NULL
-mi_decl_nodiscard mi_decl_export void* mi_new_realloc(void* p, size_t newsize)
+mi_decl_nodiscard mi_decl_export void* mi_new_realloc(void* p, size_t newsize) mi_attr_may_throw
     mi_attr_alloc_size(2);
 
 /// As `mi_new_realloc()`, for an array.
@@ -782,7 +789,8 @@ mi_decl_nodiscard mi_decl_export void* mi_new_realloc(void* p, size_t newsize)
 /// @param size bytes of an element
 /// @return the block, maybe elsewhere; NULL only when the product overflows and a handler was
 ///         called
-mi_decl_nodiscard mi_decl_export void* mi_new_reallocn(void* p, size_t newcount, size_t size)
+mi_decl_nodiscard mi_decl_export void* mi_new_reallocn(void* p, size_t newcount,
+                                                       size_t size) mi_attr_may_throw
     mi_attr_alloc_size2(2, 3);
 
 /// As `operator new` with `std::nothrow`: a handler is called all the same.
@@ -1299,7 +1307,8 @@ mi_heap_recalloc_aligned_at(mi_heap_t* heap, void* p, size_t newcount, size_t si
 /// @param size bytes
 /// @return the block, never NULL
 mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
-mi_heap_alloc_new(mi_heap_t* heap, size_t size) mi_attr_malloc mi_attr_alloc_size(2);
+mi_heap_alloc_new(mi_heap_t* heap, size_t size) mi_attr_may_throw mi_attr_malloc
+    mi_attr_alloc_size(2);
 
 /// As `mi_new_n()`.
 /// @param heap the heap
@@ -1307,7 +1316,7 @@ mi_heap_alloc_new(mi_heap_t* heap, size_t size) mi_attr_malloc mi_attr_alloc_siz
 /// @param size bytes of an element
 /// @return the block; NULL only when the product overflows and a handler was called
 mi_decl_nodiscard mi_decl_export mi_decl_restrict void*
-mi_heap_alloc_new_n(mi_heap_t* heap, size_t count, size_t size) mi_attr_malloc
+mi_heap_alloc_new_n(mi_heap_t* heap, size_t count, size_t size) mi_attr_may_throw mi_attr_malloc
     mi_attr_alloc_size2(2, 3);
 
 /// `mi_heap_malloc()` of one element.

@@ -17,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service scaling languages packages"
-processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows" and "windows-gcc" are some of `cross`, too
+processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows", "windows-gcc" and "msvc" are some of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -258,6 +258,9 @@ need_windows() { # need_windows hard|soft
   need "$1" clang-19 clang-19
   need "$1" gcc-mingw-w64-x86-64-posix x86_64-w64-mingw32-gcc-posix
   need "$1" wine64 wine64 /usr/lib/wine/wine64
+  # For clang-cl: headers, import libraries, the linker.
+  need_file soft libwine-dev /usr/include/wine/wine/msvcrt/stdlib.h
+  need soft lld lld-link lld-link-19
 }
 
 # Compilers for WebAssembly, and what runs its programs.
@@ -408,7 +411,10 @@ fetch_kernel() { # fetch_kernel PROCESSOR PACKAGE
 
 # cmocka for another processor, unpacked from the distribution's own packages; from its sources where there is no package.
 fetch_cross() { # fetch_cross PROCESSOR
-  case $1 in macos-*) return 0 ;; esac # nothing runs there
+  case $1 in
+    macos-*) return 0 ;; # nothing runs there
+    msvc) make_msvc; return ;;
+  esac
   root=build/cross/$1
   [ -e "$root/usr/include/cmocka.h" ] && return 0
   have "$(triple "$1")-gcc" || return 1
@@ -437,6 +443,36 @@ build_cross() { # build_cross PROCESSOR
     -DMI_CROSS="$1" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DWITH_EXAMPLES=OFF >"$root/log" 2>&1 &&
     DESTDIR=$root cmake --build "$root/build" --target install >>"$root/log" 2>&1
   [ -e "$root/usr/include/cmocka.h" ]
+}
+
+# The programs of LLVM as clang-cl's users call them, and libraries for it: those of Wine, and test/windows/sdk.
+make_msvc() {
+  clang=$(command -v clang-19 || command -v clang-20 || command -v clang-21) && linker=$(command -v lld-link || command -v lld-link-19) || return 1
+  wine=/usr/lib/x86_64-linux-gnu/wine/x86_64-windows
+  [ -e $wine/libucrtbase.a ] && [ -e /usr/include/wine/wine/msvcrt/stdlib.h ] || return 1
+  root=$(pwd)/build/cross/msvc sdk=$(pwd)/test/windows/sdk
+  rm -rf "$root" && mkdir -p "$root/bin" "$root/lib" || return 1
+  ln -s "$clang" "$root/bin/clang-cl" && ln -s "$linker" "$root/bin/lld-link" || return 1
+  printf '#!/bin/sh\nexec %s /lib "$@"\n' "$root/bin/lld-link" >"$root/bin/llvm-lib"
+  printf '#!/bin/sh\nexit 1\n' >"$root/bin/none"
+  chmod +x "$root/bin/llvm-lib" "$root/bin/none"
+  ln -s $wine/libkernel32.a "$root/lib/kernel32.lib"
+  # Those that CMake names for each program, and the compiler; nothing of them is used here.
+  for library in oldnames user32 gdi32 winspool shell32 ole32 oleaut32 uuid comdlg32 advapi32; do
+    "$root/bin/llvm-lib" /machine:x64 "/out:$root/lib/$library.lib" /llvmlibempty
+  done
+  for crt in ucrt:ucrtbase:-D_UCRT msvcrt:msvcrt:-D_MSVCR_VER=0; do
+    folder=$root/lib/${crt%%:*} define=${crt##*:} library=${crt#*:} objects=""
+    mkdir -p "$folder/objects"
+    for part in ALL PROGRAM LIBRARY; do
+      "$root/bin/clang-cl" --target=x86_64-pc-windows-msvc -O1 -GS- -W4 -WX -Wno-unused-command-line-argument "$define" "-DIS_$part" \
+        -imsvc /usr/include/wine/wine/msvcrt -imsvc /usr/include/wine/wine/windows "-FI$sdk/missing.h" \
+        -c "-Fo$folder/objects/$part.obj" -- "$sdk/runtime.c" || return 1
+      objects="$objects $folder/objects/$part.obj"
+    done
+    # shellcheck disable=SC2086  # they are words
+    "$root/bin/llvm-lib" "/out:$folder/msvcrt.lib" $objects $wine/lib${library%%:*}.a $wine/libvcruntime140.a || return 1
+  done
 }
 
 # Programs that are packages of Python, in an environment of their own, which nothing else uses.

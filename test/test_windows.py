@@ -2,6 +2,7 @@
 If one of these fails, a program for Windows has another malloc than it was built with, or none. It was never run on Windows."""
 import json
 import os
+import pathlib
 import shlex
 import shutil
 
@@ -60,6 +61,13 @@ def folder(tmp_path_factory):
     return path
 
 
+def find_dll(name):
+    """A DLL of the compiler, or None."""
+    found = sorted(path for pattern in (f"gcc/x86_64-w64-mingw32/*-posix/{name}", f"x86_64-w64-mingw32/lib/{name}")
+                   for root in ("/usr/lib", "/usr") for path in pathlib.Path(root).glob(pattern))
+    return found[-1] if found else None
+
+
 def compiled(folder, name, *flags):
     program = folder / f"{name}.exe"
     run(find("clang-19"), "--target=x86_64-w64-mingw32", "-O1", HERE / "injected.c", f"-L{BUILD}", *flags, "-o", program)
@@ -105,6 +113,59 @@ def test_minject_refuses(folder, minject):
         ended = attempt(*minject, path)
         assert ended.status == 1 and why in ended.output, ended
     assert not list(folder.glob("*.part"))
+
+
+# -- clang-cl, with Wine's libraries in place of Microsoft's (scripts/msvc.sh)
+
+MSVC = conftest.ROOT / "build" / "msvc"
+
+
+@pytest.fixture(scope="module")
+def visual(tmp_path_factory):
+    """Programs of a project that uses what CMake installed."""
+    if not (MSVC / "tests.json").exists():
+        pytest.skip("no clang 19, linker of LLVM, or libraries of Wine")
+    place = tmp_path_factory.mktemp("visual")
+    run("cmake", "--install", MSVC, "--prefix", place / "installed")
+    run("cmake", "-S", HERE / "visual", "-B", place, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={place / 'installed'}",
+        f"-DCMAKE_TOOLCHAIN_FILE={conftest.ROOT / 'cmake' / 'cross-msvc.cmake'}")
+    run("cmake", "--build", place)
+    shutil.copy(place / "installed" / "bin" / "mimalloc.dll", place)
+    return place
+
+
+@pytest.mark.parametrize("library, owner", [("mimalloc", "ours"), ("mimalloc-static", "of others")])
+def test_visual(visual, library, owner):
+    """With the DLL malloc is ours, too; both see threads end, and print statistics when the process does."""
+    program = visual / f"visual-{library}.exe"
+    seen = f"new: ours\r\nmalloc: {owner}\r\nthreads: 0 failed, 0 more than before\r\n"
+    assert run(WINE, program) == seen
+    output = run(WINE, program, MIMALLOC_SHOW_STATS="1")
+    assert seen in output and output.count("committed") == 1
+
+
+@pytest.mark.parametrize("library", ["mimalloc", "mimalloc-static"])
+def test_visual_without_memory(visual, library):
+    """The exception is that of the C++ library, if the process has it; without one, the process ends."""
+    program = visual / f"visual-{library}.exe"
+    assert run(WINE, program, "throw") == "without memory: std::bad_alloc\r\nnothrow: NULL\r\n"
+    ended = attempt(WINE, program, "abort")
+    assert ended.status == 3 and "survived" not in ended.output, ended
+
+
+def test_handler_of_gcc(folder):
+    """The new-handler and the exception of libstdc++, in a program that has it as a DLL."""
+    libraries = [find_dll(name) for name in ("libstdc++-6.dll", "libgcc_s_seh-1.dll", "libwinpthread-1.dll")]
+    if None in libraries:
+        pytest.skip("libstdc++-6.dll cannot be had")
+    for library in libraries:
+        shutil.copy(library, folder)
+    program = folder / "handler.exe"
+    run(find("clang-19"), "--target=x86_64-w64-mingw32", "-O1", "-DMI_SHARED_LIB", f"-I{conftest.ROOT / 'include'}", HERE / "handler.c",
+        f"-L{BUILD}", "-lmimalloc", "-o", program)
+    ended = attempt(WINE, program)
+    assert ended.status == 3 and "NULL after 3 calls" in ended.output and "survived" not in ended.output, ended
+    assert "terminate called after throwing an instance of 'std::bad_alloc'" in ended.output, ended
 
 
 # -- Real programs: make platforms fetches them (scripts/setup.sh exe), and runs them (MI_EXE=1)

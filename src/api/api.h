@@ -116,8 +116,8 @@ MI_INTERNAL bool mi_api_round_to_page(size_t size, size_t* rounded);
 // What mi_is_redirected returns from now on.
 MI_INTERNAL void mi_api_set_redirected(bool is_redirected);
 
-// Calls the new-handler of C++. False if there is none.
-MI_INTERNAL bool mi_new_call_handler(void);
+// Calls the new-handler of C++ for a block of `size` bytes. False if there is none.
+MI_INTERNAL bool mi_new_call_handler(size_t size);
 // After malloc failed: call the handler and try again, until there is none. Alignment 0 means that
 // of malloc. An exception of the handler passes through.
 MI_INTERNAL mi_attr_cold void* mi_new_retry(size_t size, size_t alignment);

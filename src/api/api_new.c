@@ -2,10 +2,11 @@
 // api_new.c - implements in C what `operator new` of C++ promises: new-handlers, and an exception
 // if there is none.
 //
-// Both come from the C++ library of the process, through weak references: a process without a C++
-// library has no handler and cannot throw, and is aborted instead. (So is a statically linked
-// program that does not use std::bad_alloc: then the linker leaves the class out.) This file is
-// compiled with unwind tables (-fexceptions), so that exceptions of a handler pass through.
+// Both come from the C++ library of the process, through weak references, on Windows by name
+// (os_windows_cxx.c): a process without a C++ library has no handler and cannot throw, and is
+// aborted instead. (So is a statically linked program that does not use std::bad_alloc: then the
+// linker leaves the class out.) This file is compiled with unwind tables (-fexceptions), so that
+// exceptions of a handler pass through.
 //
 // API_NEW-1  the handler is called for an impossible size as for any other failure (it may throw),
 //     but not for an invalid alignment, or a handler that only frees memory would be called for
@@ -45,14 +46,15 @@ MI_INTERNAL mi_attr_cold void mi_new_throw(void) {
     *exception = &table[2];
     raise(exception, mi_weak_address(_ZTISt9bad_alloc), NULL); // nothing to destroy
   }
+  if (MI_IS_WINDOWS) mi_os_cxx_throw();
   mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
 }
 
-MI_INTERNAL bool mi_new_call_handler(void) {
+MI_INTERNAL bool mi_new_call_handler(size_t size) {
   __typeof__(&_ZSt15get_new_handlerv) const get =
       (__typeof__(get))mi_weak_address(_ZSt15get_new_handlerv);
   const mi_new_handler_t handler = get == NULL ? NULL : get();
-  if (handler == NULL) return false;
+  if (handler == NULL) return MI_IS_WINDOWS && mi_os_cxx_call_handler(size);
   handler();
   return true;
 }
@@ -60,7 +62,7 @@ MI_INTERNAL bool mi_new_call_handler(void) {
 // -- The slow halves, after the first try failed. Alignment 0 means that of malloc --
 
 MI_INTERNAL mi_attr_cold void* mi_new_retry(size_t size, size_t alignment) {
-  while (mi_new_call_handler()) {
+  while (mi_new_call_handler(size)) {
     void* const p =
         alignment == 0 ? mi_malloc(size)
                        : mi_aligned_alloc_at(mi_self_theap(), size, alignment, 0, MI_UNINITIALIZED);
@@ -77,7 +79,7 @@ static mi_attr_cold void* mi_new_retry_or_throw(size_t size, size_t alignment) {
 
 static mi_attr_cold void* mi_new_overflow(void) {
   mi_api_overflow("new");
-  if (!mi_new_call_handler()) mi_new_throw();
+  if (!mi_new_call_handler(SIZE_MAX)) mi_new_throw();
   return NULL;
 }
 
@@ -118,7 +120,7 @@ void* mi_new_realloc(void* p, size_t newsize) {
   for (;;) {
     void* const q = mi_realloc(p, newsize);
     if (q != NULL) return q;
-    if (!mi_new_call_handler()) mi_new_throw();
+    if (!mi_new_call_handler(newsize)) mi_new_throw();
   }
 }
 
@@ -135,7 +137,7 @@ void* mi_heap_alloc_new(mi_heap_t* heap, size_t size) {
   for (;;) {
     void* const p = mi_heap_malloc(heap, size);
     if (p != NULL) return p;
-    if (!mi_new_call_handler()) mi_new_throw();
+    if (!mi_new_call_handler(size)) mi_new_throw();
   }
 }
 

@@ -74,6 +74,15 @@
 #define mi_attr_printf(fmt, args) __attribute__((format(printf, fmt, args)))
 #endif
 #define mi_attr_weak __attribute__((weak))
+// A function that is called when the process ends or the library is unloaded: by its priority, the
+// last one of the library. The C run-time of Visual Studio calls none.
+#if defined(_MSC_VER)
+#define MI_HAS_DESTRUCTORS 0
+#define mi_attr_last_destructor
+#else
+#define MI_HAS_DESTRUCTORS 1
+#define mi_attr_last_destructor __attribute__((destructor(101)))
+#endif
 // A reference to data that is weak for the assembler, too: gcc 12 forgets it on 64-bit POWER.
 #if MI_IS_MACOS
 #define mi_weak_data(name) mi_static_assert(1, #name)

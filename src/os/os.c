@@ -15,6 +15,7 @@
 
 #if MI_IS_WINDOWS
 #include "os_windows.c"
+#include "os_windows_cxx.c"
 #include "os_windows_fault.c"
 #include "os_lacks.c"
 #else

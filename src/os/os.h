@@ -242,9 +242,16 @@ MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void 
 
 // Tell if the library is about to be unloaded by dlclose, in a process that goes on. Its destructor
 // runs then, but also at the end of the process. The constructor calls `watch`, the destructor
-// `is_unloaded`, once. False also if this cannot be told.
-MI_INTERNAL void mi_os_unload_watch(void);
+// `is_unloaded`, once. False also if this cannot be told. `at_end` is called where the compiler's
+// destructors are not (MI_HAS_DESTRUCTORS), at the same times.
+MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void));
 MI_INTERNAL bool mi_os_is_unloaded(void);
+
+// Windows only: call the new-handler of the process's C++ library for a block of `size` bytes
+// (false if there is none), or throw its std::bad_alloc; returns if no such library is known. Take
+// the lock of the loader, and may not be called with one of ours.
+MI_INTERNAL bool mi_os_cxx_call_handler(size_t size);
+MI_INTERNAL void mi_os_cxx_throw(void);
 
 typedef struct mi_os_usage_s {
   size_t elapsed_ms, user_ms, system_ms; // since the process started

@@ -28,6 +28,6 @@ MI_INTERNAL size_t mi_os_numa_node(void) { return 0; }
 
 MI_INTERNAL size_t mi_os_thread_number(void) { return (size_t)mi_tls_thread_id(); }
 
-MI_INTERNAL void mi_os_unload_watch(void) {}
+MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void)) { (void)at_end; }
 
 MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }

@@ -426,7 +426,8 @@ static bool mi_os_is_in_main_namespace(void) {
   return object != NULL;
 }
 
-MI_INTERNAL void mi_os_unload_watch(void) {
+MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void)) {
+  (void)at_end;
   if (__cxa_atexit == NULL || __cxa_finalize == NULL) return;
   if (!mi_os_is_program_started() || !mi_os_is_in_main_namespace()) return;
   if (__cxa_atexit(&mi_os_on_exit, NULL, &mi_os_exit_library) != 0) return;
@@ -439,7 +440,7 @@ MI_INTERNAL bool mi_os_is_unloaded(void) {
   return true;
 }
 #else
-MI_INTERNAL void mi_os_unload_watch(void) {}
+MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void)) { (void)at_end; }
 MI_INTERNAL bool mi_os_is_unloaded(void) { return false; }
 #endif
 

@@ -9,8 +9,9 @@
 //
 // OS_WINDOWS-1  no function changes the value of GetLastError, as no function changes errno: it is
 //     saved and restored around each call. The functions of Windows do not touch errno.
-// OS_WINDOWS-2  no function of the C library is called but memset and abort: others have state per
-//     thread, which they get from malloc. Windows allocates on its own heap, which is not replaced.
+// OS_WINDOWS-2  no function of the C library is called but memset, abort and atexit: others have
+//     state per thread, which they get from malloc. Windows allocates on its own heap, which is not
+//     replaced.
 // OS_WINDOWS-3  functions of Windows that are younger than Windows 7 are looked up when the library
 //     starts; each has something in its place. Never later: that takes the lock of the loader,
 //     under which other libraries start, and may wait for a lock of ours.
@@ -28,6 +29,7 @@
 // in its destructor; NUMA nodes for memory that is mapped already: a page comes from the node of
 // the thread that touches it first.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "os_windows.h"
@@ -480,7 +482,9 @@ static HMODULE mi_os_own_module(void) {
 }
 
 // The destructor of a program itself runs only when that ends.
-MI_INTERNAL void mi_os_unload_watch(void) {}
+MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void)) {
+  if (!MI_HAS_DESTRUCTORS) atexit(at_end);
+}
 
 MI_INTERNAL bool mi_os_is_unloaded(void) {
   return mi_os_own_module() != GetModuleHandleA(NULL) && !mi_os_is_ending();
@@ -590,9 +594,6 @@ MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
   if (file != NULL && file != INVALID_HANDLE_VALUE) mi_os_write(file, text, length);
   SetLastError(saved);
 }
-
-// Declared in a header that also has names of ours.
-extern _Noreturn void __cdecl abort(void);
 
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
   mi_os_write_error(text, mi_text_length(text));

@@ -72,7 +72,7 @@ static mi_attr_noinline void* mi_cxx_new_of_others(size_t size, size_t alignment
   for (;;) {
     void* const p = mi_cxx_try(size, alignment);
     if (p != NULL) return p;
-    if (!mi_new_call_handler()) mi_new_throw();
+    if (!mi_new_call_handler(size)) mi_new_throw();
   }
 }
 

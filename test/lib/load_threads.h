@@ -9,6 +9,18 @@
 
 #define LOAD_THREADS_MAX 8
 
+// True if a purge thread gives back what threads that sleep have. Windows has none; with a
+// sanitizer it is started only by MIMALLOC_PURGE_THREAD=1; blocks with guards have pages of their
+// own.
+static inline bool load_has_purger(void) {
+#if defined(_WIN32) // tidy: allow os-macro (a fact of the system)
+  return false;
+#else
+  return !LOAD_IS_SANITIZED && mi_option_get(mi_option_purge_thread) != 0 &&
+         mi_option_get(mi_option_guarded_sample_rate) != 1;
+#endif
+}
+
 // Call `run` on `count` threads at once, until all of them have ended. Each gets a pointer to a
 // seed of its own.
 static inline void load_on_threads(size_t count, void* (*run)(void* seed), uint64_t seed) {

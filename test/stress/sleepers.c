@@ -24,13 +24,6 @@ static bool has_allocated, may_end;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-// With a sanitizer the purge thread is started only by MIMALLOC_PURGE_THREAD=1; blocks with guards
-// have pages of their own.
-static bool has_bounds(void) {
-  return !LOAD_IS_SANITIZED && mi_option_get(mi_option_purge_thread) != 0 &&
-         mi_option_get(mi_option_guarded_sample_rate) != 1;
-}
-
 static void signal_that(bool* what) {
   pthread_mutex_lock(&mutex);
   *what = true;
@@ -70,13 +63,14 @@ static void check_left(size_t before, size_t full) {
   load_wait_ms(SLEEP_MS);
   // A machine that is busy elsewhere lets the purge thread wait.
   const uint64_t patience_ms = load_now_ms() + PATIENCE_MS;
-  while (has_bounds() && load_rss() >= before + load_bound(LEFT) && load_now_ms() < patience_ms) {
+  while (load_has_purger() && load_rss() >= before + load_bound(LEFT) &&
+         load_now_ms() < patience_ms) {
     load_wait_ms(100);
   }
   const size_t left = load_rss();
   printf("%zu MiB of a thread that sleeps: %zu KiB are left\n", (full - before) / LOAD_MIB,
          left > before ? (left - before) / LOAD_KIB : 0);
-  if (has_bounds()) {
+  if (load_has_purger()) {
     CHECK_SAY(left < before + load_bound(LEFT), "%zu KiB are left", (left - before) / LOAD_KIB);
   }
 }
@@ -137,7 +131,7 @@ static void use_what_a_sleeper_has(const load_t* load) {
   const size_t now = load_rss();
   printf("%zu KiB more for %zu KiB, which a thread that sleeps has free\n",
          now > full ? (now - full) / LOAD_KIB : 0, count / 2 * SIZE / LOAD_KIB);
-  if (has_bounds()) {
+  if (load_has_purger()) {
     CHECK_SAY(now < full + count / 2 * SIZE / 2, "%zu KiB more", (now - full) / LOAD_KIB);
   }
   signal_that(&may_end);

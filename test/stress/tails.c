@@ -41,12 +41,8 @@ static void fill(slot_t* slot, size_t size) {
 
 // -- what is resident --
 
-// Not with blocks that have guards and so pages of their own; and with a sanitizer the purge thread
-// is started only by MIMALLOC_PURGE_THREAD=1.
 static bool has_bounds(const load_t* load) {
-  return load_makes_holes() && !LOAD_IS_SANITIZED && load->percent >= 100 &&
-         mi_option_get(mi_option_purge_thread) != 0 &&
-         mi_option_get(mi_option_guarded_sample_rate) != 1;
+  return load_makes_holes() && load_has_purger() && load->percent >= 100;
 }
 
 static void* sleeper(void* arg) {
