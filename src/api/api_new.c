@@ -46,7 +46,7 @@ MI_INTERNAL mi_attr_cold void mi_new_throw(void) {
     *exception = &table[2];
     raise(exception, mi_weak_address(_ZTISt9bad_alloc), NULL); // nothing to destroy
   }
-  if (MI_IS_WINDOWS) mi_os_cxx_throw();
+  mi_os_cxx_throw();
   mi_os_abort("mimalloc: error: out of memory in 'new', and no C++ library to throw\n");
 }
 
@@ -54,7 +54,7 @@ MI_INTERNAL bool mi_new_call_handler(size_t size) {
   __typeof__(&_ZSt15get_new_handlerv) const get =
       (__typeof__(get))mi_weak_address(_ZSt15get_new_handlerv);
   const mi_new_handler_t handler = get == NULL ? NULL : get();
-  if (handler == NULL) return MI_IS_WINDOWS && mi_os_cxx_call_handler(size);
+  if (handler == NULL) return mi_os_cxx_call_handler(size);
   handler();
   return true;
 }

@@ -247,11 +247,19 @@ MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void 
 MI_INTERNAL void mi_os_unload_watch(void (*at_end)(void));
 MI_INTERNAL bool mi_os_is_unloaded(void);
 
-// Windows only: call the new-handler of the process's C++ library for a block of `size` bytes
-// (false if there is none), or throw its std::bad_alloc; returns if no such library is known. Take
-// the lock of the loader, and may not be called with one of ours.
+// Where a weak reference does not reach the C++ library of the process: call its new-handler for a
+// block of `size` bytes (false if there is none), or throw its std::bad_alloc (returns if no such
+// library is known). May take the lock of the loader, so that no lock of ours may be held.
+#if MI_IS_WINDOWS
 MI_INTERNAL bool mi_os_cxx_call_handler(size_t size);
 MI_INTERNAL void mi_os_cxx_throw(void);
+#else
+static inline bool mi_os_cxx_call_handler(size_t size) {
+  (void)size;
+  return false;
+}
+static inline void mi_os_cxx_throw(void) {}
+#endif
 
 typedef struct mi_os_usage_s {
   size_t elapsed_ms, user_ms, system_ms; // since the process started
