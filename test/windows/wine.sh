@@ -5,6 +5,7 @@
 set -u
 folder=$(cd "$(dirname "$0")/../.." && pwd)/build/wine
 wine=$(command -v wine64 || echo /usr/lib/wine/wine64)
+server=$(command -v wineserver64 || echo /usr/lib/wine/wineserver64)
 if [ "${1:-}" = -n ]; then
   export MIMALLOC_DISABLE_REDIRECT=1
   shift
@@ -17,12 +18,18 @@ export WINEPATH="${WINEPATH:-}"
 # No window, no browser, no .NET: nothing that a program of ours uses.
 export WINEPREFIX="$folder" WINEDEBUG="${WINEDEBUG:--all}" WINEDLLOVERRIDES="mscoree,mshtml,winemenubuilder.exe,winedbg.exe=;${WINEDLLOVERRIDES:-}"
 unset DISPLAY
-# The prefix is made once, by one of the programs that are started at the same time.
-if [ ! -e "$folder/ready" ]; then
+# Wine's server ends with the last program, and one that starts just then is reset. So it is told to stay for two minutes. One
+# of the programs that start at the same time starts it, and then what Wine has beside each first program (and makes the
+# folder): these would keep the output of this program open.
+is_up() { [ -n "$(find "$folder.up" -mmin -1 2>/dev/null)" ]; } # used in the last minute
+if ! is_up; then
   mkdir -p "$folder"
   (
     flock 9
-    [ -e "$folder/ready" ] || { "$wine" cmd /c exit >/dev/null 2>&1 9>&- && touch "$folder/ready"; }
-  ) 9>"$folder.lock"
+    is_up && exit
+    "$server" --persistent=120 9>&- &
+    "$wine" cmd /c exit 9>&- && touch "$folder.up"
+  ) 9>"$folder.lock" </dev/null >/dev/null 2>&1
 fi
+touch "$folder.up"
 exec "$wine" "$@"
