@@ -173,16 +173,24 @@ def test_handler_of_gcc(folder):
 EXE = conftest.ROOT / "build" / "exe"
 
 
-def real(folder, minject, package):
+@pytest.fixture(scope="module", params=[BUILD, MSVC], ids=["windows", "msvc"])
+def dll(request):
+    """That of clang with mingw-w64, and that of clang-cl."""
+    if not (request.param / "tests.json").exists():
+        pytest.skip(f"no compiler for {request.param.name}")
+    return request.param / "mimalloc.dll"
+
+
+def real(folder, minject, package, dll):
     """A program as it is, and one that the DLL was injected into, both in a folder of their own."""
     found = sorted((EXE / package).rglob("*.exe"))
     if not os.environ.get("MI_EXE"):
         pytest.skip("make platforms runs it")
     if not found:
         pytest.skip(f"{package} for Windows cannot be had")
-    place = folder / package
-    place.mkdir()
-    shutil.copy(BUILD / "mimalloc.dll", place)
+    place = folder / dll.parent.name / package
+    place.mkdir(parents=True)
+    shutil.copy(dll, place)
     plain, injected = place / "plain.exe", place / "injected.exe"
     shutil.copy(found[0], plain)
     run(*minject, "-o", injected, plain)
@@ -197,17 +205,17 @@ def check_redirected(*command, **variables):
     assert "malloc of ucrtbase.dll is redirected" in run(WINE, *command, MIMALLOC_VERBOSE="1", **variables)
 
 
-def test_clang_format(folder, minject):
+def test_clang_format(folder, minject, dll):
     """C++, with the libraries that Visual Studio has for it."""
-    plain, injected = real(folder, minject, "clang-format")
+    plain, injected = real(folder, minject, "clang-format", dll)
     command = ["--style=llvm", on_windows(conftest.ROOT / "src" / "os" / "os_windows.c")]
     assert run(WINE, injected, *command) == run(WINE, plain, *command)
     check_redirected(injected, *command)
 
 
-def test_swig(folder, minject):
+def test_swig(folder, minject, dll):
     """C++ by gcc, with msvcrt."""
-    plain, injected = real(folder, minject, "swig")
+    plain, injected = real(folder, minject, "swig", dll)
     interface = folder / "sizes.i"
     interface.write_text("%module sizes\n%inline %{\n" +
                          "".join(f"int f{i}(const char* s, double x) {{ return {i} + (int)x; }}\n" for i in range(2000)) + "%}\n")
@@ -220,9 +228,9 @@ def test_swig(folder, minject):
     assert len(made[0]) > 1000000 and made[0] == made[1]
 
 
-def test_ffmpeg(folder, minject):
+def test_ffmpeg(folder, minject, dll):
     """C, with fourteen threads, and blocks that are aligned."""
-    plain, injected = real(folder, minject, "imageio-ffmpeg")
+    plain, injected = real(folder, minject, "imageio-ffmpeg", dll)
     made = []
     for program in (plain, injected):
         video = folder / "out.avi"
