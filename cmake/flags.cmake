@@ -27,7 +27,7 @@ if(APPLE) # there are no thread-local variables (src/os/self_table.c), and calls
   list(REMOVE_ITEM MI_CODE_FLAGS -ftls-model=${MI_TLS_MODEL} -fno-plt)
 endif()
 if(MSVC) # clang-cl, which takes the options of the other compiler, and these behind /clang:
-  set(MI_CODE_FLAGS /clang:-fno-builtin-malloc)
+  set(MI_CODE_FLAGS /clang:-fno-builtin-malloc -D_CRT_SECURE_NO_WARNINGS) # which are about getenv
 endif()
 
 include(CheckCCompilerFlag)

@@ -456,9 +456,9 @@ make_msvc() {
   printf '#!/bin/sh\nexec %s /lib "$@"\n' "$root/bin/lld-link" >"$root/bin/llvm-lib"
   printf '#!/bin/sh\nexit 1\n' >"$root/bin/none"
   chmod +x "$root/bin/llvm-lib" "$root/bin/none"
-  ln -s $wine/libkernel32.a "$root/lib/kernel32.lib"
+  for library in kernel32 advapi32; do ln -s $wine/lib$library.a "$root/lib/$library.lib"; done
   # Those that CMake names for each program, and the compiler; nothing of them is used here.
-  for library in oldnames user32 gdi32 winspool shell32 ole32 oleaut32 uuid comdlg32 advapi32; do
+  for library in oldnames user32 gdi32 winspool shell32 ole32 oleaut32 uuid comdlg32; do
     "$root/bin/llvm-lib" /machine:x64 "/out:$root/lib/$library.lib" /llvmlibempty
   done
   for crt in ucrt:ucrtbase:-D_UCRT msvcrt:msvcrt:-D_MSVCR_VER=0; do
