@@ -167,11 +167,14 @@ static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
+  if (theap->sample_is_exact) return;
   size_t kept = 0;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
+    // Most pages have no free block, and this is done for each page of such a class that is made.
+    if (mi_likely(theap->free[c] == NULL && theap->current[c]->local_free == NULL)) continue;
     mi_page_t* const page = mi_theap_current(theap, c);
-    if (page == NULL || c == busy || theap->sample_is_exact) continue;
+    if (page == NULL || c == busy) continue;
     const size_t bytes = mi_flush_idle_bytes(theap, page);
     if (bytes == 0) continue;
     if (kept + bytes <= limit) {

@@ -166,6 +166,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
 }
 
 MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
+  if (page->block_size > MI_PORTION_OWN_SIZE_MAX) return false;
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || mi_theap_cuts_all(theap)) return false;

@@ -150,10 +150,11 @@ static size_t mi_refill_few(const mi_theap_t* theap, const mi_page_t* page) {
 // portion, and the page is parked again. So the blocks that the thread frees in its full pages are
 // the next ones that it allocates (PORTION-4). False if the page is to be made current.
 static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  if (page->block_size > MI_PORTION_OWN_SIZE_MAX) return false;
   const uint32_t count = page->reserved - page->count.used;
   const size_t length = mi_portion_own_length(c);
   if (mi_theap_cuts_all(theap) || !mi_refill_is_carved(page)) return false;
-  if (length == 1 || count > mi_refill_few(theap, page)) return false;
+  if (count > mi_refill_few(theap, page)) return false;
   mi_assert(count <= length);
   mi_block_t* const list = page->local_free;
   if (list == NULL || !mi_page_is_head_sound(page, list)) return false;
