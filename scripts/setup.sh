@@ -518,7 +518,7 @@ for group in "$@"; do
   if [ "$group" = cross ]; then
     for processor in ${WHICH:-aarch64}; do
       fetch_cross "$processor" ||
-        echo "setup: cmocka for $processor cannot be had; the tests for it will be skipped" >&2
+        echo "setup: what tests need for $processor (cmocka; for msvc clang 19, lld-link, libraries of Wine) cannot be had; they will be skipped" >&2
     done
   elif [ "$group" = actionlint ]; then
     fetch_actionlint v1.7.12
