@@ -91,7 +91,9 @@ void mi_process_done(void) mi_attr_noexcept {
 
 // Unit tests bring their own operating system and start by hand.
 #if !defined(MI_UNIT_TEST)
-static void mi_process_on_exit(void);
+// After those of C++ objects: a program or a library that contains us may free in these. (gcc
+// forgets the priority if this is not said first.)
+static mi_attr_last_destructor void mi_process_on_exit(void);
 
 static void __attribute__((constructor)) mi_process_on_load(void) {
   mi_os_unload_watch(&mi_process_on_exit);
@@ -106,8 +108,7 @@ static void __attribute__((constructor)) mi_process_on_load(void) {
   }
 }
 
-// After those of C++ objects: a program or a library that contains us may free in these.
-static mi_attr_last_destructor void mi_process_on_exit(void) {
+static void mi_process_on_exit(void) {
   const bool is_unloaded = mi_os_is_unloaded();
   if (mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_NONE) return; // was never set up
   // With a lock held, a callback of the program ended the process from inside of the library.
