@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // os_windows.h - the headers of Windows, without the macros that are names of ours, and what
-// os_windows.c and os_windows_fault.c share.
+// os_windows.c, os_windows_fault.c and os_windows_cxx.c share.
 //
 // All headers of Windows are included here: some use the macros that are undefined below.
 #ifndef MI_OS_OS_WINDOWS_H
@@ -21,8 +21,9 @@
 
 #include "os.h"
 
-// Return the address of a function of a library that each process has, NULL if this version of
-// Windows lacks it. Never loads anything. Takes the lock of the loader: for the constructor.
+// Return the address of a function of a library, NULL if the process does not have the library, or
+// that lacks it. Never loads anything. Takes the lock of the loader: for the constructor
+// (OS_WINDOWS-3), and for OS_WINDOWS_CXX-1.
 static void* mi_os_find(const char* module, const char* function);
 
 // Return the module of the library itself: a DLL or a program that it is linked with.

@@ -19,8 +19,7 @@ typedef void (*mi_os_cxx_function_t)(void);
 
 static mi_os_cxx_function_t mi_os_cxx_find(const char* module, const char* function) {
   const DWORD saved = GetLastError();
-  const HMODULE handle = GetModuleHandleA(module);
-  const FARPROC found = handle == NULL ? NULL : GetProcAddress(handle, function);
+  void* const found = mi_os_find(module, function);
   SetLastError(saved);
   return (mi_os_cxx_function_t)(uintptr_t)found;
 }
