@@ -1,5 +1,5 @@
 # Compile for Windows on x86-64 as Visual Studio does with clang-cl, on Linux: with the headers and import libraries of Wine,
-# and with test/windows/sdk in place of what is in Microsoft's libraries. The folder that `WHICH=msvc scripts/setup.sh cross`
+# and with test/windows/sdk in place of what is in Microsoft's libraries. The folder that `WHICH=windows-msvc scripts/setup.sh cross`
 # fills has the programs under the names that CMake looks for. MI_WINDOWS_CRT is the C run-time: "ucrt", which Visual Studio
 # has, or "msvcrt", that of the test programs of the preset `windows`, which have errno there.
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MI_WINDOWS_CRT)
@@ -8,10 +8,10 @@ if(NOT MI_WINDOWS_CRT)
 endif()
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR AMD64)
-get_filename_component(mi_msvc ${CMAKE_CURRENT_LIST_DIR}/../build/cross/msvc ABSOLUTE)
+get_filename_component(mi_msvc ${CMAKE_CURRENT_LIST_DIR}/../build/cross/windows-msvc ABSOLUTE)
 get_filename_component(mi_sdk ${CMAKE_CURRENT_LIST_DIR}/../test/windows/sdk ABSOLUTE)
 if(NOT EXISTS ${mi_msvc}/lib/${MI_WINDOWS_CRT}/msvcrt.lib)
-  message(FATAL_ERROR "${mi_msvc} has no libraries: WHICH=msvc scripts/setup.sh cross makes them")
+  message(FATAL_ERROR "${mi_msvc} has no libraries: WHICH=windows-msvc scripts/setup.sh cross makes them")
 endif()
 set(CMAKE_C_COMPILER ${mi_msvc}/bin/clang-cl)
 set(CMAKE_CXX_COMPILER ${mi_msvc}/bin/clang-cl)

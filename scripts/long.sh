@@ -23,7 +23,7 @@ fuzz       look for inputs that break something; 1 minute for each of 12 program
 platforms  unit, API and stress tests on other processors, under emulators, with other sizes of OS pages, with musl, for Windows under Wine,
            and those of WebAssembly; what zig links for BSDs and macOS; kernels with two NUMA nodes, huge pages, OS pages of 64 KiB are booted;
            writes what it saw into docs/platforms.json, and the table in README from it; 45 minutes
-           WHICH="s390x musl": only these (x86_64, aarch64, riscv64, s390x, ppc64le, i686, arm, musl, windows, windows-gcc, msvc, wasm, bsd, macos-arm64, macos-x86_64, kernel)
+           WHICH="s390x musl": only these (x86_64, aarch64, riscv64, s390x, ppc64le, i686, arm, musl, windows, windows-gcc, windows-msvc, wasm, bsd, macos-arm64, macos-x86_64, kernel)
 wasm       WebAssembly: the time of a malloc and free, beside the malloc of wasi-libc, dlmalloc and emmalloc; 5 minutes
            ARGS="--rounds 1"
 service    a pool of 800 threads that wait, with each allocator that is there: what lives and what is resident; 5 minutes
@@ -79,7 +79,7 @@ run_fuzz() {
 }
 
 run_platforms() {
-  which=${WHICH:-x86_64 aarch64 riscv64 s390x ppc64le i686 arm musl windows windows-gcc msvc wasm bsd macos-arm64 macos-x86_64 kernel}
+  which=${WHICH:-x86_64 aarch64 riscv64 s390x ppc64le i686 arm musl windows windows-gcc windows-msvc wasm bsd macos-arm64 macos-x86_64 kernel}
   tests="platform or windows" crossed=""
   for processor in $which; do
     case $processor in # those that the tests themselves build
@@ -88,7 +88,7 @@ run_platforms() {
       bsd) tests="$tests or test_bsd" ;;
       macos-*) tests="$tests or test_macos" ;;
       kernel) tests="$tests or test_kernel" ;;
-      msvc) ;;                             # it runs the programs of windows
+      windows-msvc) ;; # it runs the programs of windows
       *) crossed="$crossed $processor" ;;
     esac
   done
@@ -98,7 +98,7 @@ run_platforms() {
   esac
   case " $which " in
     *" windows "*) ;;
-    *" msvc "*) crossed="$crossed windows" ;;
+    *" windows-msvc "*) crossed="$crossed windows" ;;
   esac
   [ -z "$crossed" ] || WHICH=$crossed scripts/setup.sh cross
   for processor in $crossed; do
@@ -107,7 +107,7 @@ run_platforms() {
     cmake --preset $processor -DMI_TEST_STRESS=ON -DMI_TEST_SOME=OFF && cmake --build --preset $processor || return 1
   done
   case " $which " in *" windows "*) scripts/setup.sh lief exe ;; esac
-  case " $which " in *" msvc "*) scripts/msvc.sh || return 1 ;; esac
+  case " $which " in *" windows-msvc "*) scripts/msvc.sh || return 1 ;; esac
   case " $which " in *" macos-"*) scripts/setup.sh lief ;; esac
   case " $which " in *" macos-"* | *" bsd "*) scripts/setup.sh zig ;; esac
   case " $which " in *" kernel "*) scripts/setup.sh kernel ;; esac

@@ -40,7 +40,7 @@ PLATFORMS = [
     Row("ppc64le", "Linux, glibc", "ppc64le", "__powerpc64__"),
     Row("windows", "Windows, clang", "x86-64", "_WIN32"),
     Row("windows-gcc", "Windows, gcc", "x86-64", "_WIN32"),
-    Row("msvc", "Windows, clang-cl", "x86-64", "_WIN32"),
+    Row("windows-msvc", "Windows, clang-cl", "x86-64", "_WIN32"),
     Row("macos", "macOS", "arm64, x86-64", "__APPLE__", "linked, never run"),
     Row("freebsd", "FreeBSD", "x86-64, 64-bit ARM", "__FreeBSD__", "linked, never run"),
     Row("netbsd", "NetBSD 10", "x86-64, 64-bit ARM", "__NetBSD__", "linked, never run"),

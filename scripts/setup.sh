@@ -17,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 groups="build demo test docs site bench compat sanitize models endurance soak faults flavours coverage fuzz platforms wasm service scaling languages packages"
-processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows", "windows-gcc" and "msvc" are some of `cross`, too
+processors="aarch64 riscv64 s390x ppc64le i686 arm" # by qemu's names; "musl", "windows", "windows-gcc" and "windows-msvc" are some of `cross`, too
 hard=""     # packages without which the command asked for is impossible
 soft=""     # packages without which a single test or row is left out
 services="" # of those packages, what would be started when the machine boots
@@ -413,7 +413,7 @@ fetch_kernel() { # fetch_kernel PROCESSOR PACKAGE
 fetch_cross() { # fetch_cross PROCESSOR
   case $1 in
     macos-*) return 0 ;; # nothing runs there
-    msvc) make_msvc; return ;;
+    windows-msvc) make_msvc; return ;;
   esac
   root=build/cross/$1
   [ -e "$root/usr/include/cmocka.h" ] && return 0
@@ -450,7 +450,7 @@ make_msvc() {
   clang=$(command -v clang-19 || command -v clang-20 || command -v clang-21) && linker=$(command -v lld-link || command -v lld-link-19) || return 1
   wine=/usr/lib/x86_64-linux-gnu/wine/x86_64-windows
   [ -e $wine/libucrtbase.a ] && [ -e /usr/include/wine/wine/msvcrt/stdlib.h ] || return 1
-  root=$(pwd)/build/cross/msvc sdk=$(pwd)/test/windows/sdk
+  root=$(pwd)/build/cross/windows-msvc sdk=$(pwd)/test/windows/sdk
   rm -rf "$root" && mkdir -p "$root/bin" "$root/lib" || return 1
   ln -s "$clang" "$root/bin/clang-cl" && ln -s "$linker" "$root/bin/lld-link" || return 1
   printf '#!/bin/sh\nexec %s /lib "$@"\n' "$root/bin/lld-link" >"$root/bin/llvm-lib"
@@ -518,7 +518,7 @@ for group in "$@"; do
   if [ "$group" = cross ]; then
     for processor in ${WHICH:-aarch64}; do
       fetch_cross "$processor" ||
-        echo "setup: what tests need for $processor (cmocka; for msvc clang 19, lld-link, libraries of Wine) cannot be had; they will be skipped" >&2
+        echo "setup: what tests need for $processor (cmocka; for windows-msvc clang 19, lld-link, libraries of Wine) cannot be had; they will be skipped" >&2
     done
   elif [ "$group" = actionlint ]; then
     fetch_actionlint v1.7.12

@@ -36,7 +36,7 @@ fi
 
 # Another C library, and 32 bits: where there is a compiler for it, and cmocka, and what runs the programs.
 # (With MI_PLATFORMS, make platforms has built what is to run.)
-[ -n "${MI_PLATFORMS:-}" ] || rm -f build/musl/tests.json build/i686/tests.json build/windows/tests.json build/msvc/tests.json
+[ -n "${MI_PLATFORMS:-}" ] || rm -f build/musl/tests.json build/i686/tests.json build/windows/tests.json build/windows-msvc/tests.json
 if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
   for platform in musl i686 windows; do
     more=-DMI_TEST_STRESS=ON
@@ -55,7 +55,10 @@ if [ -z "$quick" ] && [ -z "${MI_PLATFORMS:-}" ]; then
     # shellcheck disable=SC2086  # options are words
     build $platform $more
     MI_PLATFORMS="${MI_PLATFORMS:-} $platform"
-    [ $platform != windows ] || { scripts/msvc.sh && MI_PLATFORMS="$MI_PLATFORMS msvc"; } || exit 1
+    if [ $platform = windows ]; then
+      scripts/msvc.sh >build/windows-msvc.log || { tail -n 60 build/windows-msvc.log >&2; exit 1; }
+      MI_PLATFORMS="$MI_PLATFORMS windows-msvc"
+    fi
   done
   export MI_PLATFORMS
 fi

@@ -98,7 +98,6 @@ def lacks(program, name):
     if is_platform and program["emulator"] and program["group"] == "stress" and program["name"] in EMULATED_LACKS:
         return "the emulator's own memory, threads and children count, and populated memory does not"
     where = program["flavour"].split("-")[1] if is_platform else program["flavour"]
-    where = "windows" if where == "msvc" else where
     return ELSEWHERE_LACKS.get((where, program["name"], name), ELSEWHERE_LACKS.get((where, program["name"])))
 
 

@@ -63,9 +63,8 @@ def folder(tmp_path_factory):
 
 def find_dll(name):
     """A DLL of the compiler, or None."""
-    found = sorted(path for pattern in (f"gcc/x86_64-w64-mingw32/*-posix/{name}", f"x86_64-w64-mingw32/lib/{name}")
-                   for root in ("/usr/lib", "/usr") for path in pathlib.Path(root).glob(pattern))
-    return found[-1] if found else None
+    folders = [*pathlib.Path("/usr/lib/gcc/x86_64-w64-mingw32").glob("*-posix"), pathlib.Path("/usr/x86_64-w64-mingw32/lib")]
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
 
 
 def compiled(folder, name, *flags):
@@ -117,7 +116,7 @@ def test_minject_refuses(folder, minject):
 
 # -- clang-cl, with Wine's libraries in place of Microsoft's (scripts/msvc.sh)
 
-MSVC = conftest.ROOT / "build" / "msvc"
+MSVC = conftest.ROOT / "build" / "windows-msvc"
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +172,7 @@ def test_handler_of_gcc(folder):
 EXE = conftest.ROOT / "build" / "exe"
 
 
-@pytest.fixture(scope="module", params=[BUILD, MSVC], ids=["windows", "msvc"])
+@pytest.fixture(scope="module", params=[BUILD, MSVC], ids=["windows", "windows-msvc"])
 def dll(request):
     """That of clang with mingw-w64, and that of clang-cl."""
     if not (request.param / "tests.json").exists():

@@ -171,7 +171,8 @@ MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   size_t kept = 0;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
-    // Most pages have no free block, and this is done for each page of such a class that is made.
+    // Most pages have no free block (nor has the one that stands for none), and this is done for
+    // each page of such a class that is made.
     if (mi_likely(theap->free[c] == NULL && theap->current[c]->local_free == NULL)) continue;
     mi_page_t* const page = mi_theap_current(theap, c);
     if (page == NULL || c == busy) continue;
