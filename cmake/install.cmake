@@ -32,6 +32,9 @@ if(MI_BUILD_TRACE)
   install(FILES ${MI_TRACE_SOURCE}/mimalloc-replay.1 ${MI_TRACE_SOURCE}/mimalloc-player.1
           DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+if(MI_BUILD_IDLE)
+  install(TARGETS mimalloc-idle LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${MI_IDLE_FOLDER})
+endif()
 if(MI_BUILD_STATIC)
   install(TARGETS mimalloc-static EXPORT mimalloc ARCHIVE DESTINATION ${mi_private_dir}
           INCLUDES DESTINATION ${mi_include_dir})

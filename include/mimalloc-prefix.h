@@ -209,6 +209,8 @@
 #define mi_theap_zalloc MI_PREFIXED(theap_zalloc)
 #define mi_theap_zalloc_small MI_PREFIXED(theap_zalloc_small)
 #define mi_thread_done MI_PREFIXED(thread_done)
+#define mi_thread_idle MI_PREFIXED(thread_idle)
+#define mi_thread_idle_due MI_PREFIXED(thread_idle_due)
 #define mi_thread_init MI_PREFIXED(thread_init)
 #define mi_thread_set_in_threadpool MI_PREFIXED(thread_set_in_threadpool)
 #define mi_thread_stats_print MI_PREFIXED(thread_stats_print)

@@ -834,6 +834,37 @@ mi_decl_export void mi_thread_set_in_threadpool(void) mi_attr_noexcept;
 /// @param force all of it, and to the system at once; else what is due
 mi_decl_export void mi_collect(bool force) mi_attr_noexcept;
 
+/// @name Threads that wait
+/// Of this library alone. A thread that waits for input keeps memory for its next allocations; the
+/// purge thread cannot take the pages that it allocates from, and a process with one thread has no
+/// purge thread. An event loop gives all of that back by two calls before it waits:
+///
+/// @code
+/// if (mi_thread_idle_due() == 0) mi_thread_idle();
+/// const int due = mi_thread_idle_due();
+/// const bool is_shorter = due >= 0 && (timeout < 0 || due < timeout);
+/// int n = epoll_wait(fd, events, count, is_shorter ? due : timeout);
+/// // n == 0 if is_shorter: nothing has happened yet, wait again
+/// @endcode
+///
+/// Programs that do not call them have the same from `libmimalloc-idle.so`: see the guide. Both may
+/// be called by any thread at any time, except in signal handlers.
+/// @{
+
+/// How long the calling thread may wait before it has memory to give back. Costs a look at the
+/// clock.
+/// @return milliseconds, as the timeout of poll(2): 0 when `mi_thread_idle()` has something to do
+///   now, which is so half a second after the thread last needed more memory or gave some up; -1
+///   when there will be nothing until it allocates or frees again
+mi_decl_export int mi_thread_idle_due(void) mi_attr_noexcept;
+
+/// The calling thread is about to wait for long: give back what it does not use, in all its heaps.
+/// It keeps its pages that have blocks in use, without the memory between blocks if these are few.
+/// In a process without a purge thread free memory that is due goes back, too. The next allocations
+/// may take some microseconds more.
+mi_decl_export void mi_thread_idle(void) mi_attr_noexcept;
+/// @}
+
 /// A forced `mi_collect()`, for programs of older versions.
 /// @param target_thread_owned ignored
 mi_decl_export void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexcept;

@@ -88,6 +88,7 @@
 #include "core/heaps/collect.c"
 // - the process
 #include "core/process/purger.c"
+#include "core/process/idle.c"
 #include "core/process/fork.c"
 #include "core/process/init.c"
 #include "core/process/enter.c"

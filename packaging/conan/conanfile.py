@@ -43,6 +43,7 @@ class LibmimallocRecipe(ConanFile):
             "MI_INSTALL_TOPLEVEL": True,
             "MI_BUILD_COMPAT": False,
             "MI_BUILD_TRACE": False,
+            "MI_BUILD_IDLE": False,
             "MI_INSTALL_INSPECT": False,
             "MI_OVERRIDE": bool(self.options.override),
             "MI_SECURE": "ON" if self.options.secure else "OFF",

@@ -149,6 +149,13 @@ void mi_collect(bool force) mi_attr_noexcept {
 
 MI_INTERNAL size_t mi_process_trim(void) { return mi_collect_all(MI_FORCE); }
 
+int mi_thread_idle_due(void) mi_attr_noexcept {
+  const uint64_t due_ms = mi_idle_due();
+  return due_ms == MI_RETAIN_NEVER ? -1 : (int)mi_bits_min((size_t)due_ms, INT_MAX);
+}
+
+void mi_thread_idle(void) mi_attr_noexcept { mi_idle_rest(); }
+
 void mi_collect_reduce(size_t target_thread_owned) mi_attr_noexcept {
   (void)target_thread_owned;
   mi_collect(true);

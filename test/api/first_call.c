@@ -145,6 +145,8 @@ CALL(process_init, mi_process_init())
 CALL(process_done, mi_process_done())
 CALL(thread_init, mi_thread_init())
 CALL(thread_done, mi_thread_done())
+CALL(thread_idle, mi_thread_idle())
+CALL(thread_idle_due, sink += (size_t)mi_thread_idle_due())
 CALL(thread_set_in_threadpool, mi_thread_set_in_threadpool())
 CALL(collect, mi_collect(false))
 CALL(collect_force, mi_collect(true))
@@ -386,6 +388,8 @@ static const struct {
     ENTRY(process_done),
     ENTRY(thread_init),
     ENTRY(thread_done),
+    ENTRY(thread_idle),
+    ENTRY(thread_idle_due),
     ENTRY(thread_set_in_threadpool),
     ENTRY(collect),
     ENTRY(collect_force),

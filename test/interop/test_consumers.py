@@ -219,7 +219,7 @@ def test_layout(installed, lib):
                  "include/mimalloc-3.4/mimalloc-profile.h",
                  "include/mimalloc-3.4/mimalloc-memory-resource.h",
                  "lib*/**/mimalloc-compat/libjemalloc.so.2", "lib*/**/mimalloc-compat/libtcmalloc_minimal.so.4",
-                 "bin/mimalloc-replay", "bin/mimalloc-player", "lib*/**/mimalloc-trace/libmimalloc-trace.so",
+                 "bin/mimalloc-replay", "bin/mimalloc-player", "lib*/**/mimalloc-trace/libmimalloc-trace.so", "lib*/**/mimalloc-idle/libmimalloc-idle.so",
                  "share/man/man1/mimalloc-replay.1", "lib*/**/cmake/mimalloc-3.4/mimalloc-config.cmake"):
         assert list(installed.glob(name)), f"{name} is not installed"
     # Nobody finds these in the place of the system's, and nobody links with them by accident.

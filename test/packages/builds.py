@@ -157,7 +157,7 @@ def test_two_builds_are_the_same(source, tmp_path):
         run("cmake", "--build", tmp_path / build)
         built.append(tmp_path / build)
     for name in ("libmimalloc.so", "libmimalloc.a", "mimalloc.o", "mimalloc-compat/libjemalloc.so.2",
-                 "mimalloc-compat/libtcmalloc_minimal.so.4", "mimalloc-trace/libmimalloc-trace.so", "mimalloc-player"):
+                 "mimalloc-compat/libtcmalloc_minimal.so.4", "mimalloc-trace/libmimalloc-trace.so", "mimalloc-idle/libmimalloc-idle.so", "mimalloc-player"):
         first, second = ((folder / name).read_bytes() for folder in built)
         assert str(tmp_path).encode() not in first, name
         assert first == second, name

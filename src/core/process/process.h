@@ -4,6 +4,7 @@
 //   init.h fork.h      set-up, once; the child of a fork
 //   enter.h            what a thread gets when it first needs it
 //   purger.h           the purge thread
+//   idle.h             a thread that is going to wait
 //   unload.h           the end of all memory
 //
 // The layers above include this file and no other of this folder. This layer uses only those below
@@ -16,6 +17,7 @@
 #include "init.h"
 #include "enter.h"
 #include "purger.h"
+#include "idle.h"
 #include "unload.h"
 
 #endif

@@ -72,6 +72,8 @@ static mi_purger_look_t mi_purger_look(void) {
   return look;
 }
 
+MI_INTERNAL mi_attr_cold uint64_t mi_purger_tick(void) { return mi_purger_look().next_ms; }
+
 static bool mi_purger_is(mi_purger_state_t state) {
   return mi_atomic_load_relaxed(&mi_state.purger) == (uint32_t)state;
 }

@@ -16,6 +16,10 @@ MI_INTERNAL void mi_purger_start(void);
 #define MI_PURGER_PATIENCE_UNLOAD_MS 60000
 MI_INTERNAL bool mi_purger_stop(size_t patience_ms);
 
+// Do once, on the calling thread, what the purge thread does for memory that waits. Returns after
+// how many milliseconds some is due again, MI_RETAIN_NEVER if nothing waits that will go.
+MI_INTERNAL uint64_t mi_purger_tick(void);
+
 // Ask the thread to end, without waiting. False if there is none.
 MI_INTERNAL bool mi_purger_dismiss(void);
 

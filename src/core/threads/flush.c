@@ -91,9 +91,10 @@ static bool mi_flush_has_all(const mi_page_t* page, uint32_t in_list) {
   return at.block == NULL && (page->holes != 0 || in_list + at.count == mi_page_capacity(page));
 }
 
-MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
+// Look at all pages in queues, and give up those without a block in use, and guests. So many sparse
+// ones are trimmed; with MI_FORCE also those that are not old.
+static void mi_flush_queues(mi_theap_t* theap, mi_effort_t effort, size_t* budget) {
   mi_assert_full(mi_theap_is_valid(theap));
-  size_t budget = MI_SPARSE_BUDGET;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const mi_page_queue_t* const queue = &theap->queue[c];
@@ -104,7 +105,10 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
         mi_life_dequeue(theap, page);
         mi_pool_give_up(page);
       } else {
-        if (mi_unlikely(page->is_sparse)) mi_sparse_age(theap, page, &budget);
+        if (mi_unlikely(page->is_sparse)) {
+          if (effort == MI_FORCE) mi_life_age_sparse(page);
+          mi_sparse_age(theap, page, budget);
+        }
         mi_life_offer(theap, page);
       }
       page = next;
@@ -118,6 +122,25 @@ MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
   }
   mi_split_join(theap);
   mi_report_leave();
+}
+
+MI_INTERNAL void mi_flush_idle(mi_theap_t* theap) {
+  size_t budget = MI_SPARSE_BUDGET;
+  mi_flush_queues(theap, MI_GENTLE, &budget);
+}
+
+MI_INTERNAL mi_attr_cold void mi_flush_rest(mi_theap_t* theap, size_t* budget) {
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  mi_portion_return_all(theap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const page = mi_flush_detach(theap, c);
+    if (page == NULL || !mi_flush_set_aside(theap, page)) continue;
+    if (mi_part_used(page) <= page->sparse_at) {
+      mi_life_note_sparse(mi_theap_subproc(theap), page);
+    }
+  }
+  mi_report_leave();
+  mi_flush_queues(theap, MI_FORCE, budget);
 }
 
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {

@@ -17,6 +17,19 @@ MI_INTERNAL bool mi_flush_free(mi_page_t* page, mi_block_t* block);
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
+// Keep a page of this thread that is in no place: at the end of the queue of its class, or, if it
+// has no free block, parked. True if it is in the queue; else it must not be touched any more.
+static inline bool mi_flush_set_aside(mi_theap_t* theap, mi_page_t* page) {
+  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return false;
+  mi_life_enqueue(theap, page);
+  return true;
+}
+
+// As mi_flush_idle, before the thread waits for long: pages that malloc allocates from go into the
+// queues, too, and sparse ones give back what is between their blocks, as long as there is budget:
+// one each.
+MI_INTERNAL void mi_flush_rest(mi_theap_t* theap, size_t* budget);
+
 // Give up the pages in queues that have no block in use, if a search for them is short, or much of
 // them is known to be empty. What other threads freed is not looked at.
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);

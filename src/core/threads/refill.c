@@ -84,9 +84,7 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
 // Set the current page aside, which has no free block except those not yet carved.
 static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_life_leave_current(theap, c);
-  if (page == NULL) return;
-  if (!mi_page_has_free(page) && mi_life_park(page, theap->thread_id)) return;
-  mi_life_enqueue(theap, page);
+  if (page != NULL) mi_flush_set_aside(theap, page);
 }
 
 // Allocate from `page`, which this thread owns and which is in no place.

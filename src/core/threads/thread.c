@@ -304,17 +304,33 @@ MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap) {
   return theap;
 }
 
-MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
-  mi_flush_theap(home);
+static void mi_thread_flush_by(mi_theap_t* home, void (*flush)(mi_theap_t*, size_t*),
+                               size_t* budget) {
+  flush(home, budget);
   if (home->others == NULL) return;
   // The lock keeps their heaps from being destroyed meanwhile. No theap is freed: the caller may
   // allocate from one of them.
   mi_lock_enter(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = mi_theap_other(home, i);
-    if (theap != NULL) mi_flush_theap(theap);
+    if (theap != NULL) flush(theap, budget);
   }
   mi_lock_leave(&mi_state.thread_lock);
+}
+
+static void mi_thread_flush_one(mi_theap_t* theap, size_t* budget) {
+  (void)budget;
+  mi_flush_theap(theap);
+}
+
+MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home) {
+  mi_thread_flush_by(home, &mi_thread_flush_one, NULL);
+}
+
+MI_INTERNAL mi_attr_cold bool mi_thread_rest(mi_theap_t* home) {
+  size_t budget = MI_THREAD_REST_PAGES;
+  mi_thread_flush_by(home, &mi_flush_rest, &budget);
+  return budget > 0;
 }
 
 MI_INTERNAL mi_attr_cold void mi_thread_flush_idle(mi_theap_t* theap) {

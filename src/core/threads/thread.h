@@ -45,6 +45,11 @@ MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap);
 // Give back what the calling thread holds and does not need, in all its heaps.
 MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
 
+// Give back what the calling thread does not use, in all its heaps, before it waits for long. It
+// keeps its pages that have blocks in use. False if there is more to do than is done at once.
+#define MI_THREAD_REST_PAGES ((size_t)(MI_IS_TINY ? 4 : 1024)) // get holes: some 5 us each
+MI_INTERNAL bool mi_thread_rest(mi_theap_t* home);
+
 // Put the pages of ended threads that no thread took over for a while where any theap finds them.
 // False if there were none.
 MI_INTERNAL bool mi_thread_release_orphans(void);

@@ -681,6 +681,20 @@ extern "C" {
     /// - `force`: all of it, and to the system at once; else what is due
     pub fn mi_collect(force: bool);
 
+    /// How long the calling thread may wait before it has memory to give back. Costs a look at the
+    /// clock.
+    ///
+    /// - Returns milliseconds, as the timeout of poll(2): 0 when `mi_thread_idle()` has something to do
+    ///   now, which is so half a second after the thread last needed more memory or gave some up; -1
+    ///   when there will be nothing until it allocates or frees again
+    pub fn mi_thread_idle_due() -> c_int;
+
+    /// The calling thread is about to wait for long: give back what it does not use, in all its heaps.
+    /// It keeps its pages that have blocks in use, without the memory between blocks if these are few.
+    /// In a process without a purge thread free memory that is due goes back, too. The next allocations
+    /// may take some microseconds more.
+    pub fn mi_thread_idle();
+
     /// A forced `mi_collect()`, for programs of older versions.
     ///
     /// - `target_thread_owned`: ignored
