@@ -299,14 +299,6 @@ struct mi_theap_s {
   mi_atomic(uint32_t) asked;
   uint32_t hold_seen; // when the purge thread last asked; under the thread lock
   bool is_swept; // nothing came into the queues since they were taken; under the thread lock
-  // -- of a home: idle.c --
-  bool is_rested; // its thread gave back what it does not use, and has not worked since
-  uint32_t idle_hold; // `hold` when it was last looked at
-  uint32_t rested_hold; // `hold` when that thread last gave something back
-  uint32_t idle_wait_ms; // how long a thread must not work before it does so
-  int64_t idle_waiting; // what waited then, and was its thread's to give back
-  uint64_t idle_since_ms; // when one of these had changed
-  uint64_t idle_due_ms; // when there is something to give back, 0 unknown, UINT64_MAX never
   // -- of a home, in a crowd: crowd.c --
   bool is_busy; // the thread did not wait recently
   uint32_t busy_score; // how busy it is: CROWD-1
@@ -339,6 +331,14 @@ struct mi_theap_s {
   // ended_count - how many of them have a heap that has ended. Written and read under the thread
   // lock, relaxed.
   mi_atomic(size_t) ended_count;
+  // -- of a home: idle.c --
+  bool is_rested; // its thread gave back what it does not use, and has not worked since
+  uint32_t idle_hold; // `hold` when it was last looked at
+  uint32_t rested_hold; // `hold` when that thread last gave something back
+  uint32_t idle_wait_ms; // how long a thread must not work before it does so
+  int64_t idle_waiting; // what waited then, and was its thread's to give back
+  uint64_t idle_since_ms; // when one of these had changed
+  uint64_t idle_due_ms; // when there is something to give back, 0 unknown, UINT64_MAX never
   // -- of any other theap, under the thread lock --
   mi_theap_t* heap_next; // theaps of the heap
   mi_theap_t** heap_link; // the pointer to this theap; NULL when its heap was destroyed

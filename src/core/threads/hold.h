@@ -63,7 +63,6 @@ static inline void mi_hold_begin(mi_theap_t* home) {
   mi_atomic_store_relaxed(&home->hold, 0);
   mi_atomic_store_relaxed(&home->asked, MI_HOLD_NONE);
   home->is_swept = false;
-  home->idle_due_ms = home->rested_hold = 0;
 }
 
 #endif

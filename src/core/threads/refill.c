@@ -82,7 +82,7 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
 }
 
 // Set the current page aside, which has no free block except those not yet carved.
-static void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
+static mi_attr_noinline void mi_refill_leave_current(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_life_leave_current(theap, c);
   if (page != NULL) mi_flush_set_aside(theap, page);
 }

@@ -420,6 +420,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_tally_settle(theap, mi_theap_heap(theap));
   theap->thread_id = 0;
   mi_hold_begin(theap);
+  theap->idle_due_ms = theap->rested_hold = 0; // the next thread begins anew: IDLE-2
   // Other threads may have left at the same time: THREAD-3 is checked again under the lock.
   if (mi_atomic_load_relaxed(&mi_state.orphan_count) >= MI_ORPHANS_WITH_PAGES_MAX) {
     mi_flush_theap(theap);
