@@ -29,7 +29,8 @@
 // left out.
 //
 // Deliberately absent: waits that have no form with a timeout (read, accept, pthread_join), system
-// calls that programs make without libc, and what libc calls within itself.
+// calls that programs make without libc, what libc calls within itself, and, with 32 bits, the
+// functions that take a time of 64.
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -118,8 +119,9 @@ static struct timespec mi_waits_spec(int64_t ns) {
 static int64_t mi_waits_of_spec(const struct timespec* t) {
   if (t == NULL) return MI_WAITS_FOREVER;
   if (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= MI_WAITS_SECOND) return 0;
-  if (t->tv_sec >= MI_WAITS_FOREVER / MI_WAITS_SECOND) return MI_WAITS_FOREVER;
-  return (int64_t)t->tv_sec * MI_WAITS_SECOND + t->tv_nsec;
+  const int64_t seconds = t->tv_sec;
+  if (seconds >= MI_WAITS_FOREVER / MI_WAITS_SECOND) return MI_WAITS_FOREVER;
+  return seconds * MI_WAITS_SECOND + t->tv_nsec;
 }
 
 static int64_t mi_waits_of_ms(int ms) {

@@ -40,6 +40,14 @@ def test_functions(idle, tmp_path, flags):
     assert run(path, env=environment(LD_PRELOAD=idle)) == "fine\n"
 
 
+def test_functions_with_32_bits(root, tmp_path):
+    idle = root / "build" / "i686" / "mimalloc-idle" / "libmimalloc-idle.so"
+    if not idle.exists():
+        pytest.skip("no compiler for 32-bit x86")
+    path = program(tmp_path, "-rdynamic", compiler=find("i686-linux-gnu-gcc"))
+    assert run(path, env=environment(LD_PRELOAD=idle)) == "fine\n"
+
+
 def test_functions_without_libmimalloc(idle, tmp_path):
     """Its two functions are in the program, but nobody outside sees them."""
     assert run(program(tmp_path), "libc", env=environment(LD_PRELOAD=idle)) == "fine\n"

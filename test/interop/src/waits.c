@@ -363,15 +363,15 @@ static void refuses(void) {
 
 static void select_has_other_sets(void) {
   begin("sets");
-  enum { LONG_FD = FD_SETSIZE + 70 };
-  static unsigned long words[LONG_FD / 64 + 1];
+  enum { LONG_FD = FD_SETSIZE + 70, WORD_BITS = 8 * sizeof(unsigned long) };
+  static unsigned long words[LONG_FD / WORD_BITS + 1];
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
   limit.rlim_cur = limit.rlim_max;
   CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   const int fd = dup2(pipe_end[0], LONG_FD);
   if (fd == LONG_FD) { // the limit permits it
-    words[LONG_FD / 64] = 1UL << LONG_FD % 64;
+    words[LONG_FD / WORD_BITS] = 1UL << LONG_FD % WORD_BITS;
     struct timeval t = {.tv_usec = 1000};
     CHECK(select(LONG_FD + 1, (fd_set*)words, NULL, NULL, &t) == 0);
     close(fd);
@@ -379,7 +379,7 @@ static void select_has_other_sets(void) {
   struct {
     unsigned long set, behind;
   } small = {1UL << pipe_end[0], 12345};
-  CHECK(pipe_end[0] < 64);
+  CHECK(pipe_end[0] < WORD_BITS);
   struct timeval t = {.tv_usec = WAIT_MS * 1000};
   CHECK(select(pipe_end[0] + 1, (fd_set*)&small, NULL, NULL, &t) == 0);
   CHECK(small.set == 0 && small.behind == 12345);
