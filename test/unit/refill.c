@@ -400,6 +400,33 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_pages_beside_other_threads) {
   puppet_end(&other);
 }
 
+#define FIRST_LARGE (mi_class_of(MI_SLICE_SIZE) + 1)
+#define TRIM_BYTES (256 * MI_SLICE_SIZE) // REFILL-5
+
+// If this fails, each of many threads that use large blocks of many sizes keeps a page of each,
+// whoever frees them, as long as it makes no other page.
+UNIT_TEST_PAGE_SIZES(refill_gives_up_idle_pages_of_a_thread_that_makes_none) {
+  puppet_t other;
+  puppet_start(&other);
+  puppet_free(&other, puppet_malloc(&other, 8)); // it is counted now
+  make_peak(1024);
+  for (size_t turn = 0; turn < 2; turn++) {
+    void* block[MI_CLASS_COUNT];
+    for (size_t c = FIRST_LARGE; c < MI_CLASS_COUNT; c++) block[c] = mi_malloc(mi_class_size(c));
+    for (size_t c = FIRST_LARGE; c < MI_CLASS_COUNT; c++) {
+      if (turn == 0) mi_free(block[c]);
+      if (turn == 1) puppet_free(&other, block[c]);
+    }
+    const size_t busy = FIRST_LARGE;
+    check(idle_large_bytes(unit_theap(), busy) > 16 * MI_SLICE_SIZE);
+    const size_t count = TRIM_BYTES / mi_class_size(busy) + 2;
+    for (size_t i = 0; i < count; i++) mi_free(mi_malloc(mi_class_size(busy)));
+    check(idle_large_bytes(unit_theap(), busy) <= 8 * MI_SLICE_SIZE);
+    check(mi_theap_current(unit_theap(), busy) != NULL);
+  }
+  puppet_end(&other);
+}
+
 // If this fails, a program peaks at the sum of what its phases leave in empty pages.
 UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
   mi_theap_t* const theap = unit_theap();
@@ -640,6 +667,7 @@ int main(void) {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
       cmocka_unit_test(refill_keeps_idle_pages_in_a_large_heap),
       cmocka_unit_test(refill_keeps_few_idle_pages_beside_other_threads),
+      cmocka_unit_test(refill_gives_up_idle_pages_of_a_thread_that_makes_none),
       cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
       cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
       cmocka_unit_test(refill_searches_many_pages_for_much),

@@ -170,6 +170,7 @@ static void* mi_slow_fail(size_t size) {
 
 // Return a block of class `c` for a request of `size` bytes.
 static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
+  theap->trim_left -= (int32_t)size;
   mi_refill_cadence(theap, c);
   if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
   if (mi_sample_may_be_due(theap, c)) {

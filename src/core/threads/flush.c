@@ -18,6 +18,8 @@
 // knows of a slice in these for each so many: the search takes as long as to make pages of them.
 #define MI_FLUSH_SEARCH_MAX ((size_t)256)
 #define MI_FLUSH_SEARCH_PART 32
+// The first class of which idle pages are given up: mi_flush_trim.
+#define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
   mi_assert_page(page, page->count.used == 0);
@@ -189,11 +191,20 @@ static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
   return mi_page_capacity(page) * page->block_size;
 }
 
+MI_INTERNAL void mi_flush_collect(mi_theap_t* theap) {
+  mi_report_enter(MI_REPORT_IN_COLLECT);
+  for (size_t c = MI_FLUSH_TRIM_CLASS; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const page = mi_theap_current(theap, c);
+    if (page != NULL) mi_page_collect(page);
+  }
+  mi_report_leave();
+}
+
 MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   if (theap->sample_is_exact) return;
   size_t kept = 0;
   mi_report_enter(MI_REPORT_IN_COLLECT);
-  for (size_t c = mi_class_of(MI_SLICE_SIZE / 8) + 1; c < MI_CLASS_COUNT; c++) {
+  for (size_t c = MI_FLUSH_TRIM_CLASS; c < MI_CLASS_COUNT; c++) {
     // Most pages have no free block (nor has the one that stands for none), and this is done for
     // each page of such a class that is made.
     if (mi_likely(theap->free[c] == NULL && theap->current[c]->local_free == NULL)) continue;

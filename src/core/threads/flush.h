@@ -38,6 +38,10 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);
 // as there is budget: one each. Their thread has them back at its next free into them.
 MI_INTERNAL void mi_flush_lend(mi_theap_t* theap, size_t* budget);
 
+// Take in what other threads freed of the pages that malloc allocates from, in the classes of
+// mi_flush_trim.
+MI_INTERNAL void mi_flush_collect(mi_theap_t* theap);
+
 // Give up pages without a block in use that malloc still allocates from, in classes of blocks over
 // an eighth of a slice, until they hold no more than `limit` bytes. Such pages keep a malloc and
 // free pair from making a page each time, but too many of them hold memory that other sizes could

@@ -26,6 +26,9 @@
 //     block in use. Their memory is resident: the new page has it without page faults, and what is
 //     needed again is made again in what others leave. So a small program, most of whose memory is
 //     a page for each of many sizes, does not keep those of sizes that it no longer uses.
+// REFILL-5  beside other threads a theap holds little in idle pages of large classes also when it
+//     makes no more of them: after MI_TRIM_BYTES, in blocks that were at hand, it gives up what is
+//     beyond the bound. Each of many threads would else keep a page of each size up to 512 KiB.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
@@ -55,6 +58,7 @@
 #define MI_IDLE_LARGE_MAX (8 * MI_SLICE_SIZE)
 #define MI_IDLE_LARGE_PART 16
 #define MI_IDLE_PEAK_PART 256
+#define MI_TRIM_BYTES ((int32_t)(256 * MI_SLICE_SIZE))
 
 // Put a list of `length` blocks in place: all blocks of the page count as used from now on.
 static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
@@ -252,6 +256,14 @@ static bool mi_refill_from_others(mi_theap_t* theap, size_t c) {
   return mi_refill_from_lists(theap, c, page) || mi_refill_carve(theap, c);
 }
 
+// REFILL-5
+static mi_attr_noinline void mi_refill_trim_again(mi_theap_t* theap, size_t c) {
+  theap->trim_left = MI_TRIM_BYTES;
+  if (mi_theap_is_alone(&mi_theap_subproc(theap)->count)) return;
+  mi_flush_collect(theap);
+  mi_refill_trim(theap, c);
+}
+
 // Decide when the slow path is due again: soon while much memory waits to go back, because the slow
 // path reads the clock, and while a thread keeps its pages in a crowd (CROWD-1).
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
@@ -273,6 +285,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t since = theap->quick_given - theap->quick_left + (theap->quick_left != 0 ? 1 : 0);
   mi_sample_follow_options(theap);
   mi_refill_hurry(theap, since);
+  if (mi_unlikely(theap->trim_left < 0)) mi_refill_trim_again(theap, c);
   theap->heartbeat += since;
   theap->generic_count += since;
   mi_theap_t* const home = theap->home;
