@@ -453,6 +453,7 @@ static void collecting(void) {
       if (p[i] != NULL) memset(p[i], 1, i * 3000);
     }
     for (size_t i = 0; i < 33; i++) mi_free(p[i]);
+    if (mi_thread_idle_due() >= 0) mi_thread_idle();
     mi_collect(round == 1);
     mi_collect_reduce(0);
   }

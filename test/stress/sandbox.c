@@ -82,6 +82,7 @@ static void filling(void) {
       memset(p[i], 1, size);
     }
     for (size_t i = 0; i < 40000; i++) mi_free(p[i]);
+    if (mi_thread_idle_due() >= 0) mi_thread_idle();
     mi_collect(round == 1);
   }
 }

@@ -401,7 +401,6 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_pages_beside_other_threads) {
 }
 
 #define FIRST_LARGE (mi_class_of(MI_SLICE_SIZE) + 1)
-#define TRIM_BYTES (256 * MI_SLICE_SIZE) // REFILL-5
 
 // If this fails, each of many threads that use large blocks of many sizes keeps a page of each,
 // whoever frees them, as long as it makes no other page.
@@ -419,7 +418,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_idle_pages_of_a_thread_that_makes_none) {
     }
     const size_t busy = FIRST_LARGE;
     check(idle_large_bytes(unit_theap(), busy) > 16 * MI_SLICE_SIZE);
-    const size_t count = TRIM_BYTES / mi_class_size(busy) + 2;
+    const size_t count = 2 * MI_QUICK_REFILLS;
     for (size_t i = 0; i < count; i++) mi_free(mi_malloc(mi_class_size(busy)));
     check(idle_large_bytes(unit_theap(), busy) <= 8 * MI_SLICE_SIZE);
     check(mi_theap_current(unit_theap(), busy) != NULL);

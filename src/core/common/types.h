@@ -255,7 +255,7 @@ struct mi_theap_s {
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
   uint32_t quick_given; // the initial value of `quick_left`
-  int32_t trim_left; // bytes that alloc.c may still hand out of new lists, one block each: REFILL-5
+  int32_t trim_left; // bytes of blocks until the thread looks at its idle pages again: REFILL-5
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // of a home: refills of its thread since the last rare things (refill.c)

@@ -34,7 +34,6 @@ static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_
   const bool is_sound = MI_IS_SECURE || mi_page_is_link_near(page, block);
   if (mi_unlikely(--theap->quick_left == 0)) return mi_slow_malloc(size, theap);
   if (mi_unlikely(!is_sound)) return mi_slow_malloc(size, theap);
-  if (mi_unlikely((theap->trim_left -= (int32_t)size) < 0)) return mi_slow_malloc(size, theap);
   page->local_free = NULL;
   page->count = page->refilled;
   theap->free[c] = block;

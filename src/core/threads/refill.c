@@ -27,8 +27,9 @@
 //     needed again is made again in what others leave. So a small program, most of whose memory is
 //     a page for each of many sizes, does not keep those of sizes that it no longer uses.
 // REFILL-5  beside other threads a theap holds little in idle pages of large classes also when it
-//     makes no more of them: after MI_TRIM_BYTES, in blocks that were at hand, it gives up what is
-//     beyond the bound. Each of many threads would else keep a page of each size up to 512 KiB.
+//     makes no more of them: after MI_TRIM_BYTES, in blocks of the slow path, or as many refills as
+//     are without it at most, it gives up what is beyond the bound. Each of many threads would else
+//     keep a page of each size up to 512 KiB.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
@@ -59,6 +60,7 @@
 #define MI_IDLE_LARGE_PART 16
 #define MI_IDLE_PEAK_PART 256
 #define MI_TRIM_BYTES ((int32_t)(256 * MI_SLICE_SIZE))
+#define MI_TRIM_REFILL (MI_TRIM_BYTES / MI_QUICK_REFILLS) // that a refill counts for
 
 // Put a list of `length` blocks in place: all blocks of the page count as used from now on.
 static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
@@ -285,6 +287,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   const uint32_t since = theap->quick_given - theap->quick_left + (theap->quick_left != 0 ? 1 : 0);
   mi_sample_follow_options(theap);
   mi_refill_hurry(theap, since);
+  theap->trim_left -= (int32_t)since * MI_TRIM_REFILL;
   if (mi_unlikely(theap->trim_left < 0)) mi_refill_trim_again(theap, c);
   theap->heartbeat += since;
   theap->generic_count += since;
