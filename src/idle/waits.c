@@ -448,7 +448,8 @@ MI_WAITS_EXPORT int pselect(int fd, fd_set* read, fd_set* write, fd_set* other,
 
 // Sleep for so long, on a clock. Returns an error number, and then what is left.
 static int mi_waits_sleep(clockid_t clock, int64_t left, int64_t* rest) {
-  const bool is_plain = clock == MI_WAITS_NANOSLEEP;
+  // So much time passes whatever becomes of the date meanwhile.
+  const clockid_t measure = clock == CLOCK_BOOTTIME ? clock : CLOCK_MONOTONIC;
   while (left > 0) {
     int64_t due;
     *rest = left;
@@ -456,9 +457,9 @@ static int mi_waits_sleep(clockid_t clock, int64_t left, int64_t* rest) {
     const int64_t part = due < left ? due : left;
     const struct timespec t = mi_waits_spec(part);
     struct timespec over = {0, 0};
-    const int64_t begin = mi_waits_now(is_plain ? CLOCK_MONOTONIC : clock);
+    const int64_t begin = mi_waits_now(measure);
     int error = 0;
-    if (!is_plain) {
+    if (clock != MI_WAITS_NANOSLEEP) {
       error = mi_libc_clock_nanosleep(clock, 0, &t, &over);
     } else if (mi_libc_nanosleep(&t, &over) != 0) {
       error = errno;
@@ -468,7 +469,7 @@ static int mi_waits_sleep(clockid_t clock, int64_t left, int64_t* rest) {
       return error;
     }
     if (part == left) return 0;
-    left -= mi_waits_now(is_plain ? CLOCK_MONOTONIC : clock) - begin;
+    left -= mi_waits_now(measure) - begin;
   }
   return 0;
 }

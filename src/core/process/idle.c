@@ -38,8 +38,8 @@
 #define MI_IDLE_MS ((uint32_t)(MI_IS_TINY ? 5 : 500))
 #define MI_IDLE_MS_MAX (16 * MI_IDLE_MS) // IDLE-5
 #define MI_IDLE_FEW ((uint32_t)256)
-#define MI_IDLE_STEP_MS                                                                            \
-  5 // more than a step of the clock: who waits so long is not asked to wait again
+// More than a step of the clock: who waits so long is not asked to wait again.
+#define MI_IDLE_STEP_MS 5
 #define MI_IDLE_DELAYS 4 // IDLE-3: so many times the delay of a purge
 
 // True if the purge thread gives back what waits.
@@ -72,11 +72,12 @@ static int64_t mi_idle_waiting(const mi_theap_t* home) {
 // IDLE-2
 static void mi_idle_note(mi_theap_t* home, uint64_t now) {
   const uint32_t hold = mi_atomic_load_relaxed(&home->hold);
-  const bool is_same = hold == home->idle_hold && mi_idle_waiting(home) == home->idle_waiting;
+  const int64_t waiting = mi_idle_waiting(home);
+  const bool is_same = hold == home->idle_hold && waiting == home->idle_waiting;
   if (is_same && home->idle_due_ms != 0) return;
   if (home->idle_due_ms == 0 || !mi_idle_is_few(home, hold)) home->idle_wait_ms = MI_IDLE_MS;
   home->idle_hold = hold;
-  home->idle_waiting = mi_idle_waiting(home);
+  home->idle_waiting = waiting;
   home->idle_since_ms = now;
   home->idle_due_ms = now + home->idle_wait_ms;
   home->is_rested = false;
