@@ -14,8 +14,8 @@
 /// The figures are of this moment and of all threads: there is nothing to merge or to reset. The
 /// fast paths of the allocator count nothing; what is not counted is 0, and so says the list of
 /// fields. A debug build (one with padding) counts each block: there `malloc_bins`, `malloc_normal`
-/// and `malloc_requested` have totals and peaks, and are exact beside other threads, too. How exact
-/// the figures of the others are:
+/// and `malloc_requested` have totals and peaks, of each heap, and are exact beside other threads,
+/// too. How exact the figures of the others are:
 /// - what happened (pages made, calls of the system, ...) is counted as it happens. Two figures
 ///   that change together may be read one before and one after the change.
 /// - what is in use now (`malloc_normal`, `malloc_bins`, `page_bins`, `page_committed`,
@@ -23,6 +23,10 @@
 ///   allocated, or all that did have ended. A thread that is there takes blocks from a list, which
 ///   count as in use until it has given them out: at most a page of blocks for each size and
 ///   thread. So do blocks that others freed for it, until it looks.
+/// - what was ever allocated (`total` of `malloc_bins` and `malloc_normal`) is known from the
+///   lengths of those lists. It is exact when the blocks in use are, and otherwise too high by the
+///   same blocks, so that `total - current`, what was freed, is right. It is counted for all heaps
+///   together; of one heap `total` is `current`, as where nothing is counted.
 /// - `committed` is the memory that the program or the library may have written to and that was not
 ///   given back, in pages of the system: blocks that were handed out once, free ones that wait to
 ///   go back, metadata. It is within 2 % (or 256 KiB) of what the system says is resident, but for
@@ -143,7 +147,7 @@ typedef struct mi_stats_s {
   MI_STAT_FIELDS()
   mi_stat_count_t _stat_reserved[4]; ///< 0
   mi_stat_counter_t _stat_counter_reserved[4]; ///< 0
-  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; the last also has `total`
+  mi_stat_count_t malloc_bins[MI_BIN_COUNT]; ///< blocks of each size; of all heaps with `total`
   /// Pages of these blocks. In the sum over all heaps all bins have totals and peaks, of one heap
   /// only the last.
   mi_stat_count_t page_bins[MI_BIN_COUNT];

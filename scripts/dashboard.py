@@ -34,6 +34,8 @@ PANELS = [
     ("Bytes by size of block, the ten largest", ["class"]),
     ("Blocks by size, the ten most", ["class_blocks"]),
     ("Pages by size of block, the ten most", ["class_pages"]),
+    ("Blocks allocated by size, by second, the ten most", ["class_blocks_allocated"]),
+    ("Bytes allocated by size, by second, the ten most", ["class_allocated"]),
     ("Pages", ["pages", "pages_abandoned"]),
     ("Pages that are made or change hands, by second",
      ["pages_made", "pages_pooled", "pages_taken_on_alloc", "pages_taken_on_free"]),
@@ -61,7 +63,7 @@ def metrics():
 def expression(metric):
     series = metric.name + PROCESS
     if metric.kind == "COUNTER":
-        return f"rate({series}[$__rate_interval])"
+        series = f"rate({series}[$__rate_interval])"
     return f"topk(10, {series})" if metric.by_size else series
 
 

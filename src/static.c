@@ -23,6 +23,7 @@
 #include "core/common/pagemap.c"
 #include "core/common/self.c"
 #include "core/common/sizeclass.c"
+#include "core/common/handed.c"
 #include "core/common/meta.c"
 #include "core/common/secret.c"
 #include "core/common/slack.c"

@@ -26,7 +26,7 @@ import tidy  # noqa: E402
 
 ORDERS = r"relaxed|acquire|release|acq_rel|seq_cst"
 ACCESS = re.compile(rf"\bmi_atomic_(load|store|swap|or|and|add|sub|cas)(?:_weak|_strong)?_({ORDERS})\(")
-COUNT = re.compile(r"\bmi_count_add(?:_peak)?\((?=&)")  # relaxed
+COUNT = re.compile(r"\bmi_count_(?:add(?:_peak)?|raise)\((?=&)")  # relaxed
 MAP = re.compile(r"\bmi_bitmap_(\w+)\((?=\w+->\w+,)")  # a map of an arena; relaxed, but for these
 MAP_ORDER = {"set_release": "release", "try_claim": "acquire", "is_set_acquire": "acquire"}
 DECLARED = re.compile(r"\s*(?:static |typedef |MI_INTERNAL_DATA_DECL |mi_attr_aligned\(\d+\) )*(?:mi_atomic\([^()]*\)|mi_bitmap_word_t\*) "

@@ -82,8 +82,9 @@ def pprof():
 @pytest.fixture(scope="module")
 def flamegraph():
     target = ROOT / "build" / "inferno"
-    command = [find("cargo"), "install", "inferno", "--version", INFERNO, "--locked", "--no-default-features", "--features",
-               "cli", "--root", target]
+    # It draws two small pictures: what takes long is the compiler.
+    command = [find("cargo"), "install", "--debug", "inferno", "--version", INFERNO, "--locked", "--no-default-features",
+               "--features", "cli", "--root", target]
     return fetched(command, target / "bin" / "inferno-flamegraph")
 
 

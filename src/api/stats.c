@@ -91,22 +91,27 @@ static void mi_stats_fill_census(mi_stats_t* stats, const mi_subproc_t* subproc,
 
 #endif
 
-// Fill in the bins, from a walk and from what was counted of all heaps (`pages`), or NULL.
+// Fill in the bins, from a walk and from what was counted of all heaps (`count`), or NULL.
 static void mi_stats_fill_bins(mi_stats_t* stats, const mi_usage_t* usage,
-                               const mi_class_pages_t* pages, int64_t large_total) {
+                               const mi_class_count_t* count, int64_t large_total) {
+  int64_t bytes = 0;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const size_t bin = mi_stats_bin_of_class(c);
     stats->malloc_bins[bin].current += (int64_t)usage->class_blocks[c];
     stats->page_bins[bin].current += (int64_t)usage->class_pages[c];
-    if (pages == NULL) continue;
-    stats->page_bins[bin].total += mi_atomic_load_relaxed(&pages[c].made);
-    stats->page_bins[bin].peak += mi_atomic_load_relaxed(&pages[c].most);
+    if (count == NULL) continue;
+    stats->page_bins[bin].total += mi_atomic_load_relaxed(&count[c].made);
+    stats->page_bins[bin].peak += mi_atomic_load_relaxed(&count[c].most);
+    stats->malloc_bins[bin].total += usage->class_handed[c];
+    bytes += usage->class_handed[c] * (int64_t)mi_class_size(c);
   }
   for (size_t bin = 0; bin < MI_BIN_LAST; bin++) {
-    const mi_stat_count_t those = stats->page_bins[bin];
-    stats->malloc_bins[bin] = mi_stats_now(stats->malloc_bins[bin].current);
-    stats->page_bins[bin] = mi_stats_count(those.total, those.peak, those.current);
+    const mi_stat_count_t blocks = stats->malloc_bins[bin];
+    const mi_stat_count_t pages = stats->page_bins[bin];
+    stats->malloc_bins[bin] = mi_stats_count(blocks.total, 0, blocks.current);
+    stats->page_bins[bin] = mi_stats_count(pages.total, pages.peak, pages.current);
   }
+  stats->malloc_normal = mi_stats_count(bytes, 0, (int64_t)usage->in_use);
   const mi_stat_count_t large = mi_stats_count(large_total, 0, (int64_t)usage->large_blocks);
   stats->malloc_bins[MI_BIN_LAST] = stats->page_bins[MI_BIN_LAST] = large;
 }
@@ -127,7 +132,6 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
   stats->pages = mi_stats_count(OF(PAGES_TOTAL), pages_peak, OF(PAGES));
   stats->page_committed = mi_stats_now((int64_t)usage.in_pages);
   stats->pages_abandoned = mi_stats_count(OF(POOLED), 0, (int64_t)usage.pooled_pages);
-  stats->malloc_normal = mi_stats_now((int64_t)usage.in_use);
   stats->malloc_huge = mi_stats_count(OF(LARGE_TOTAL), large_peak, OF(LARGE));
   stats->malloc_huge_count.total = OF(LARGE_COUNT);
   stats->malloc_guarded_count.total = OF(GUARDED);

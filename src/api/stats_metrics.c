@@ -132,9 +132,18 @@ static const mi_metrics_row_t mi_metrics_sizes[] mi_attr_rare = {
     MI_METRICS_ROW(stats.malloc_bins, GAUGE, BYTES, "class",
                    "Blocks in use by size; at most that where a label stands for two sizes."),
     MI_METRICS_ROW(stats.page_bins, GAUGE, NUMBER, "class_pages", "Pages of these blocks."),
+    MI_METRICS_ROW(stats.malloc_bins, COUNTER, NUMBER, "class_blocks_allocated",
+                   "Blocks ever allocated by size, with those that threads hold ready."),
+    MI_METRICS_ROW(stats.malloc_bins, COUNTER, BYTES, "class_allocated",
+                   "The same in bytes; at most that where a label stands for two sizes."),
 };
 
 mi_static_assert(sizeof(mi_metrics_figures_t) <= UINT16_MAX, "offsets have 16 bits");
+
+// The most blocks of each bin that were told to be ever allocated. The figures are too high by what
+// other threads hold ready, and fall when these put it back; of a counter that falls a monitoring
+// system says that the process began anew. Written and read by any thread, relaxed.
+static mi_atomic(int64_t) mi_metrics_told[MI_BIN_COUNT] mi_attr_sparse;
 
 // Short texts, which would otherwise lie among what every program reads.
 static const char mi_metrics_help[] mi_attr_rare = "# HELP mimalloc_%s%s%s %s\n";
@@ -218,21 +227,24 @@ static void mi_metrics_one(mi_metrics_text_t* out, const mi_metrics_row_t* row,
   mi_metrics_value(out, figure, (mi_metrics_unit_t)row->unit);
 }
 
-// Print a sample for each size that has pages. Blocks with a page of their own differ in size:
-// their bytes are known as a sum.
+// Print a sample for each size that has pages, or had some if it is about what was ever allocated.
+// Blocks with a page of their own differ in size: their bytes are known as a sum.
 static void mi_metrics_by_size(mi_metrics_text_t* out, const mi_metrics_row_t* row,
                                const mi_metrics_figures_t* figures) {
-  const mi_stats_t* const stats = &figures->stats;
+  const size_t field = row->kind == MI_METRICS_COUNTER ? offsetof(mi_stat_count_t, total)
+                                                       : offsetof(mi_stat_count_t, current);
   mi_metrics_head(out, row);
   for (size_t bin = 1; bin <= MI_BIN_LAST; bin++) {
-    if (stats->page_bins[bin].current <= 0) continue;
-    const size_t offset = row->offset + bin * sizeof(mi_stat_count_t);
-    int64_t figure = mi_metrics_figure(figures, offset + offsetof(mi_stat_count_t, current));
+    const size_t offset = bin * sizeof(mi_stat_count_t) + field;
+    const size_t pages = offsetof(mi_metrics_figures_t, stats.page_bins);
+    if (mi_metrics_figure(figures, pages + offset) <= 0) continue;
+    int64_t figure = mi_metrics_figure(figures, row->offset + offset);
     mi_metrics_put(out, mi_metrics_name, row->name, mi_metrics_units[row->unit],
-                   mi_metrics_totals[MI_METRICS_GAUGE]);
+                   mi_metrics_totals[row->kind]);
     if (bin == MI_BIN_LAST) {
+      const size_t huge = offsetof(mi_metrics_figures_t, stats.malloc_huge);
       mi_metrics_put(out, mi_metrics_size_huge);
-      if (row->unit == MI_METRICS_BYTES) figure = stats->malloc_huge.current;
+      if (row->unit == MI_METRICS_BYTES) figure = mi_metrics_figure(figures, huge + field);
     } else {
       const size_t size = mi_stats_get_bin_size(bin);
       mi_metrics_put(out, mi_metrics_size, size);
@@ -254,6 +266,10 @@ static void mi_metrics_collect(mi_metrics_figures_t* figures) {
   mi_stats_process_t process;
   mi_stats_collect_process(&process);
   mi_stats_collect_all(&figures->stats);
+  for (size_t bin = 0; bin < MI_BIN_COUNT; bin++) {
+    int64_t* const total = &figures->stats.malloc_bins[bin].total;
+    *total = mi_count_raise(&mi_metrics_told[bin], *total);
+  }
   // Our own structures serve all sub-processes.
   figures->metadata = process.metadata;
   figures->room = mi_budget_left(&mi_state.main);

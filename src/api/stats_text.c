@@ -80,17 +80,20 @@ static void mi_stats_line1(mi_sink_t sink, const char* label, mi_stats_unit_t un
 // Append bytes to a line as one cell. In a bin of two sizes they are an upper bound.
 static size_t mi_stats_append_bytes(char* line, size_t used, size_t bin, int64_t bytes) {
   char cell[MI_STATS_CELL_MAX];
-  char most[MI_STATS_CELL_MAX];
-  mi_stats_format(cell, bytes, MI_STATS_BYTES);
-  mi_text_format(most, sizeof(most), "%s%s", bin > MI_BIN_OWN ? "<=" : "", cell);
+  char most[MI_STATS_CELL_MAX] = "";
+  if (bytes != MI_STATS_BLANK) {
+    mi_stats_format(cell, bytes, MI_STATS_BYTES);
+    mi_text_format(most, sizeof(most), "%s%s", bin > MI_BIN_OWN ? "<=" : "", cell);
+  }
   return used + mi_text_format(line + used, MI_OUTPUT_LINE_MAX - used, "%12s", most);
 }
 
-// Print the blocks of one bin that are in use, and in a build with a census those that were: their
-// bytes, the size of one, and how many are in use.
-static void mi_stats_print_bin(mi_sink_t sink, const mi_stats_t* stats, size_t bin) {
+// Print the blocks of one bin that are in use, with totals those that ever were, and in a build
+// with a census the most that were: their bytes, the size of one, and how many are in use.
+static void mi_stats_print_bin(mi_sink_t sink, const mi_stats_t* stats, size_t bin,
+                               bool has_totals) {
   const mi_stat_count_t* const blocks = &stats->malloc_bins[bin];
-  if (blocks->current == 0 && (!MI_HAS_CENSUS || blocks->total == 0)) return;
+  if (blocks->current == 0 && (!has_totals || blocks->total == 0)) return;
   const int64_t size = (int64_t)mi_stats_get_bin_size(bin);
   char label[MI_STATS_CELL_MAX];
   char count[MI_STATS_CELL_MAX];
@@ -98,36 +101,36 @@ static void mi_stats_print_bin(mi_sink_t sink, const mi_stats_t* stats, size_t b
   mi_text_format(label, sizeof(label), "bin %c %4zu",
                  mi_stats_page_size(bin) == MI_SLICE_SIZE ? 'S' : 'M', bin);
   size_t used = mi_text_format(line, sizeof(line), "  %-10s:", label);
-  if (MI_HAS_CENSUS) {
-    used = mi_stats_append_bytes(line, used, bin, blocks->peak * size);
-    used = mi_stats_append_bytes(line, used, bin, blocks->total * size);
-  } else {
-    used += mi_text_format(line + used, sizeof(line) - used, "%24s", "");
-  }
+  const int64_t blank = MI_STATS_BLANK;
+  used = mi_stats_append_bytes(line, used, bin, MI_HAS_CENSUS ? blocks->peak * size : blank);
+  used = mi_stats_append_bytes(line, used, bin, has_totals ? blocks->total * size : blank);
   used = mi_stats_append_bytes(line, used, bin, blocks->current * size);
   mi_stats_append_bytes(line, used, bin, size);
   mi_stats_format(count, blocks->current, MI_STATS_COUNT);
   mi_output_print(sink, "%s%12s\n", line, count);
 }
 
-static void mi_stats_print_blocks(mi_sink_t sink, const mi_stats_t* stats) {
+// `has_totals`: what was ever allocated is counted, of all heaps, or of each in a build with a
+// census.
+static void mi_stats_print_blocks(mi_sink_t sink, const mi_stats_t* stats, bool has_totals) {
   const int64_t blank = MI_STATS_BLANK;
   const int64_t large_count = stats->malloc_bins[MI_BIN_LAST].current;
   int64_t count = 0;
   mi_stats_heading(sink, "blocks");
   for (size_t bin = 0; bin < MI_BIN_LAST; bin++) {
     count += stats->malloc_bins[bin].current;
-    mi_stats_print_bin(sink, stats, bin);
+    mi_stats_print_bin(sink, stats, bin, has_totals);
   }
   if (count > 0) mi_output_print(sink, "\n");
   const mi_stat_count_t* const normal = &stats->malloc_normal;
   const int64_t binned[3] = {MI_HAS_CENSUS ? normal->peak : blank,
-                             MI_HAS_CENSUS ? normal->total : blank, normal->current};
+                             has_totals ? normal->total : blank, normal->current};
   mi_stats_line(sink, "binned", MI_STATS_BYTES, binned, count);
   const mi_stat_count_t* const large = &stats->malloc_huge;
   const int64_t huge[3] = {large->peak, large->total, large->current};
   mi_stats_line(sink, "huge", MI_STATS_BYTES, huge, large_count);
-  const int64_t total[3] = {blank, blank, normal->current + large->current};
+  const int64_t total[3] = {blank, has_totals ? normal->total + large->total : blank,
+                            normal->current + large->current};
   mi_stats_line(sink, "total", MI_STATS_BYTES, total, count + large_count);
   const mi_stat_count_t* const requested = &stats->malloc_requested;
   if (MI_HAS_CENSUS) {
@@ -217,7 +220,7 @@ static void mi_stats_print_heap(mi_sink_t sink, mi_heap_t* heap, size_t sequence
   mi_stats_t stats;
   mi_stats_collect_heap(heap, &stats);
   mi_output_print(sink, "heap %zu\n", sequence);
-  mi_stats_print_blocks(sink, &stats);
+  mi_stats_print_blocks(sink, &stats, MI_HAS_CENSUS);
   mi_stats_print_pages(sink, &stats);
 }
 
@@ -225,7 +228,7 @@ static void mi_stats_print_subproc(mi_sink_t sink, mi_subproc_t* subproc) {
   mi_stats_t stats;
   mi_stats_collect(subproc, &stats);
   mi_output_print(sink, "subproc %zu\n", subproc->sequence);
-  mi_stats_print_blocks(sink, &stats);
+  mi_stats_print_blocks(sink, &stats, true);
   mi_stats_print_pages(sink, &stats);
   mi_stats_print_arenas(sink, &stats);
   mi_stats_print_process(sink, &stats);

@@ -126,6 +126,13 @@ MI_INTERNAL size_t mi_jemalloc_bin_size(size_t bin);
 // Blocks and pages of such a size, in an arena or in all.
 MI_INTERNAL size_t mi_jemalloc_bin_blocks(size_t arena, size_t bin);
 MI_INTERNAL size_t mi_jemalloc_bin_pages(size_t arena, size_t bin);
+// Blocks ever allocated, or freed, when the epoch began, of all arenas: of such a size; of all
+// sizes that share a page (MI_JEMALLOC_SMALL); of the others (MI_JEMALLOC_LARGE).
+typedef struct mi_jemalloc_ever_s {
+  size_t made, freed;
+} mi_jemalloc_ever_t;
+MI_INTERNAL mi_jemalloc_ever_t mi_jemalloc_bin_ever(size_t bin);
+MI_INTERNAL mi_jemalloc_ever_t mi_jemalloc_ever(mi_jemalloc_figure_t which);
 MI_INTERNAL size_t mi_jemalloc_os_page(void);
 
 // Name, type and value of each option (jemalloc_ctl.c), for reports.

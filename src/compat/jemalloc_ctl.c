@@ -438,12 +438,39 @@ static int mi_jemalloc_read_curslabs(const mi_jemalloc_call_t* call, mi_jemalloc
   return 0;
 }
 
+// JEMALLOC_STATS-3. Each request is an allocation: there is no cache that would serve one.
+static int mi_jemalloc_tell_ever(const mi_jemalloc_call_t* call, uint64_t figure,
+                                 mi_jemalloc_value_t* value) {
+  value->u64 = figure;
+  return mi_jemalloc_asked(call) == MI_JEMALLOC_ALL ? 0 : ENOENT;
+}
+
+static int mi_jemalloc_read_bin_made(const mi_jemalloc_call_t* call, mi_jemalloc_value_t* value) {
+  return mi_jemalloc_tell_ever(call, mi_jemalloc_bin_ever(call->index[1]).made, value);
+}
+
+static int mi_jemalloc_read_bin_freed(const mi_jemalloc_call_t* call, mi_jemalloc_value_t* value) {
+  return mi_jemalloc_tell_ever(call, mi_jemalloc_bin_ever(call->index[1]).freed, value);
+}
+
+static int mi_jemalloc_read_made(const mi_jemalloc_call_t* call, mi_jemalloc_value_t* value) {
+  const mi_jemalloc_figure_t which = (mi_jemalloc_figure_t)call->leaf->number;
+  return mi_jemalloc_tell_ever(call, mi_jemalloc_ever(which).made, value);
+}
+
+static int mi_jemalloc_read_freed(const mi_jemalloc_call_t* call, mi_jemalloc_value_t* value) {
+  const mi_jemalloc_figure_t which = (mi_jemalloc_figure_t)call->leaf->number;
+  return mi_jemalloc_tell_ever(call, mi_jemalloc_ever(which).freed, value);
+}
+
 // -- The tree --
 
 #define ROW(name, type, read, write)                                                               \
   {name, MI_JEMALLOC_##type, MI_JEMALLOC_CALLS, read, write, NULL, 0},
 #define FIGURE(name, which)                                                                        \
   {name, MI_JEMALLOC_SIZE, MI_JEMALLOC_CALLS, &mi_jemalloc_read_figure, NULL, NULL, which},
+#define EVER(name, which, read)                                                                    \
+  {name, MI_JEMALLOC_UINT64, MI_JEMALLOC_CALLS, read, NULL, NULL, which},
 #define NUMBER(name, type, value)                                                                  \
   {name, MI_JEMALLOC_##type, MI_JEMALLOC_CONSTANT, NULL, NULL, NULL, value},
 #define TEXT(name, value) {name, MI_JEMALLOC_TEXT, MI_JEMALLOC_CONSTANT, NULL, NULL, value, 0},
@@ -501,7 +528,13 @@ static const mi_jemalloc_leaf_t mi_jemalloc_leaf[] = {
     FIGURE("stats.arenas.#.base", MI_JEMALLOC_METADATA)
     ROW("stats.arenas.#.bins.#.curregs", SIZE, &mi_jemalloc_read_curregs, NULL)
     ROW("stats.arenas.#.bins.#.curslabs", SIZE, &mi_jemalloc_read_curslabs, NULL)
+    ROW("stats.arenas.#.bins.#.ndalloc", UINT64, &mi_jemalloc_read_bin_freed, NULL)
+    ROW("stats.arenas.#.bins.#.nmalloc", UINT64, &mi_jemalloc_read_bin_made, NULL)
+    ROW("stats.arenas.#.bins.#.nrequests", UINT64, &mi_jemalloc_read_bin_made, NULL)
     FIGURE("stats.arenas.#.large.allocated", MI_JEMALLOC_LARGE)
+    EVER("stats.arenas.#.large.ndalloc", MI_JEMALLOC_LARGE, &mi_jemalloc_read_freed)
+    EVER("stats.arenas.#.large.nmalloc", MI_JEMALLOC_LARGE, &mi_jemalloc_read_made)
+    EVER("stats.arenas.#.large.nrequests", MI_JEMALLOC_LARGE, &mi_jemalloc_read_made)
     FIGURE("stats.arenas.#.mapped", MI_JEMALLOC_MAPPED)
     ROW("stats.arenas.#.nthreads", UNSIGNED, &mi_jemalloc_read_nthreads, NULL)
     ROW("stats.arenas.#.pactive", SIZE, &mi_jemalloc_read_pactive, NULL)
@@ -510,6 +543,9 @@ static const mi_jemalloc_leaf_t mi_jemalloc_leaf[] = {
     FIGURE("stats.arenas.#.resident", MI_JEMALLOC_RESIDENT)
     FIGURE("stats.arenas.#.retained", MI_JEMALLOC_RETAINED)
     FIGURE("stats.arenas.#.small.allocated", MI_JEMALLOC_SMALL)
+    EVER("stats.arenas.#.small.ndalloc", MI_JEMALLOC_SMALL, &mi_jemalloc_read_freed)
+    EVER("stats.arenas.#.small.nmalloc", MI_JEMALLOC_SMALL, &mi_jemalloc_read_made)
+    EVER("stats.arenas.#.small.nrequests", MI_JEMALLOC_SMALL, &mi_jemalloc_read_made)
     FIGURE("stats.mapped", MI_JEMALLOC_MAPPED)
     FIGURE("stats.metadata", MI_JEMALLOC_METADATA)
     NUMBER("stats.metadata_thp", SIZE, 0)

@@ -15,8 +15,11 @@
 //     those of one arena are found when they are asked for.
 // JEMALLOC_STATS-2  memory that is free belongs to no arena: what is mapped for one is its pages.
 //
-// Deliberately absent: what is not counted, because the fast path would have to: requests, bytes a
-// thread ever allocated, contention of locks.
+// JEMALLOC_STATS-3  blocks ever allocated are counted of all arenas together (malloc_bins): of a
+//     single one there is no such figure.
+//
+// Deliberately absent: what is not counted, because the fast path would have to: bytes a thread
+// ever allocated, contention of locks.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,11 +31,12 @@
 
 MI_INTERNAL size_t mi_jemalloc_os_page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-// The figures of the epoch, its number, and blocks and pages of each bin. Written by any thread
-// that begins an epoch, read by any, relaxed: who reads while another thread writes gets some
-// figures of either epoch.
+// The figures of the epoch, its number, and of each bin blocks, those ever made, and pages. Written
+// by any thread that begins an epoch, read by any, relaxed: who reads while another thread writes
+// gets some figures of either epoch.
 static mi_atomic(size_t) mi_jemalloc_seen[MI_JEMALLOC_FIGURE_COUNT];
 static mi_atomic(size_t) mi_jemalloc_seen_blocks[MI_BIN_COUNT];
+static mi_atomic(size_t) mi_jemalloc_seen_made[MI_BIN_COUNT];
 static mi_atomic(size_t) mi_jemalloc_seen_pages[MI_BIN_COUNT];
 static mi_atomic(uint64_t) mi_jemalloc_epochs;
 
@@ -104,6 +108,7 @@ MI_INTERNAL void mi_jemalloc_next_epoch(void) {
   }
   for (size_t i = 0; i < MI_BIN_COUNT; i++) {
     mi_atomic_store_relaxed(&mi_jemalloc_seen_blocks[i], mi_compat_amount(stats.malloc_bins[i]));
+    mi_atomic_store_relaxed(&mi_jemalloc_seen_made[i], (size_t)stats.malloc_bins[i].total);
     mi_atomic_store_relaxed(&mi_jemalloc_seen_pages[i], mi_compat_amount(stats.page_bins[i]));
   }
   mi_atomic_add_relaxed(&mi_jemalloc_epochs, 1);
@@ -146,6 +151,28 @@ MI_INTERNAL size_t mi_jemalloc_bin_pages(size_t arena, size_t bin) {
   }
   mi_stats_t stats;
   return mi_jemalloc_get(arena, &stats) ? mi_compat_amount(stats.page_bins[ours]) : 0;
+}
+
+static mi_jemalloc_ever_t mi_jemalloc_ever_of(size_t ours) {
+  mi_jemalloc_epoch();
+  const size_t made = mi_atomic_load_relaxed(&mi_jemalloc_seen_made[ours]);
+  const size_t blocks = mi_atomic_load_relaxed(&mi_jemalloc_seen_blocks[ours]);
+  return (mi_jemalloc_ever_t){made, made > blocks ? made - blocks : 0};
+}
+
+MI_INTERNAL mi_jemalloc_ever_t mi_jemalloc_bin_ever(size_t bin) {
+  return mi_jemalloc_ever_of(mi_jemalloc_our_bin(bin));
+}
+
+MI_INTERNAL mi_jemalloc_ever_t mi_jemalloc_ever(mi_jemalloc_figure_t which) {
+  if (which == MI_JEMALLOC_LARGE) return mi_jemalloc_ever_of(MI_BIN_HUGE);
+  mi_jemalloc_ever_t sum = {0};
+  for (size_t i = 0; i < MI_BIN_HUGE; i++) {
+    const mi_jemalloc_ever_t one = mi_jemalloc_ever_of(i);
+    sum.made += one.made;
+    sum.freed += one.freed;
+  }
+  return sum;
 }
 
 // -- malloc_stats_print --

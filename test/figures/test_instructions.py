@@ -37,8 +37,8 @@ GUARDED_BOUND = 1.05
 
 SMALL_MAX = 1024
 CLASS_MAX = 512 * 1024
-PAIR_BOUND_SMALL = {64: 36, 32: 55}
-PAIR_BOUND = {64: 52, 32: 84}
+PAIR_BOUND_SMALL = {64: 37, 32: 56}
+PAIR_BOUND = {64: 57, 32: 87}
 ROUNDS = 50  # of 100 pairs
 # A random block of a heap full of blocks of one size is freed, and another allocated: 500 to 800 if the page of each is
 # parked and taken back in turn.
@@ -47,7 +47,7 @@ REPLACE_MAX = 32768  # larger blocks have no portion: an empty page waits for th
 # 3,000 to 5,000 if a page is made each time. While memory of earlier sizes waits to go back, which depends on the
 # clock, each new page looks whether some is due (1,180 or 1,390 with 32 bits).
 REPLACE_BOUND_ABOVE = {64: 1100, 32: 1450}
-HEAP_BOUNDS = {"destroy": 9_000, "delete": 12_500}
+HEAP_BOUNDS = {"destroy": 9_200, "delete": 12_500}
 HEAP_OTHERS = 1000
 HEAP_OTHERS_BOUND = 1.05
 HEAP_ROUNDS = 200

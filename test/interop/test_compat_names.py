@@ -176,6 +176,7 @@ def test_jemalloc_with_and_without_profiles(who, jemalloc, folder):
 def test_jemalloc_ours(jemalloc, folder):
     """What has no counterpart here, and which options of ours are set."""
     assert execute(jemalloc, "ours", folder, "ours") == SILENT
+    assert execute(jemalloc, "ours", folder, "ours_ever") == SILENT
     assert execute(jemalloc, "ours", folder, "reset_of_others") == SILENT
     assert execute(jemalloc, "ours", folder, "ours_first", MIMALLOC_PURGE_DELAY=99, MALLOC_CONF="dirty_decay_ms:5") == SILENT
 

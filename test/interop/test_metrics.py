@@ -104,11 +104,18 @@ def test_figures_are_those_of_the_statistics(mi):
         expected = {str(row["block_size"]): row["current"] for row, pages in zip(json_text[key][:-1], json_text["page_bins"])
                     if pages["current"]}
         assert expected == {size: value for size, value in samples[metric].items() if size != "huge"}
+    # What was ever allocated only grows, here by the blocks that are still in use.
+    allocated, sizes = samples["mimalloc_class_blocks_allocated_total"], samples["mimalloc_class_allocated_bytes_total"]
+    assert allocated == {str(row["block_size"]): row["total"] for row in json_text["malloc_bins"][:-1] if row["total"]} | {
+        "huge": json_text["malloc_bins"][-1]["total"]}
+    assert allocated["64"] >= 5000 and sizes["64"] == 64 * allocated["64"] and sizes["huge"] == json_text["malloc_huge"]["total"]
     assert samples["mimalloc_class_blocks"]["64"] >= 5000
     assert samples["mimalloc_class_bytes"]["64"] == 64 * samples["mimalloc_class_blocks"]["64"]
     for block in blocks:
         mi.mi_free(block)
-    assert families(told(mi))[0]["mimalloc_class_blocks"].get("64", 0) < 5000
+    after = families(told(mi))[0]
+    assert after["mimalloc_class_blocks"].get("64", 0) < 5000
+    assert all(after["mimalloc_class_blocks_allocated_total"][size] >= count for size, count in allocated.items())
 
 
 def test_process_figures_are_true(mi):

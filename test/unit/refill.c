@@ -661,6 +661,22 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_its_page_when_a_crowd_comes) {
   mi_free(blocks[0]);
 }
 
+// If this fails, a thread that uses one page for weeks makes the number of blocks that were ever
+// allocated negative: what a page counts has 32 bits.
+UNIT_TEST(refill_settles_what_a_page_has_counted) {
+  enum { HERE = 20000 };
+  void* const p = mi_malloc(HERE);
+  mi_page_t* const page = unit_page_of(p);
+  const size_t c = page->size_class;
+  const size_t pairs = (MI_CLASS_COUNT + 1) * MI_QUICK_REFILLS * unit_page_blocks(c);
+  mi_free(p);
+  page->refilled.handed = INT32_MAX / 2;
+  for (size_t i = 0; i < pairs; i++) mi_free(mi_malloc(HERE));
+  check(unit_theap()->current[c] == page);
+  check(page->refilled.handed < INT32_MAX / 2);
+  check(mi_atomic_load_relaxed(&mi_state.main.count.of_class[c].handed) >= INT32_MAX / 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
@@ -689,6 +705,7 @@ int main(void) {
       cmocka_unit_test(refill_zeroes_what_others_freed),
       cmocka_unit_test(refill_does_not_clear_fresh_memory),
       cmocka_unit_test(refill_runs_deferred_frees),
+      cmocka_unit_test(refill_settles_what_a_page_has_counted),
       cmocka_unit_test(refill_purges_while_the_program_is_busy),
       cmocka_unit_test(refill_random_sizes_keep_their_contents),
   };

@@ -3,7 +3,7 @@
 //
 //   types.h state.h    shared structures; the one process-wide structure
 //   self.h             the thread-local state
-//   tally.h            figures that many threads count at the same time
+//   tally.h handed.h   figures that many threads count at the same time; blocks ever handed out
 //   pagemap.h          from an address to the descriptor of its slice
 //   sizeclass.h        from a size to its class
 //   meta.h             memory for our own structures
@@ -22,6 +22,7 @@
 #include "state.h"
 #include "fence.h"
 #include "self.h"
+#include "handed.h"
 #include "tally.h"
 #include "pagemap.h"
 #include "sizeclass.h"

@@ -20,11 +20,14 @@ typedef enum mi_option_index_e {
 } mi_option_index_t;
 
 // The pages of blocks of one size class: how many were ever made, are in use, and were in use at
-// most. Written by the thread that makes or releases a page, and when a sub-process ends; read by
-// any thread. Relaxed: each is a figure of its own.
-typedef struct mi_class_pages_s {
-  mi_atomic(int64_t) made, there, most;
-} mi_class_pages_t;
+// most; and the blocks that were ever handed out, as far as that is settled (handed.h). Written by
+// the thread that makes, releases or settles a page, that settles a theap, and when a sub-process
+// ends; read by any thread. Relaxed: each is a figure of its own.
+typedef struct mi_class_count_s {
+  mi_atomic(int64_t) made;
+  mi_atomic(int64_t) handed;
+  mi_atomic(int32_t) there, most; // 2^31 pages are 128 TiB
+} mi_class_count_t;
 
 // Counters that the slow paths keep, for statistics. Written and read by any thread, relaxed: each
 // is a figure of its own. Each heap counts what it holds in a `mi_tally_t`; here are the sums that
@@ -50,7 +53,7 @@ typedef struct mi_counters_s {
   // each carving, whereas `committed` above is read often.
   mi_atomic(int64_t) charged, charged_peak;
   mi_atomic(int64_t) uncharged;
-  mi_class_pages_t of_class[MI_CLASS_COUNT];
+  mi_class_count_t of_class[MI_CLASS_COUNT];
 } mi_counters_t;
 
 // Threads that may keep a block each (kept.c): a bit in `kept_slots` each.
@@ -333,17 +336,22 @@ static inline int64_t mi_count_add(mi_atomic(int64_t) * counter, int64_t amount)
   return mi_atomic_add_relaxed(counter, amount) + amount;
 }
 
-// Add to a counter, and update its peak.
-static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int64_t) * peak,
-                                     int64_t amount) {
-  const int64_t now = mi_count_add(counter, amount);
+// Raise a peak to `now`, if it is lower. Returns the peak.
+static inline int64_t mi_count_raise(mi_atomic(int64_t) * peak, int64_t now) {
   int64_t seen = mi_atomic_load_relaxed(peak);
   if (now > seen && mi_os_is_single_threaded()) {
     mi_atomic_store_relaxed(peak, now);
-    return;
+    return now;
   }
   while (now > seen && !mi_atomic_cas_weak_relaxed(peak, &seen, now)) {
   }
+  return now > seen ? now : seen;
+}
+
+// Add to a counter, and update its peak.
+static inline void mi_count_add_peak(mi_atomic(int64_t) * counter, mi_atomic(int64_t) * peak,
+                                     int64_t amount) {
+  mi_count_raise(peak, mi_count_add(counter, amount));
 }
 
 static inline void mi_tally_add(mi_tally_t* tally, mi_tally_index_t index, int64_t amount) {

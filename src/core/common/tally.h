@@ -16,7 +16,7 @@
 #ifndef MI_CORE_TALLY_H
 #define MI_CORE_TALLY_H
 
-#include "self.h"
+#include "handed.h"
 
 #define MI_TALLY_STEP 256
 
@@ -43,6 +43,7 @@ static inline void mi_tally_settle(mi_theap_t* theap, mi_heap_t* heap) {
     mi_atomic_store_relaxed(&theap->often[i], 0);
     mi_tally_add(&heap->tally, (mi_tally_index_t)(MI_TALLY_OFTEN_FIRST + i), count);
   }
+  mi_handed_settle(theap);
 }
 
 #endif

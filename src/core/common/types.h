@@ -83,12 +83,18 @@ typedef enum mi_page_place_e {
   MI_PLACE_GUEST, // the page of another theap, kept a while because this thread frees into it
 } mi_page_place_t;
 
-// One 8-byte word, copied at once by a refill.
+// One 8-byte word, written at once by a refill.
 typedef struct mi_page_count_s {
   uint32_t used; // carved blocks that are not in `local_free`; +1 while MI_PLACE_CURRENT; less
       // `bias` while MI_PLACE_QUEUE
   uint32_t is_fresh_list; // the theap's list was carved from zero memory: zero except the links
 } mi_page_count_t;
+
+// What `count` becomes when a list is handed out.
+typedef struct mi_page_refilled_s {
+  uint32_t used; // capacity + 1. The capacity, the number of carved blocks, is stored only here.
+  uint32_t handed; // blocks that were handed out, not yet settled: HANDED-1
+} mi_page_refilled_t;
 
 // Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
 // the page lives, so a thread that holds a live block may read them.
@@ -107,9 +113,7 @@ struct mi_page_s {
     size_t shift; // of a single block: bytes from its start to the address handed out (const)
   };
   mi_page_count_t count;
-  // What `count` becomes when a list is handed out: {capacity + 1, false}. The capacity, the number
-  // of carved blocks, is stored only here.
-  mi_page_count_t refilled;
+  mi_page_refilled_t refilled;
   uint32_t reserved; // blocks that fit (const)
   uint8_t size_class; // (const) MI_CLASS_COUNT for a single block
   uint8_t place; // mi_page_place_t
@@ -349,6 +353,11 @@ struct mi_theap_s {
   // has not: tally.h. Written by its thread, or under the thread lock while it has none; read under
   // that lock. Relaxed, as the figures.
   mi_atomic(uint8_t) often[MI_TALLY_OFTEN_COUNT];
+  uint8_t handed_turn; // the class whose current page is settled next: HANDED-2
+  bool has_unsettled; // some figure of the next row may be other than 0; only its thread may ask
+  // unsettled - blocks of each class handed out, beside those that pages count: HANDED-3. Written
+  // by its thread, or under the thread lock while it has none; read under that lock. Relaxed.
+  mi_atomic(int16_t) unsettled[MI_CLASS_COUNT];
 };
 
 #define MI_POOL_TAG_ONE ((uint64_t)1 << (MI_ADDRESS_BITS - MI_SLICE_SHIFT))

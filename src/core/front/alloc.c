@@ -35,7 +35,7 @@ static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_
   if (mi_unlikely(--theap->quick_left == 0)) return mi_slow_malloc(size, theap);
   if (mi_unlikely(!is_sound)) return mi_slow_malloc(size, theap);
   page->local_free = NULL;
-  page->count = page->refilled;
+  mi_handed_out(page);
   theap->free[c] = block;
   return mi_likely(mi_theap_take(theap, c, block)) ? block : mi_slow_malloc(size, theap);
 }

@@ -185,6 +185,36 @@ MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
   return true;
 }
 
+// Return the blocks of a current page that are in the list of its theap, or behind the next sample.
+static size_t mi_heap_listed(const mi_theap_t* theap, const mi_page_t* page) {
+  const mi_block_t* const list = theap->free[page->size_class];
+  const mi_block_t* const first = list != NULL ? list : page->sample_rest;
+  // Nothing but carved blocks was handed out: this is the rest of those that were carved last.
+  if (!MI_IS_SHUFFLED && page->refilled.handed == mi_page_capacity(page)) {
+    const uint8_t* const end = page->start + mi_page_capacity(page) * page->block_size;
+    return first == NULL ? 0 : (size_t)(end - (const uint8_t*)first) / page->block_size;
+  }
+  return (size_t)mi_list_length(page, list) + mi_list_length(page, page->sample_rest);
+}
+
+// Count what is in the list of a class, and the room of its portion, as not handed out.
+static mi_attr_noinline void mi_heap_uncount_list(mi_theap_t* theap, size_t c) {
+  const mi_page_t* const page = mi_theap_current(theap, c);
+  const size_t listed = page != NULL ? mi_heap_listed(theap, page)
+                                     : mi_portion_count(theap->free[c], mi_portion_most(c));
+  mi_counters_t* const count = &mi_theap_subproc(theap)->count;
+  mi_count_add(&count->of_class[c].handed, -(int64_t)(listed + theap->room[c]));
+}
+
+// The same for all classes: the pages are going to be destroyed (handed.h).
+static void mi_heap_uncount_lists(mi_theap_t* theap) {
+  mi_lock_expect(&mi_state.thread_lock);
+  const bool has_more = theap->has_unsettled || theap->sample_is_on; // than lists
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (theap->free[c] != NULL || mi_unlikely(has_more)) mi_heap_uncount_list(theap, c);
+  }
+}
+
 MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
   mi_lock_expect(&mi_state.thread_lock);
   const bool is_destroyed = end == MI_HEAP_END_DESTROYED;
@@ -196,6 +226,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
     theap->is_destroyed = is_destroyed;
     mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
     if (is_destroyed) {
+      mi_heap_uncount_lists(theap);
       mi_tally_settle(theap, heap);
       mi_atomic_store_relaxed(&theap->heap, MI_HEAP_GONE);
     } else {

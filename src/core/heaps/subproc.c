@@ -56,7 +56,10 @@ static void mi_subproc_merge_counts(mi_subproc_t* subproc) {
   MI_MERGE(reset);
   MI_MERGE(reset_calls);
   MI_MERGE(rollbacks);
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) MI_MERGE(of_class[c].made);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    MI_MERGE(of_class[c].made);
+    MI_MERGE(of_class[c].handed);
+  }
 #undef MI_MERGE
   *from = (mi_counters_t){0};
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {

@@ -12,7 +12,8 @@
 //     size and thread.
 // USAGE-2  pages change during the walk, and are made anew: their plain fields are read by
 //     `mi_atomic_peek`, and the values are limited to what a page of the class can have.
-// Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`).
+// Deliberately absent: counters kept by the slow paths (`mi_tally_t`, `mi_counters_t`), but for the
+// number of blocks ever handed out (handed.h), part of which is in pages.
 #include "usage.h"
 
 #include "subproc.h"
@@ -38,6 +39,7 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
   const size_t used = mi_bits_max(counted, less) - less;
   usage->class_blocks[c] += mi_bits_min(used, carved);
   usage->class_pages[c]++;
+  usage->class_handed[c] += (int32_t)mi_atomic_peek(&page->refilled.handed);
   usage->in_pages += carved * size;
   if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0) {
     usage->pooled_pages++;
@@ -56,6 +58,7 @@ static size_t mi_usage_returned(mi_page_t* page) {
 
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
   usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // USAGE-2
+  usage->class_handed[c] -= (int64_t)count; // HANDED-4
 }
 
 static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
@@ -70,6 +73,7 @@ static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) 
     mi_page_t* page = mi_life_first(queue);
     for (; page != NULL; page = mi_life_after(queue, page)) count += mi_usage_returned(page);
     mi_usage_subtract(usage, c, count);
+    usage->class_handed[c] -= theap->room[c];
   }
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
@@ -100,11 +104,42 @@ static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi
   mi_lock_leave(&mi_state.thread_lock);
 }
 
+// -- blocks that malloc ever returned: HANDED-4 --
+
+static void mi_usage_add_theap(mi_usage_t* usage, const mi_theap_t* theap) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    usage->class_handed[c] += mi_atomic_load_relaxed(&theap->unsettled[c]);
+  }
+}
+
+static void mi_usage_add_theaps(mi_usage_t* usage, const mi_heap_t* heap) {
+  for (const mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
+    mi_usage_add_theap(usage, theap);
+  }
+}
+
+static void mi_usage_add_handed(mi_usage_t* usage, mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_usage_add_theaps(usage, &subproc->heap_main);
+  for (mi_heap_t* h = subproc->heaps; h != NULL; h = h->next) mi_usage_add_theaps(usage, h);
+  for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
+    const mi_theap_t* home = mi_state.theap_bucket[b];
+    for (; home != NULL; home = home->bucket_next) {
+      if (mi_theap_subproc(home) == subproc) mi_usage_add_theap(usage, home);
+    }
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    usage->class_handed[c] += mi_atomic_load_relaxed(&subproc->count.of_class[c].handed);
+  }
+}
+
 MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage) {
   *usage = (mi_usage_t){0};
   mi_parcel_flush();
   mi_walk_pages(subproc, heap, &mi_usage_visit, usage);
   mi_usage_subtract_lists(usage, subproc, heap);
+  if (heap == NULL) mi_usage_add_handed(usage, subproc);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     usage->in_use_blocks += usage->class_blocks[c];
     usage->in_use += usage->class_blocks[c] * mi_class_size(c);

@@ -12,6 +12,7 @@ typedef struct mi_usage_s {
   size_t large, large_blocks; // the same for blocks with a page of their own
   size_t pooled_pages;
   size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
+  int64_t class_handed[MI_CLASS_COUNT]; // of all heaps: blocks that malloc ever returned
 } mi_usage_t;
 MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usage_t* usage);
 

@@ -41,12 +41,26 @@ static mi_interior_t mi_page_interior(size_t slice_count, size_t block_count) {
   return (mi_interior_t){1, mi_page_described(slice_count, block_count)};
 }
 
+// Count the pages of a class that there are, and the most there were.
+static void mi_page_count_there(mi_class_count_t* those, int32_t pages) {
+  if (mi_os_is_single_threaded()) { // no locked instruction
+    const int32_t now = mi_atomic_load_relaxed(&those->there) + pages;
+    mi_atomic_store_relaxed(&those->there, now);
+    if (now > mi_atomic_load_relaxed(&those->most)) mi_atomic_store_relaxed(&those->most, now);
+    return;
+  }
+  const int32_t now = mi_atomic_add_relaxed(&those->there, pages) + pages;
+  int32_t seen = mi_atomic_load_relaxed(&those->most);
+  while (now > seen && !mi_atomic_cas_weak_relaxed(&those->most, &seen, now)) {
+  }
+}
+
 static void mi_page_count(mi_heap_t* heap, size_t size_class, int32_t pages) {
   mi_counters_t* const count = &heap->subproc->count;
   mi_count_add_peak(&count->pages, &count->pages_peak, pages);
   mi_tally_add(&heap->tally, MI_TALLY_PAGES, pages);
-  mi_class_pages_t* const those = &count->of_class[size_class];
-  mi_count_add_peak(&those->there, &those->most, pages);
+  mi_class_count_t* const those = &count->of_class[size_class];
+  mi_page_count_there(those, pages);
   if (pages < 0) return;
   mi_tally_add(&heap->tally, MI_TALLY_PAGES_TOTAL, pages);
   mi_count_add(&those->made, pages);
@@ -84,7 +98,7 @@ MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan)
   mi_page_clean_run(plan, &run);
   mi_page_t* const page = mi_life_describe(run.start, slice_count, interior);
   page->count = (mi_page_count_t){0};
-  page->refilled.used = 1;
+  page->refilled = (mi_page_refilled_t){.used = 1};
   page->reserved = (uint32_t)block_count;
   page->block_size = block_size;
   page->size_class = (uint8_t)size_class;
@@ -129,6 +143,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
     return; // the page is leaked
   }
   mi_probe2(page_release, page->start, page->block_size);
+  mi_handed_settle_page(heap->subproc, page);
   mi_track_drop(page);
   mi_page_clear(heap, page);
   mi_page_end_marks(page);
@@ -146,6 +161,9 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
+  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
+  const mi_block_t* const pushed = (const mi_block_t*)(word & ~MI_REMOTE_BITS);
+  if (pushed != NULL) mi_handed_add(page, -(int32_t)mi_list_length(page, pushed));
   mi_life_displace(page);
   mi_life_close(page);
   mi_page_end_marks(page);
@@ -310,6 +328,7 @@ MI_INTERNAL void mi_page_collect(mi_page_t* page) {
   page->local_free = list;
   mi_assert_page(page, page->count.used + page->bias >= count);
   mi_life_uncount(page, count);
+  mi_handed_add(page, -(int32_t)count);
 }
 
 // True if LIFE-2 holds, as far as the page and its theap show; of a queue only the ends are

@@ -80,6 +80,7 @@ MI_INTERNAL mi_page_t* mi_flush_detach(mi_theap_t* theap, size_t size_class) {
   }
   page->count.used -= count;
   page->count.is_fresh_list = false;
+  mi_handed_add(page, -(int32_t)count);
   return page;
 }
 

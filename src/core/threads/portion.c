@@ -70,7 +70,7 @@ static void mi_portion_return_chain(mi_page_t* page, mi_block_t* first, mi_block
 
 // Return the first blocks of the list, as far as they are of one page, to that page. Returns the
 // rest of the list.
-static mi_block_t* mi_portion_return(mi_block_t* first) {
+static mi_block_t* mi_portion_return(mi_theap_t* theap, mi_block_t* first) {
   mi_page_t* const page = mi_pagemap_find(first);
   const uint8_t* const end = page->start + page->slice_count * MI_SLICE_SIZE;
   mi_block_t* last = first;
@@ -81,6 +81,7 @@ static mi_block_t* mi_portion_return(mi_block_t* first) {
     next = mi_block_next(last);
     count++;
   }
+  mi_handed_count(theap, page->size_class, -(int32_t)count);
   mi_portion_return_chain(page, first, last, count);
   return next;
 }
@@ -91,17 +92,18 @@ static void mi_portion_return_class(mi_theap_t* theap, size_t c) {
   if (list == NULL) return;
   const bool is_valid = mi_portion_is_valid(theap, c);
   theap->free[c] = NULL; // first: a report may allocate
-  theap->room[c] = 0;
+  mi_handed_set_room(theap, c, 0);
   if (!is_valid) {
     mi_report(MI_ERROR_CORRUPT_LIST, "free", list, mi_class_size(c));
     return;
   }
-  while (list != NULL) list = mi_portion_return(list);
+  while (list != NULL) list = mi_portion_return(theap, list);
 }
 
 MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     if (theap->free[c] != NULL) mi_portion_return_class(theap, c);
+    if (theap->free[c] == NULL) mi_handed_set_room(theap, c, 0); // an empty portion may have room
   }
 }
 
@@ -129,7 +131,7 @@ static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c, siz
     return false;
   }
   theap->quick_left--;
-  theap->room[c] = (uint8_t)(length - mi_portion_count(theap->free[c], length));
+  mi_handed_set_room(theap, c, length - mi_portion_count(theap->free[c], length));
   return theap->room[c] > 0;
 }
 
@@ -145,8 +147,8 @@ static mi_attr_noinline bool mi_portion_halve(mi_theap_t* theap, size_t c, size_
   for (; kept < length / 2 && mi_block_next(last) != NULL; kept++) last = mi_block_next(last);
   mi_block_t* list = mi_block_next(last);
   mi_block_set_next(last, NULL);
-  theap->room[c] = (uint8_t)(length - kept);
-  while (list != NULL) list = mi_portion_return(list);
+  mi_handed_set_room(theap, c, length - kept);
+  while (list != NULL) list = mi_portion_return(theap, list);
   return true;
 }
 

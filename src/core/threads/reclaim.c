@@ -114,7 +114,15 @@ static void mi_reclaim_chain_claimed(mi_page_t* page, mi_block_t* first, mi_bloc
 
 MI_INTERNAL void mi_reclaim_chain(mi_page_t* page, mi_block_t* first, mi_block_t* last,
                                   uint32_t count) {
-  if (mi_remote_push(page, first, last) == MI_PUSH_CLAIMED) {
-    mi_reclaim_chain_claimed(page, first, last, count);
+  const size_t size_class = page->size_class;
+  switch (mi_remote_push(page, first, last)) {
+    case MI_PUSH_DONE: // the page may be gone
+      mi_handed_count(mi_self_home(), size_class, (int32_t)count);
+      break;
+    case MI_PUSH_CLAIMED:
+      mi_reclaim_chain_claimed(page, first, last, count);
+      break;
+    case MI_PUSH_REFUSED:
+      break;
   }
 }

@@ -77,13 +77,14 @@ static bool mi_refill_from_lists(mi_theap_t* theap, size_t c, mi_page_t* page) {
     if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
     const uint32_t length = page->refilled.used - page->count.used;
     page->local_free = NULL;
-    page->count = page->refilled;
+    mi_handed_out(page);
     if (mi_likely(list != NULL)) return mi_refill_set(theap, c, list, length);
   }
   list = mi_remote_take(page);
   if (list == NULL) return false;
   if (mi_unlikely(!mi_page_is_head_sound(page, list))) mi_page_cut_head(page, &list);
-  page->count.is_fresh_list = false; // the blocks of `list` count as used, and still do
+  page->count.is_fresh_list =
+      false; // the blocks of `list` count as used and handed out, and still do
   return list != NULL && mi_refill_set(theap, c, list, MI_LENGTH_UNKNOWN);
 }
 
@@ -98,7 +99,7 @@ static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   if (MI_DEBUG >= 3) mi_page_check(page);
   mi_assert_page_full(page, mi_page_is_valid(page));
   mi_life_make_current(theap, page);
-  theap->room[page->size_class] = 0; // PORTION-4
+  mi_handed_set_room(theap, page->size_class, 0); // PORTION-4
 }
 
 // The bit of a class in `filled`; none of a large class, of which no page is cleaned.
@@ -133,7 +134,9 @@ static bool mi_refill_carve(mi_theap_t* theap, size_t c) {
   if (page == NULL) return false;
   uint32_t count;
   mi_block_t* const list = mi_refill_carve_page(theap, page, &count);
-  return list != NULL && mi_refill_set(theap, c, list, count);
+  if (list == NULL) return false;
+  mi_handed_add(page, (int32_t)count);
+  return mi_refill_set(theap, c, list, count);
 }
 
 // Return the number of free blocks of a page that are few. To make a page current, park it and take
@@ -170,7 +173,8 @@ static mi_attr_noinline bool mi_refill_from_few(mi_theap_t* theap, size_t c, mi_
     return false;
   }
   theap->free[c] = list;
-  theap->room[c] = (uint8_t)(length - count);
+  mi_handed_count(theap, c, (int32_t)count); // the page may belong to another thread again
+  mi_handed_set_room(theap, c, length - count);
   mi_sample_note_portion(theap);
   return true;
 }
@@ -280,6 +284,15 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_retain_poll(subproc);
 }
 
+// HANDED-2
+static void mi_refill_settle_handed(mi_theap_t* theap) {
+  mi_page_t* const page = mi_theap_current(theap, theap->handed_turn);
+  theap->handed_turn = (uint8_t)((theap->handed_turn + 1) % MI_CLASS_COUNT);
+  if (page != NULL && page->refilled.handed != 0) {
+    mi_handed_settle_page(mi_theap_subproc(theap), page);
+  }
+}
+
 // Step 1: the rare things that must happen now and then. While each list may be cut, every refill
 // comes here.
 MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
@@ -289,6 +302,7 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   mi_refill_hurry(theap, since);
   theap->trim_left -= (int32_t)since * MI_TRIM_REFILL;
   if (mi_unlikely(theap->trim_left < 0)) mi_refill_trim_again(theap, c);
+  mi_refill_settle_handed(theap);
   theap->heartbeat += since;
   theap->generic_count += since;
   mi_theap_t* const home = theap->home;
@@ -360,9 +374,10 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   }
   page->local_free = rest;
   page->count.used += (uint32_t)count;
+  mi_handed_add(page, (int32_t)count);
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
-  theap->room[c] = (uint8_t)(length - count);
+  mi_handed_set_room(theap, c, length - count);
   mi_sample_note_portion(theap);
   mi_pool_give_up(page);
   return true;

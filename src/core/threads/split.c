@@ -126,7 +126,7 @@ static bool mi_split_is_full(const mi_theap_t* theap, size_t size_class) {
 // True if the class is to be split: SPLIT-2.
 static bool mi_split_is_due(const mi_theap_t* theap, size_t size_class) {
   if (!mi_crowd_shares(theap)) return mi_theap_current(theap, size_class) != NULL;
-  mi_class_pages_t* const pages = &mi_theap_subproc(theap)->count.of_class[size_class];
+  mi_class_count_t* const pages = &mi_theap_subproc(theap)->count.of_class[size_class];
   return mi_atomic_load_relaxed(&pages->there) >= MI_SPLIT_CROWD_PAGES;
 }
 

@@ -668,6 +668,43 @@ static void ours(void) {
   CHECK(made > 4000);
 }
 
+// Blocks ever allocated are counted of all arenas together.
+static void ours_ever(void) {
+  char name[64];
+  size_t bin = 0;
+  while (READ_AS(size_t, (snprintf(name, sizeof(name), "arenas.bin.%zu.size", bin), name)) < 2000)
+    bin++;
+  free(malloc(2000));
+  refresh();
+  snprintf(name, sizeof(name), "stats.arenas.4096.bins.%zu.nmalloc", bin);
+  const uint64_t ever = READ_AS(uint64_t, name);
+  const uint64_t small = READ_AS(uint64_t, "stats.arenas.4096.small.nmalloc");
+  const uint64_t large = READ_AS(uint64_t, "stats.arenas.4096.large.nmalloc");
+  const uint64_t large_freed = READ_AS(uint64_t, "stats.arenas.4096.large.ndalloc");
+  snprintf(name, sizeof(name), "stats.arenas.4096.bins.%zu.ndalloc", bin);
+  const uint64_t freed = READ_AS(uint64_t, name);
+  for (int i = 0; i < 1000; i++) {
+    void* volatile const one = malloc(2000);
+    void* volatile const other = malloc(3000000);
+    free(other);
+    free(one);
+  }
+  EQUAL(READ_AS(uint64_t, name), freed); // until the next epoch
+  refresh();
+  EQUAL(READ_AS(uint64_t, name), freed + 1000);
+  snprintf(name, sizeof(name), "stats.arenas.4096.bins.%zu.nmalloc", bin);
+  EQUAL(READ_AS(uint64_t, name), ever + 1000);
+  snprintf(name, sizeof(name), "stats.arenas.4096.bins.%zu.nrequests", bin);
+  EQUAL(READ_AS(uint64_t, name), ever + 1000);
+  CHECK(READ_AS(uint64_t, "stats.arenas.4096.small.nmalloc") >= small + 1000);
+  EQUAL(READ_AS(uint64_t, "stats.arenas.4096.large.nmalloc"), large + 1000);
+  EQUAL(READ_AS(uint64_t, "stats.arenas.4096.large.ndalloc"), large_freed + 1000);
+  uint64_t nothing;
+  size_t length = sizeof(nothing);
+  snprintf(name, sizeof(name), "stats.arenas.0.bins.%zu.nmalloc", bin);
+  EQUAL(mallctl(name, &nothing, &length, NULL, 0), ENOENT);
+}
+
 // What an option of our own in the environment says, wins: MIMALLOC_PURGE_DELAY=99.
 static void ours_first(void) {
   EQUAL(option(15), 99);
@@ -697,6 +734,7 @@ int main(int argc, char** argv) {
   IS(profiled);
   IS(no_profile);
   IS(ours);
+  IS(ours_ever);
   IS(ours_first);
   IS(reset_of_others);
 #define IS_WITH(name)                                                                              \

@@ -1845,7 +1845,7 @@ struct mi_stats_t
     mi_stat_count_t[4] _stat_reserved;
     /// 0
     mi_stat_counter_t[4] _stat_counter_reserved;
-    /// blocks of each size; the last also has `total`
+    /// blocks of each size; of all heaps with `total`
     mi_stat_count_t[MI_BIN_COUNT] malloc_bins;
     mi_stat_count_t[MI_BIN_COUNT] page_bins;
     /// not counted: 0

@@ -2085,7 +2085,7 @@ pub struct mi_stats_t {
     pub _stat_reserved: [mi_stat_count_t; 4],
     /// 0
     pub _stat_counter_reserved: [mi_stat_counter_t; 4],
-    /// blocks of each size; the last also has `total`
+    /// blocks of each size; of all heaps with `total`
     pub malloc_bins: [mi_stat_count_t; MI_BIN_COUNT as usize],
     pub page_bins: [mi_stat_count_t; MI_BIN_COUNT as usize],
     /// not counted: 0
