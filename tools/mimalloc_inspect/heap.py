@@ -51,9 +51,11 @@ class Walk:
         self.address_mask = (1 << 56) - 1 if layout.build.is_tagged else self.wrap - 1
         self.windows, self.mark_windows, self.near = {}, {}, {}
         self.page_form, self.page_names = layout.fields(
-            "page", owner="P", shift="P", count_used="I", refilled_used="I", reserved="I", size_class="B", place="B", bias="H",
-            block_size="P", start="P", thread_free="P", heap="P", sampled="P", guarded="P", slice_count="I", holes="H")
+            "page", owner="P", shift="P", count_used="I", refilled_used="I", refilled_handed="i", reserved="I", size_class="B", place="B",
+            bias="H", block_size="P", start="P", thread_free="P", heap="P", sampled="P", guarded="P", slice_count="I", holes="H")
         self.sizes = [layout.class_size(c) for c in range(layout["class_count"])]
+        # Blocks that malloc ever returned, by class (src/core/common/handed.h).
+        self.allocated = [0] * layout["class_count"]
 
     # -- Reading --
 
@@ -145,6 +147,11 @@ class Walk:
         for arena in self.chain("arenas", own["arenas"], ARENAS_MAX, lambda a: self.structure("arena", a, next="P")["next"]):
             with self.tolerated(f"the arena at {arena:#x}"):
                 self.read_arena(arena, own["sequence"], spares)
+        with self.tolerated("the number of blocks ever allocated"):
+            size, at = self.layout["of_class"], self.layout["of_class.handed"]
+            data = self.read(address + self.layout["subproc.count.of_class"], size * self.layout["class_count"])
+            for c in range(self.layout["class_count"]):
+                self.allocated[c] += self.layout.array(data, c * size + at, 1, "q")[0]
         with self.tolerated("the list of blocks with a mapping of their own"):
             self.read_book(address, own["direct_used"], own["sequence"])
 
@@ -243,6 +250,7 @@ class Walk:
             fit = max((slices * self.slice - self.layout["page_fence"]) // size, 1)
             count = min(max(page["refilled_used"], 1) - 1, fit)
             live = self.count_used(page, size, count, slices)
+            self.allocated[size_class] += page["refilled_handed"]
         self.pages.append(Page(page["start"], slices, kind, size, live, count, owner, bool(page["thread_free"] & REMOTE_POOLED),
                                page["heap"], subproc, resident, arena.index if arena else None))
 
@@ -254,7 +262,9 @@ class Walk:
             used -= self.count_missing(page["holes"], slices, size, min(page["reserved"], count))
         first = page["thread_free"] & ~REMOTE_BITS
         if first:
-            used -= self.length(first, page["start"], size, count)
+            pushed = self.length(first, page["start"], size, count)
+            used -= pushed
+            self.allocated[page["size_class"]] -= pushed
         return min(max(used, 0), count)
 
     def count_missing(self, holes, slices, size, reserved):
@@ -368,6 +378,9 @@ class Walk:
         own = dict(zip(names, form.unpack(data)))
         own["free"] = layout.array(data, layout["theap.free"], count)
         own["current"] = layout.array(data, layout["theap.current"], count)
+        unsettled = layout.array(data, layout["theap.unsettled"], count, "h")
+        room = layout.array(data, layout["theap.room"], count, "B")
+        self.allocated = [total + more - less for total, more, less in zip(self.allocated, unsettled, room)]
         self.theaps[address] = own
         return own
 
@@ -406,6 +419,7 @@ class Walk:
                 block = self.next_of(block)
             except Unreadable:
                 break
+        self.allocated[size_class] -= found.total()
         for start, count in found.items():
             page = self.pages[by_start[start]]
             self.pages[by_start[start]] = page._replace(live=max(page.live - count, 0))

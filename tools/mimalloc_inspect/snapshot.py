@@ -113,6 +113,9 @@ class Snapshot:
             size = page.size if page.kind == "shared" else 0
             for total in (self.all, self.classes[page.kind, size], self.heaps[page.heap], self.threads[self.whose(page)]):
                 total.add(page)
+        self.allocated = {size: count for size, count in zip(walk.sizes, walk.allocated) if count > 0}
+        for size in self.allocated:
+            self.classes.setdefault(("shared", size), Sum())  # there may be no page of it any more
         self.kept = self.kept_pinned = self.held = 0
         self.cells = [self.map_of(arena) for arena in walk.arenas]
 
@@ -190,7 +193,8 @@ class Snapshot:
             "not_ours": [{"name": name, "bytes": size} for name, size in self.rest.bytes.most_common() if size],
             "total": self.all.plain(),
             "collect": {"kept": self.kept - self.kept_pinned, "kept_for_ever": self.kept_pinned, "empty_pages": self.all.empty},
-            "classes": [total.plain(kind=kind, size=size) for (kind, size), total in sorted(self.classes.items())],
+            "classes": [total.plain(kind=kind, size=size, allocated=self.allocated.get(size, 0) if kind == "shared" else None)
+                        for (kind, size), total in sorted(self.classes.items())],
             "heaps": self.plain_heaps(), "threads": self.plain_threads(),
             "arenas": self.cells,
             "outside_arenas": {"pages": len(self.pages_of().get(None, ())),

@@ -9,6 +9,7 @@ PARTS = (
     ("metadata", "metadata", "the library's own structures"),
     ("not_ours", "not ours", "stacks, data of libraries, what the program maps itself"),
 )
+FIELDS = ("pages", "blocks", "bytes", "resident", "free")  # of a class, a heap or a thread
 MAP_SIGNS = " .:-=+*#"
 SHOWN = 24
 
@@ -20,6 +21,10 @@ def amount(size, sign=""):
         if abs(size) >= scale:
             return f"{size / scale:{sign}.1f} {unit}"
     return f"{size:{sign}} B"
+
+
+def known(number):
+    return "" if number is None else str(number)
 
 
 def percent(part, whole):
@@ -99,14 +104,14 @@ def thread_name(thread):
 
 
 def by_class(snapshot):
-    most = sorted(snapshot["classes"], key=lambda c: -c["resident"])
+    most = sorted((c for c in snapshot["classes"] if c["pages"]), key=lambda c: -c["resident"])
     shown = sorted(most[:SHOWN], key=lambda c: (c["kind"] != "shared", c["size"]))
     if not shown:
         return
     yield "By size of blocks:"
-    yield from table([("size", "pages", "blocks", "in use", "free blocks", "resident", "free", "")] + [
+    yield from table([("size", "pages", "blocks", "in use", "free blocks", "resident", "free", "", "ever allocated")] + [
         (block_name(c), c["pages"], c["blocks"], amount(c["bytes"]), c["blocks_free"], amount(c["resident"]), amount(c["free"]),
-         percent(c["free"], c["resident"])) for c in shown], left=())
+         percent(c["free"], c["resident"]), known(c.get("allocated"))) for c in shown], left=())
     if len(most) > SHOWN:
         yield f"  and {len(most) - SHOWN} sizes with {amount(sum(c['resident'] for c in most[SHOWN:]))} resident"
     yield ""
@@ -168,19 +173,24 @@ def picture(snapshot):
 
 # -- Differences --
 
+def amount_of(entry, field):
+    """A figure of an entry, 0 if there is none."""
+    return entry.get(field) or 0 if entry else 0
+
+
 def difference(old, new):
     """What has changed, as a dictionary."""
-    def keyed(entries, key, fields=("pages", "blocks", "bytes", "resident", "free")):
+    def keyed(entries, key, fields=FIELDS):
         found = {}
         for which, side in ((0, old), (1, new)):
             for entry in entries(side):
                 found.setdefault(key(entry), [None, None])[which] = entry
         changes = []
         for name, (before, after) in found.items():
-            change = {field: (after[field] if after else 0) - (before[field] if before else 0) for field in fields}
+            change = {field: amount_of(after, field) - amount_of(before, field) for field in fields}
             if any(change.values()):
                 changes.append({"name": name, **change})
-        return sorted(changes, key=lambda c: -abs(c.get("resident", c["bytes"])))
+        return sorted(changes, key=lambda c: (-abs(c.get("resident", c["bytes"])), -abs(c.get("allocated", 0))))
     parts = {key: new["parts"][key] - old["parts"][key] for key, _, _ in PARTS
              if None not in (new["parts"].get(key), old["parts"].get(key))}
     return {
@@ -189,8 +199,8 @@ def difference(old, new):
         "system": {key: new["system"][key] - old["system"][key] for key in new["system"]
                    if None not in (new["system"][key], old["system"].get(key))},
         "parts": parts,
-        "total": {key: new["total"][key] - old["total"][key] for key in ("pages", "blocks", "bytes", "resident", "free")},
-        "classes": keyed(lambda s: s["classes"], block_name),
+        "total": {key: new["total"][key] - old["total"][key] for key in FIELDS},
+        "classes": keyed(lambda s: s["classes"], block_name, (*FIELDS, "allocated")),
         "heaps": keyed(lambda s: s["heaps"], lambda heap: heap["name"]),
         "threads": keyed(lambda s: s["threads"], thread_name),
         "sites": keyed(lambda s: s["profile"]["sites"], lambda site: " < ".join(site["frames"][:6]), ("blocks", "bytes")),
@@ -211,10 +221,11 @@ def compare(old, new):
     for what in ("classes", "heaps", "threads"):
         if found[what]:
             yield ""
-            yield "By size of blocks:" if what == "classes" else f"By {what}:"
-            yield from table([("", "pages", "blocks", "in use", "resident", "free")] + [
-                (c["name"], f"{c['pages']:+}", f"{c['blocks']:+}", *(amount(c[k], "+") for k in ("bytes", "resident", "free")))
-                for c in found[what][:SHOWN]])
+            is_class = what == "classes"
+            yield "By size of blocks:" if is_class else f"By {what}:"
+            yield from table([("", "pages", "blocks", "in use", "resident", "free", *(["ever allocated"] if is_class else []))] + [
+                (c["name"], f"{c['pages']:+}", f"{c['blocks']:+}", *(amount(c[k], "+") for k in ("bytes", "resident", "free")),
+                 *([f"{c['allocated']:+}"] if is_class else [])) for c in found[what][:SHOWN]])
     if found["sites"]:
         yield ""
         yield "Call sites (estimated):"
