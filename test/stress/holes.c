@@ -6,7 +6,8 @@
 //   build a heap, free all but one block in ten, at random, look at what is resident
 //   build it up again in the room between, look at the contents; again
 //
-// First on one thread, then on several at once that also free blocks of each other.
+// First on one thread, then on several at once that also free blocks of each other. Before that,
+// the same in the order in which the blocks were allocated, and nothing is done afterwards.
 #include <pthread.h>
 
 #include "load.h"
@@ -20,6 +21,11 @@
 #define LARGEST 4096
 // Of what there was, when nine tenths are free: 0.45 measured, all of it without holes.
 #define RESIDENT_PART 2
+// In order 74 MiB were measured, 21 of which have a block in use; all of them free, 36.
+#define IN_ORDER 500000
+#define IN_ORDER_PART 100
+#define IN_ORDER_RESIDENT (104 * LOAD_MIB)
+#define IN_ORDER_LEAST (48 * LOAD_MIB)
 
 typedef struct {
   void** block;
@@ -85,6 +91,30 @@ static size_t blocks_in_use(void) {
   size_t count = 0;
   CHECK(mi_heap_visit_blocks(mi_heap_main(), true, &count_block, &count));
   return count;
+}
+
+// Pages become nearly empty while the heap is still large, and much may wait; then it shrinks.
+static void in_order(const load_t* load) {
+  static void* block[IN_ORDER];
+  memset(block, 1, sizeof(block));
+  const size_t count = load_scale(load, IN_ORDER);
+  const size_t before = load_rss();
+  for (size_t i = 0; i < count; i++) block[i] = load_make(SMALLEST);
+  for (size_t i = 0; i < count; i++) {
+    if (i % IN_ORDER_PART != 0) load_drop(block[i], SMALLEST);
+  }
+  const size_t after = load_rss() - before;
+  printf(
+      "FIGURE resident of %zu MiB when all but one block in %d is free, in their order: %zu MiB\n",
+      count * SMALLEST / LOAD_MIB, IN_ORDER_PART, after / LOAD_MIB);
+  if (load_makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
+    CHECK_SAY(after <= load_bound(IN_ORDER_RESIDENT), "%zu KiB are resident", after / LOAD_KIB);
+  }
+  for (size_t i = 0; i < count; i += IN_ORDER_PART) load_drop(block[i], SMALLEST);
+  const size_t least = load_rss() - before;
+  if (load_makes_holes() && load->percent >= 100 && !LOAD_IS_SANITIZED) {
+    CHECK_SAY(least <= load_bound(IN_ORDER_LEAST), "%zu KiB stay", least / LOAD_KIB);
+  }
 }
 
 static void on_one_thread(const load_t* load) {
@@ -166,6 +196,7 @@ static void on_threads(const load_t* load) {
 
 int main(int argc, char** argv) {
   load_t load = load_begin(argc, argv);
+  in_order(&load);
   on_one_thread(&load);
   on_threads(&load);
   return 0;

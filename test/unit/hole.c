@@ -308,6 +308,44 @@ UNIT_TEST(hole_is_made_beyond_the_bounds) {
   }
 }
 
+// Return how many pages of these blocks have holes.
+static size_t count_with_holes(size_t first, size_t end) {
+  size_t count = 0;
+  const mi_page_t* last = NULL;
+  for (size_t i = first; i < end; i++) {
+    const mi_page_t* const page = many[i] == NULL ? NULL : unit_page_of(many[i]);
+    if (page == NULL || page == last) continue;
+    last = page;
+    count += page->holes != 0;
+  }
+  return count;
+}
+
+// If this fails, half of a large heap that a program with one thread frees in its order, but for
+// few blocks, stays for ever: it was within the bounds when the heap was large.
+UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
+  if (MI_IS_TINY) return;
+  os_fake.now_us = 1000000;
+  unit_option(purge_delay, 100000);
+  for (size_t i = 0; i < MANY; i++) unit_fill(many[i] = mi_malloc(1024), 1024, i);
+  for (size_t half = 0; half < 2; half++) {
+    for (size_t i = half * MANY / 2; i < (half + 1) * MANY / 2; i++) {
+      if (i % 32 == 0) continue;
+      mi_free(many[i]);
+      many[i] = NULL;
+    }
+    if (half == 0) {
+      check_equal(count_with_holes(0, MANY), 0);
+      mi_atomic_store_relaxed(&mi_state.main.sparse_waiting, sparse_waiting() + ((int64_t)1 << 40));
+    }
+  }
+  const size_t pages = MANY / 2 / unit_page_blocks(mi_class_of(1024));
+  check(count_with_holes(MANY / 2, MANY) >= pages - MI_SPARSE_RING - 2);
+  check(count_with_holes(0, MANY / 2) >= pages - MI_SPARSE_RING - 2);
+  mi_count_add(&mi_state.main.sparse_waiting, -((int64_t)1 << 40));
+  check_and_free_rest();
+}
+
 // If this fails, a program that goes on working keeps what it does not use inside its pages.
 UNIT_TEST(hole_is_made_of_old_sparse_pages) {
   if (MI_IS_TINY) return;
@@ -344,6 +382,7 @@ int main(void) {
       cmocka_unit_test(hole_in_a_queue),
       cmocka_unit_test(hole_is_made_when_all_is_collected),
       cmocka_unit_test(hole_is_made_beyond_the_bounds),
+      cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),
       cmocka_unit_test(hole_is_not_made_against_options),
   };

@@ -346,8 +346,9 @@ UNIT_TEST_PAGE_SIZES(purge_keeps_the_books) {
   release(&run);
 }
 
+#define WAITING_MIN ((size_t)512)
 static size_t waiting_max(size_t in_use) {
-  return (1024 + in_use / 2) * MI_SLICE_SIZE; // RETAIN-1
+  return (WAITING_MIN + in_use / 2) * MI_SLICE_SIZE; // RETAIN-1
 }
 
 // If this fails, a program that frees all and then sleeps keeps it all.
@@ -376,7 +377,8 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   // What is taken next is still there.
   check_equal(resident(&runs[0]), MI_SLICE_SIZE);
   check_equal(resident(&runs[count - 1]), MI_SLICE_SIZE); // freed just now: it will be used next
-  check_equal(resident(&runs[count - 2 - 1024 / 32]), 0); // what goes goes in so large a batch
+  check_equal(resident(&runs[count - 2 - WAITING_MIN / 32]),
+              0); // what goes goes in so large a batch
   check(mi_state.main.purge_waiting >= 0);
   mi_purge_everything(&mi_state.main);
   check_equal(mi_state.main.purge_waiting, 0);
@@ -390,16 +392,16 @@ UNIT_TEST(purge_makes_way_for_mappings) {
   mi_process_setup();
   unit_option(allow_thp, 0); // or the rest of a chunk waits as well
   unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
-  static mi_run_t runs[900];
-  for (size_t i = 0; i < 900; i++) runs[i] = claim_dirty(1);
-  for (size_t i = 0; i < 900; i++) release(&runs[i]);
-  check_equal(mi_state.main.purge_waiting, 900 * MI_SLICE_SIZE);
+  static mi_run_t runs[400];
+  for (size_t i = 0; i < 400; i++) runs[i] = claim_dirty(1);
+  for (size_t i = 0; i < 400; i++) release(&runs[i]);
+  check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);
   unit_option(disallow_arena_alloc, 1);
-  const mi_run_wish_t wish = {500, MI_SLICE_SIZE, 500, 1, false};
+  const mi_run_wish_t wish = {200, MI_SLICE_SIZE, 200, 1, false};
   mi_run_t run;
   check(mi_run_claim(UNIT_HEAP, &wish, &run) && run.arena == NULL);
-  check_equal(mi_state.main.purge_waiting, 400 * MI_SLICE_SIZE);
-  mi_run_release(UNIT_HEAP, NULL, run.start, 500, MI_SLICE_SIZE);
+  check_equal(mi_state.main.purge_waiting, 200 * MI_SLICE_SIZE);
+  mi_run_release(UNIT_HEAP, NULL, run.start, 200, MI_SLICE_SIZE);
 }
 
 // A phase of a program: it needs so much memory, and frees all of it.

@@ -215,6 +215,23 @@ UNIT_TEST_PAGE_SIZES(theap_releases_an_emptied_guest) {
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) check(theap->guest[i] == NULL);
 }
 
+// If this fails, a program keeps empty pages by the size that its heap had once.
+UNIT_TEST(theap_idle_pages_go_when_the_heap_shrinks) {
+  enum { COUNT = 4000, LARGE = 1 << 30 };
+  static void* p[COUNT];
+  mi_theap_t* const theap = unit_theap();
+  for (size_t i = 0; i < COUNT; i++) p[i] = mi_malloc(1024);
+  const size_t page_bytes = unit_page_blocks(mi_class_of(1024)) * 1024;
+  mi_count_add(&mi_state.main.count.committed, LARGE);
+  for (size_t i = 0; i < COUNT / 4 * 3; i++) mi_free(p[i]);
+  const size_t before = theap->idle_bytes;
+  check(before >= COUNT / 4 * 3 * 1024 - 3 * page_bytes);
+  mi_count_add(&mi_state.main.count.committed, -LARGE);
+  for (size_t i = COUNT / 4 * 3; i < COUNT; i++) mi_free(p[i]);
+  check(theap->idle_bytes <= mi_bits_max(before - COUNT / 4 * 1024 + 3 * page_bytes, 640 * 1024));
+  unit_check_valid();
+}
+
 // If this fails, idle pages of many large classes hold memory that other sizes could use.
 UNIT_TEST_PAGE_SIZES(theap_trim_gives_idle_pages_up) {
   mi_theap_t* const theap = unit_theap();
@@ -298,6 +315,7 @@ int main(void) {
       cmocka_unit_test(theap_set_owner_reaches_every_page),
       cmocka_unit_test(theap_takes_guests_by_class),
       cmocka_unit_test(theap_releases_an_emptied_guest),
+      cmocka_unit_test(theap_idle_pages_go_when_the_heap_shrinks),
       cmocka_unit_test(theap_trim_gives_idle_pages_up),
       cmocka_unit_test(theap_trim_keeps_a_page_with_a_block_freed_twice),
       cmocka_unit_test(theap_idle_keeps_a_page_with_a_block_freed_twice),

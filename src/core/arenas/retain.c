@@ -69,7 +69,7 @@
 #include "purge.h"
 #include "tail.h"
 
-#define MI_RETAIN_MIN ((int64_t)(1024 * MI_SLICE_SIZE))
+#define MI_RETAIN_MIN ((int64_t)(512 * MI_SLICE_SIZE))
 #define MI_RETAIN_PART 1 // of what is in use, as a shift: a half
 #define MI_RETAIN_BATCH_PART 32
 // RETAIN-4, RETAIN-5

@@ -255,6 +255,7 @@ struct mi_theap_s {
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
   mi_page_t* sparse[MI_SPARSE_RING]; // pages that became sparse, or did so once: sparse.c
+  mi_page_t* sparse_next; // of one queue, where to look for such pages again, a hint: SPARSE-7
   uint32_t sparse_turn;
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0

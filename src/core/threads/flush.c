@@ -21,7 +21,17 @@
 // The first class of which idle pages are given up: mi_flush_trim.
 #define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
+// Give up the last page of a queue if it is kept although it is empty, since a time when the heap
+// was larger. (1 GiB of blocks that are freed in their order would leave 16 MiB in such pages.)
+static void mi_flush_idle_one(mi_theap_t* theap, const mi_page_queue_t* queue) {
+  mi_page_t* const page = queue->last;
+  if (page == NULL || !page->is_idle || !mi_theap_is_idle_much(theap)) return;
+  mi_life_dequeue(theap, page);
+  mi_pool_give_up(page);
+}
+
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
+  const size_t size_class = page->size_class;
   mi_assert_page(page, page->count.used == 0);
   if (mi_unlikely(!mi_part_is_empty(page))) {
     mi_sparse_note(theap, page);
@@ -48,6 +58,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     if (mi_theap_keep_idle(theap, page)) return;
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
+    mi_flush_idle_one(theap, &theap->queue[size_class]);
   }
 }
 

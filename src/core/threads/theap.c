@@ -112,6 +112,10 @@ MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page) {
   return true;
 }
 
+MI_INTERNAL bool mi_theap_is_idle_much(const mi_theap_t* theap) {
+  return theap->idle_bytes > 2 * mi_theap_idle_budget(&mi_theap_subproc(theap)->count);
+}
+
 // True if THEAP-1 holds and the current page of the class is really current.
 static bool mi_theap_is_current_valid(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_theap_current(theap, c);

@@ -96,6 +96,9 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 // kept.
 MI_INTERNAL bool mi_theap_keep_idle(mi_theap_t* theap, mi_page_t* page);
 
+// True if the pages kept in this way are beyond twice the budget, because the heap has shrunk.
+MI_INTERNAL bool mi_theap_is_idle_much(const mi_theap_t* theap);
+
 // True if THEAP-1 to THEAP-4 hold; for assertions, between two steps of the owner. THEAP-1 is
 // checked only as far as the program has not damaged the list.
 MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap);
