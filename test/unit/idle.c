@@ -125,6 +125,7 @@ UNIT_TEST(idle_gives_memory_between_blocks_in_steps) {
   const size_t per_page = unit_page_blocks(mi_class_of(SIZE));
   const size_t count = pages * per_page;
   void** const all = mi_malloc(count * sizeof(void*));
+  mi_atomic_store_relaxed(&mi_state.main.retain_more, (int64_t)1 << 40); // RETAIN-6: all may wait
   for (size_t i = 0; i < count; i++) all[i] = mi_malloc(SIZE);
   for (size_t i = 0; i < count; i++) {
     if (i % per_page != 0) mi_free(all[i]);

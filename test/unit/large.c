@@ -433,6 +433,7 @@ UNIT_TEST(large_takes_a_bounded_number_of_pieces) {
     freed[i] = mi_malloc(MI_CLASS_MAX + 1);
     kept[i] = mi_malloc(MI_CLASS_MAX + 1);
   }
+  mi_atomic_store_relaxed(&mi_state.main.retain_more, (int64_t)1 << 40); // RETAIN-6: all may wait
   for (size_t i = 0; i < COUNT; i++) mi_free(freed[i]);
   for (size_t i = 0; i < COUNT / 2; i++) kept[COUNT + i] = mi_malloc(2 * LARGE);
   const size_t calls = os_fake_calls(OS_FAKE_MOVE);

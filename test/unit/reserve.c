@@ -96,6 +96,7 @@ UNIT_TEST(reserve_takes_large_pages_or_normal_ones) {
   mi_run_t run[2] = {claim(UNIT_HEAP, UNIT_SLICES), claim(UNIT_HEAP, UNIT_SLICES)};
   check(run[1].arena == arena && run[1].is_zero);
   for (size_t i = 0; i < 2; i++) fill(&run[i]);
+  mi_atomic_store_relaxed(&mi_state.main.retain_more, (int64_t)1 << 40); // RETAIN-6: all may wait
   for (size_t i = 0; i < 2; i++) release(&run[i]);
   check_equal(mi_purge_everything(&mi_state.main), MI_RESERVE_UNIT); // os_fake ends us for more
   check_equal(committed(), MI_RESERVE_UNIT);

@@ -225,14 +225,14 @@ UNIT_TEST(spare_goes_back_with_all_that_waits) {
 // If this fails, a run beyond what may wait stays with a program that sleeps.
 UNIT_TEST_ON(spare_is_bounded, 512 * MI_MIB) {
   mi_process_setup();
-  const size_t count = 3072; // what may wait is 1,024 slices, and half of what is in use
+  const size_t count = 3072; // what may wait is 512 slices, and half of what is in use
   const mi_run_t run = claim(count);
   memset(run.start, 1, count * MI_SLICE_SIZE);
   release(&run);
   mi_retain_bound(MAIN);
-  check(os_fake_resident(run.start, count * MI_SLICE_SIZE) <= 1024 * MI_SLICE_SIZE);
+  check(os_fake_resident(run.start, count * MI_SLICE_SIZE) <= 512 * MI_SLICE_SIZE);
   const size_t slices = (size_t)waiting() / MI_SLICE_SIZE;
-  check(slices <= 1024 && slices >= 1024 - 1024 / 32);
+  check(slices <= 512 && slices >= 512 - 512 / 32);
 }
 
 // If this fails, option purge_delay=0 leaves memory with the process.
