@@ -36,8 +36,7 @@
 #include "state.h"
 
 #define MI_HANDED_MAX 16384
-mi_static_assert((int64_t)MI_CLASS_COUNT* MI_QUICK_REFILLS*(MI_SLICE_SIZE / 8) < INT32_MAX,
-                 "HANDED-2");
+mi_static_assert(MI_SLICE_SIZE / 8 * MI_CLASS_COUNT < INT32_MAX / MI_QUICK_REFILLS, "HANDED-2");
 
 // Count blocks of a page that the calling thread owns.
 static inline void mi_handed_add(mi_page_t* page, int32_t count) {

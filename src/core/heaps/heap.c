@@ -189,10 +189,14 @@ MI_INTERNAL bool mi_heap_is_valid(mi_heap_t* heap) {
 static size_t mi_heap_listed(const mi_theap_t* theap, const mi_page_t* page) {
   const mi_block_t* const list = theap->free[page->size_class];
   const mi_block_t* const first = list != NULL ? list : page->sample_rest;
-  // Nothing but carved blocks was handed out: this is the rest of those that were carved last.
-  if (!MI_IS_SHUFFLED && page->refilled.handed == mi_page_capacity(page)) {
-    const uint8_t* const end = page->start + mi_page_capacity(page) * page->block_size;
-    return first == NULL ? 0 : (size_t)(end - (const uint8_t*)first) / page->block_size;
+  if (first == NULL) return 0;
+  // Nothing but carved blocks was handed out: this is the rest of those that were carved last, if
+  // it is in their order, as no list is that others pushed.
+  const uint8_t* const next = (const uint8_t*)first + page->block_size;
+  const uint8_t* const end = page->start + mi_page_capacity(page) * page->block_size;
+  const bool is_carved = !MI_IS_SHUFFLED && page->refilled.handed == mi_page_capacity(page);
+  if (is_carved && (next == end || (const uint8_t*)mi_block_next(first) == next)) {
+    return (size_t)(end - (const uint8_t*)first) / page->block_size;
   }
   return (size_t)mi_list_length(page, list) + mi_list_length(page, page->sample_rest);
 }
