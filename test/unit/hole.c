@@ -346,6 +346,34 @@ UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
   check_and_free_rest();
 }
 
+// If this fails, small blocks that a program frees in their order, but for few, hold all the memory
+// that they had; or those that it frees at random make each free slow.
+UNIT_TEST(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order) {
+  if (MI_IS_TINY) return;
+  enum { COUNT = 16 * MANY, HERE = 256, PART = 100, STEP = 37 };
+  static void* p[COUNT];
+  os_fake.now_us = 1000000;
+  unit_option(purge_delay, 100000);
+  for (size_t in_order = 0; in_order < 2; in_order++) {
+    mi_atomic_store_relaxed(&mi_state.main.sparse_waiting, (int64_t)1 << 40);
+    const size_t step = in_order ? 1 : STEP;
+    size_t with_holes = 0;
+    for (size_t i = 0; i < COUNT; i++) p[i] = mi_malloc(HERE);
+    for (size_t k = 0; k < step; k++) {
+      for (size_t i = k; i < COUNT; i += step) {
+        if (i % PART != 0) mi_free(p[i]);
+      }
+    }
+    for (size_t i = 0; i < COUNT; i += PART) with_holes += unit_page_of(p[i])->holes != 0;
+    check(in_order ? with_holes > COUNT / PART / 2 : with_holes == 0);
+    for (size_t i = 0; i < COUNT; i += PART) mi_free(p[i]);
+    mi_count_add(&mi_state.main.sparse_waiting, -((int64_t)1 << 40));
+    check_equal(sparse_waiting(), 0);
+    mi_collect_all(MI_FORCE);
+    unit_check_empty();
+  }
+}
+
 // If this fails, a program that goes on working keeps what it does not use inside its pages.
 UNIT_TEST(hole_is_made_of_old_sparse_pages) {
   if (MI_IS_TINY) return;
@@ -383,6 +411,7 @@ int main(void) {
       cmocka_unit_test(hole_is_made_when_all_is_collected),
       cmocka_unit_test(hole_is_made_beyond_the_bounds),
       cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
+      cmocka_unit_test(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),
       cmocka_unit_test(hole_is_not_made_against_options),
   };

@@ -28,12 +28,17 @@
 //     each page whose memory goes, an older one of the same class is looked for, MI_SPARSE_LOOKS
 //     pages on from where the last look ended. (1 GiB of 1 KiB blocks, freed in their order but for
 //     each hundredth: half of it would stay in a program with one thread that sleeps then.)
+// SPARSE-8  a page of more blocks than MI_SPARSE_WALK_MAX, but at most MI_SPARSE_WALK_CACHED, joins
+//     the ring if it is the last in its queue when it becomes sparse: its blocks were freed one
+//     after the other, so that they are in the cache. (Of the same 1 GiB in blocks of 300 bytes 320
+//     MiB stay, all of it without this. Blocks of 64 bytes have a hundredth in nearly each part.)
 //
 // Deliberately absent: pages that no thread owns, until all unused memory is asked for (pool.c);
 // pages that are current.
 #include "sparse.h"
 
 #define MI_SPARSE_WALK_MAX 64
+#define MI_SPARSE_WALK_CACHED 1024
 #define MI_SPARSE_LOOKS 4
 
 MI_INTERNAL mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
@@ -57,6 +62,11 @@ static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
   const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&oldest->owner), theap->thread_id);
   // Of a page that this thread owns the other fields may be read.
   return is_own && oldest->is_sparse && oldest->theap == theap ? oldest : NULL;
+}
+
+// SPARSE-8
+static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page) {
+  return page->reserved <= MI_SPARSE_WALK_CACHED && page == theap->queue[page->size_class].last;
 }
 
 static bool mi_sparse_is_in_ring(const mi_theap_t* theap, const mi_page_t* page) {
@@ -96,7 +106,7 @@ MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page)
   mi_life_rearm(page);
   if (page->sparse_at == 0) return;
   mi_life_note_sparse(subproc, page);
-  if (page->reserved > MI_SPARSE_WALK_MAX) return;
+  if (page->reserved > MI_SPARSE_WALK_MAX && !mi_sparse_is_in_cache(theap, page)) return;
   mi_page_t* const oldest = mi_sparse_turn(theap, page);
   if (oldest == NULL || !mi_retain_lets_go(subproc, oldest->slice_count)) return;
   mi_report_enter(MI_REPORT_IN_FREE);
