@@ -102,13 +102,13 @@ def memory(way, *preload):
     ended = run(find("python3"), "-c", textwrap.dedent(WAITS), way,
                 env=environment(LD_PRELOAD=":".join(map(str, preload)), PYTHONMALLOC="malloc"))
     before, after, _ = map(int, ended.split())
-    assert before > 60
+    assert before > 40
     return after
 
 
 def test_memory_stays(library):
     """What the next test is about."""
-    assert memory("poll", library) > 60
+    assert memory("poll", library) > 40
 
 
 @pytest.mark.parametrize("way", ["poll", "epoll", "select_select", "lock", "ticks"])
@@ -116,7 +116,7 @@ def test_memory_comes_back(library, idle, way, figure):
     """A program with one thread, which has no purge thread."""
     after = memory(way, library, idle)
     figure(f"python that waits ({way}) with libmimalloc-idle: {after} MiB resident")
-    assert after < 35
+    assert after < 30
 
 
 SLEEPS = """
