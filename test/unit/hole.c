@@ -250,6 +250,21 @@ static void thin_out(size_t part, bool is_in_order) {
   }
 }
 
+// Return how many pages the blocks have that are left of these; and how many of them have holes.
+static size_t count_pages(size_t first, size_t end, size_t* with_holes) {
+  size_t count = 0;
+  const mi_page_t* last = NULL;
+  *with_holes = 0;
+  for (size_t i = first; i < end; i++) {
+    const mi_page_t* const page = many[i] == NULL ? NULL : unit_page_of(many[i]);
+    if (page == NULL || page == last) continue;
+    last = page;
+    count++;
+    *with_holes += page->holes != 0;
+  }
+  return count;
+}
+
 static void check_and_free_rest(void) {
   for (size_t i = 0; i < MANY; i++) {
     check(many[i] == NULL || unit_is_filled(many[i], 1024, i));
@@ -286,15 +301,8 @@ UNIT_TEST(hole_is_made_beyond_the_bounds) {
     mi_atomic_store_relaxed(&mi_state.main.sparse_waiting, (int64_t)1 << 40);
     const int64_t before = mi_atomic_load_relaxed(&mi_state.main.count.purge_calls);
     thin_out(in_order ? MANY : 32, in_order != 0);
-    size_t pages = 0, with_holes = 0;
-    mi_page_t* last = NULL;
-    for (size_t i = 0; i < MANY; i++) {
-      mi_page_t* const page = many[i] == NULL ? NULL : unit_page_of(many[i]);
-      if (page == NULL || page == last) continue;
-      last = page;
-      pages++;
-      with_holes += page->holes != 0;
-    }
+    size_t with_holes;
+    const size_t pages = count_pages(0, MANY, &with_holes);
     const int64_t calls = mi_atomic_load_relaxed(&mi_state.main.count.purge_calls);
     if (in_order) {
       check(calls - before <= 2); // the page that is not empty
@@ -308,19 +316,6 @@ UNIT_TEST(hole_is_made_beyond_the_bounds) {
   }
 }
 
-// Return how many pages of these blocks have holes.
-static size_t count_with_holes(size_t first, size_t end) {
-  size_t count = 0;
-  const mi_page_t* last = NULL;
-  for (size_t i = first; i < end; i++) {
-    const mi_page_t* const page = many[i] == NULL ? NULL : unit_page_of(many[i]);
-    if (page == NULL || page == last) continue;
-    last = page;
-    count += page->holes != 0;
-  }
-  return count;
-}
-
 // If this fails, half of a large heap that a program with one thread frees in its order, but for
 // few blocks, stays for ever: it was within the bounds when the heap was large.
 UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
@@ -328,6 +323,7 @@ UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
   os_fake.now_us = 1000000;
   unit_option(purge_delay, 100000);
   for (size_t i = 0; i < MANY; i++) unit_fill(many[i] = mi_malloc(1024), 1024, i);
+  size_t with_holes;
   for (size_t half = 0; half < 2; half++) {
     for (size_t i = half * MANY / 2; i < (half + 1) * MANY / 2; i++) {
       if (i % 32 == 0) continue;
@@ -335,13 +331,15 @@ UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
       many[i] = NULL;
     }
     if (half == 0) {
-      check_equal(count_with_holes(0, MANY), 0);
+      count_pages(0, MANY, &with_holes);
+      check_equal(with_holes, 0);
       mi_atomic_store_relaxed(&mi_state.main.sparse_waiting, sparse_waiting() + ((int64_t)1 << 40));
     }
   }
-  const size_t pages = MANY / 2 / unit_page_blocks(mi_class_of(1024));
-  check(count_with_holes(MANY / 2, MANY) >= pages - MI_SPARSE_RING - 2);
-  check(count_with_holes(0, MANY / 2) >= pages - MI_SPARSE_RING - 2);
+  for (size_t half = 0; half < 2; half++) {
+    count_pages(half * MANY / 2, (half + 1) * MANY / 2, &with_holes);
+    check(with_holes >= MANY / 2 / unit_page_blocks(mi_class_of(1024)) - MI_SPARSE_RING - 2);
+  }
   mi_count_add(&mi_state.main.sparse_waiting, -((int64_t)1 << 40));
   check_and_free_rest();
 }

@@ -377,8 +377,8 @@ UNIT_TEST_PAGE_SIZES(purge_bounds_what_waits) {
   // What is taken next is still there.
   check_equal(resident(&runs[0]), MI_SLICE_SIZE);
   check_equal(resident(&runs[count - 1]), MI_SLICE_SIZE); // freed just now: it will be used next
-  check_equal(resident(&runs[count - 2 - WAITING_MIN / 32]),
-              0); // what goes goes in so large a batch
+  // What goes goes in so large a batch.
+  check_equal(resident(&runs[count - 2 - WAITING_MIN / 32]), 0);
   check(mi_state.main.purge_waiting >= 0);
   mi_purge_everything(&mi_state.main);
   check_equal(mi_state.main.purge_waiting, 0);

@@ -22,7 +22,7 @@ MI_INTERNAL mi_attr_noinline void mi_handed_count(mi_theap_t* theap, size_t size
   if (mi_unlikely(is_much)) mi_handed_tell(theap, size_class, sum);
 }
 
-MI_INTERNAL mi_attr_cold void mi_handed_settle(mi_theap_t* theap) {
+MI_INTERNAL mi_attr_noinline void mi_handed_settle(mi_theap_t* theap) {
   if (!theap->has_unsettled) return;
   theap->has_unsettled = false;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
@@ -33,7 +33,7 @@ MI_INTERNAL mi_attr_cold void mi_handed_settle(mi_theap_t* theap) {
   }
 }
 
-MI_INTERNAL mi_attr_cold void mi_handed_settle_page(mi_subproc_t* subproc, mi_page_t* page) {
+MI_INTERNAL mi_attr_noinline void mi_handed_settle_page(mi_subproc_t* subproc, mi_page_t* page) {
   mi_count_add(&subproc->count.of_class[page->size_class].handed, (int32_t)page->refilled.handed);
   page->refilled.handed = 0;
 }

@@ -139,7 +139,7 @@ struct mi_page_s {
   //   write  owner  store relaxed begin and end of the page  mi_life_open, mi_life_close
   //   write  any    store relaxed with one thread  mi_remote_push, mi_remote_release
   //   write  owner  store relaxed with one thread  mi_remote_take
-  //   read   any    acquire       look at the list     mi_usage_returned, mi_visit_find_free
+  //   read   any    acquire       look at the list     mi_list_returned, mi_visit_find_free
   //   read   owner  relaxed       "worth collecting?"  a miss is caught at the next refill
   //   read   any    relaxed       what a CAS expects, or for a report
   //   ABA    harmless: no thread pops one block.        Lifetime: a live block keeps the page.

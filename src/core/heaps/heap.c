@@ -44,7 +44,19 @@ MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to) {
   for (size_t i = 0; i < MI_TALLY_PEAKS; i++) mi_atomic_store_relaxed(&from->tally.peak[i], 0);
 }
 
-static void mi_heap_add_often(mi_tally_t* sum, const mi_theap_t* theap) { // TALLY-1
+MI_INTERNAL void mi_heap_each_theap(mi_heap_t* heap, mi_heap_theap_fun* fun, void* arg) {
+  mi_lock_expect(&mi_state.thread_lock);
+  for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) fun(theap, arg);
+  if (!heap->is_main) return;
+  for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
+    for (mi_theap_t* home = mi_state.theap_bucket[b]; home != NULL; home = home->bucket_next) {
+      if (mi_theap_heap(home) == heap) fun(home, arg);
+    }
+  }
+}
+
+static void mi_heap_add_often(mi_theap_t* theap, void* arg) { // TALLY-1
+  mi_tally_t* const sum = (mi_tally_t*)arg;
   for (size_t i = 0; i < MI_TALLY_OFTEN_COUNT; i++) {
     mi_count_add(&sum->amount[MI_TALLY_OFTEN_FIRST + i], mi_atomic_load_relaxed(&theap->often[i]));
   }
@@ -55,16 +67,8 @@ static void mi_heap_add_tally(mi_tally_t* sum, mi_heap_t* heap) {
   for (size_t i = 0; i < MI_TALLY_COUNT; i++) {
     mi_count_add(&sum->amount[i], mi_atomic_load_relaxed(&heap->tally.amount[i]));
   }
-  for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
-    mi_heap_add_often(sum, theap);
-  }
-  if (!heap->is_main) return;
-  mi_kept_count(heap->subproc, sum);
-  for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
-    for (mi_theap_t* home = mi_state.theap_bucket[b]; home != NULL; home = home->bucket_next) {
-      if (mi_theap_heap(home) == heap) mi_heap_add_often(sum, home);
-    }
-  }
+  mi_heap_each_theap(heap, &mi_heap_add_often, sum);
+  if (heap->is_main) mi_kept_count(heap->subproc, sum);
 }
 
 MI_INTERNAL void mi_heap_sum_tally(mi_subproc_t* subproc, mi_heap_t* heap, mi_tally_t* sum) {

@@ -16,6 +16,7 @@
 // number of blocks ever handed out (handed.h), part of which is in pages.
 #include "usage.h"
 
+#include "heap.h"
 #include "subproc.h"
 #include "walk.h"
 
@@ -49,13 +50,6 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 
 // -- free blocks that count as used --
 
-// Count the blocks that other threads freed into a page, whose list no other thread can take.
-static size_t mi_usage_returned(mi_page_t* page) {
-  // Sees the links; pairs with the release in `mi_remote_push`.
-  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free);
-  return mi_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
-}
-
 static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
   usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // USAGE-2
   usage->class_handed[c] -= (int64_t)count; // HANDED-4
@@ -67,17 +61,17 @@ static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) 
     mi_page_t* const current = mi_theap_current(theap, c);
     if (current != NULL) {
       count = mi_list_length(current, theap->free[c]) +
-              mi_list_length(current, current->sample_rest) + mi_usage_returned(current);
+              mi_list_length(current, current->sample_rest) + mi_list_returned(current);
     }
     const mi_page_queue_t* const queue = &theap->queue[c];
     mi_page_t* page = mi_life_first(queue);
-    for (; page != NULL; page = mi_life_after(queue, page)) count += mi_usage_returned(page);
+    for (; page != NULL; page = mi_life_after(queue, page)) count += mi_list_returned(page);
     mi_usage_subtract(usage, c, count);
     usage->class_handed[c] -= theap->room[c];
   }
   for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
     mi_page_t* const page = theap->guest[i];
-    if (page != NULL) mi_usage_subtract(usage, page->size_class, mi_usage_returned(page));
+    if (page != NULL) mi_usage_subtract(usage, page->size_class, mi_list_returned(page));
   }
 }
 
@@ -92,7 +86,7 @@ static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
 // USAGE-1: subtract all lists. Under the lock, because a thread that ends a heap first tells the
 // theaps under it.
 static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi_heap_t* heap) {
-  mi_lock_enter(&mi_state.thread_lock);
+  mi_lock_expect(&mi_state.thread_lock);
   for (const mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
     if (theap->page_count > 0) mi_usage_subtract_if(usage, theap, subproc, heap);
   }
@@ -101,34 +95,23 @@ static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi
   for (size_t i = 0; i < home->others_count; i++) {
     if (home->others[i] != NULL) mi_usage_subtract_if(usage, home->others[i], subproc, heap);
   }
-  mi_lock_leave(&mi_state.thread_lock);
 }
 
 // -- blocks that malloc ever returned: HANDED-4 --
 
-static void mi_usage_add_theap(mi_usage_t* usage, const mi_theap_t* theap) {
+static void mi_usage_add_theap(mi_theap_t* theap, void* arg) {
+  mi_usage_t* const usage = (mi_usage_t*)arg;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     usage->class_handed[c] += mi_atomic_load_relaxed(&theap->unsettled[c]);
   }
 }
 
-static void mi_usage_add_theaps(mi_usage_t* usage, const mi_heap_t* heap) {
-  for (const mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) {
-    mi_usage_add_theap(usage, theap);
-  }
-}
-
 static void mi_usage_add_handed(mi_usage_t* usage, mi_subproc_t* subproc) {
-  mi_lock_enter(&mi_state.thread_lock);
-  mi_usage_add_theaps(usage, &subproc->heap_main);
-  for (mi_heap_t* h = subproc->heaps; h != NULL; h = h->next) mi_usage_add_theaps(usage, h);
-  for (size_t b = 0; b < MI_THEAP_BUCKETS; b++) {
-    const mi_theap_t* home = mi_state.theap_bucket[b];
-    for (; home != NULL; home = home->bucket_next) {
-      if (mi_theap_subproc(home) == subproc) mi_usage_add_theap(usage, home);
-    }
+  mi_lock_expect(&mi_state.thread_lock);
+  mi_heap_each_theap(&subproc->heap_main, &mi_usage_add_theap, usage);
+  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
+    mi_heap_each_theap(heap, &mi_usage_add_theap, usage);
   }
-  mi_lock_leave(&mi_state.thread_lock);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     usage->class_handed[c] += mi_atomic_load_relaxed(&subproc->count.of_class[c].handed);
   }
@@ -138,8 +121,10 @@ MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usa
   *usage = (mi_usage_t){0};
   mi_parcel_flush();
   mi_walk_pages(subproc, heap, &mi_usage_visit, usage);
+  mi_lock_enter(&mi_state.thread_lock);
   mi_usage_subtract_lists(usage, subproc, heap);
   if (heap == NULL) mi_usage_add_handed(usage, subproc);
+  mi_lock_leave(&mi_state.thread_lock);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     usage->in_use_blocks += usage->class_blocks[c];
     usage->in_use += usage->class_blocks[c] * mi_class_size(c);

@@ -42,4 +42,12 @@ static inline uint32_t mi_list_length(const mi_page_t* page, const mi_block_t* f
   return at.count;
 }
 
+// Return the number of blocks that other threads freed into a page, whose list no other thread can
+// take.
+static inline uint32_t mi_list_returned(mi_page_t* page) {
+  // Sees the links; pairs with the release in `mi_remote_push`.
+  const uintptr_t word = mi_atomic_load_acquire(&page->thread_free);
+  return mi_list_length(page, (const mi_block_t*)(word & ~MI_REMOTE_BITS));
+}
+
 #endif

@@ -161,9 +161,7 @@ MI_INTERNAL void mi_page_release(mi_heap_t* heap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_page_destroy(mi_heap_t* heap, mi_page_t* page) {
-  const uintptr_t word = mi_atomic_load_relaxed(&page->thread_free);
-  const mi_block_t* const pushed = (const mi_block_t*)(word & ~MI_REMOTE_BITS);
-  if (pushed != NULL) mi_handed_add(page, -(int32_t)mi_list_length(page, pushed));
+  mi_handed_add(page, -(int32_t)mi_list_returned(page));
   mi_life_displace(page);
   mi_life_close(page);
   mi_page_end_marks(page);

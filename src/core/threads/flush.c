@@ -31,7 +31,6 @@ static void mi_flush_idle_one(mi_theap_t* theap, const mi_page_queue_t* queue) {
 }
 
 MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
-  const size_t size_class = page->size_class;
   mi_assert_page(page, page->count.used == 0);
   if (mi_unlikely(!mi_part_is_empty(page))) {
     mi_sparse_note(theap, page);
@@ -51,6 +50,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_life_remove_guest(theap, page);
     mi_pool_give_up(page);
   } else if (page->place == MI_PLACE_QUEUE) {
+    const mi_page_queue_t* const queue = &theap->queue[page->size_class];
     mi_life_forget_sparse(mi_theap_subproc(theap), page);
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
@@ -58,7 +58,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     if (mi_theap_keep_idle(theap, page)) return;
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
-    mi_flush_idle_one(theap, &theap->queue[size_class]);
+    mi_flush_idle_one(theap, queue);
   }
 }
 

@@ -49,26 +49,6 @@ MI_INTERNAL mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* p
   mi_life_rearm(page);
 }
 
-// Put the page into the ring. Returns the one that it displaces, if that is sparse, or NULL, also
-// if the page is in the ring already.
-static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
-  for (size_t k = 0; k < MI_SPARSE_RING; k++) {
-    if (theap->sparse[k] == page) return NULL;
-  }
-  const size_t i = theap->sparse_turn++ % MI_SPARSE_RING;
-  mi_page_t* const oldest = theap->sparse[i];
-  theap->sparse[i] = page;
-  if (oldest == NULL) return NULL;
-  const bool is_own = mi_owner_is(mi_atomic_load_relaxed(&oldest->owner), theap->thread_id);
-  // Of a page that this thread owns the other fields may be read.
-  return is_own && oldest->is_sparse && oldest->theap == theap ? oldest : NULL;
-}
-
-// SPARSE-8
-static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page) {
-  return page->reserved <= MI_SPARSE_WALK_CACHED && page == theap->queue[page->size_class].last;
-}
-
 static bool mi_sparse_is_in_ring(const mi_theap_t* theap, const mi_page_t* page) {
   for (size_t k = 0; k < MI_SPARSE_RING; k++) {
     if (theap->sparse[k] == page) return true;
@@ -76,13 +56,33 @@ static bool mi_sparse_is_in_ring(const mi_theap_t* theap, const mi_page_t* page)
   return false;
 }
 
+// True if a hint (SPARSE-4) leads to a page of this theap: its other fields may be read.
+static bool mi_sparse_is_own(const mi_theap_t* theap, mi_page_t* page) {
+  if (page == NULL) return false;
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  return mi_owner_is(owner, theap->thread_id) && page->theap == theap;
+}
+
+// Put the page into the ring. Returns the one that it displaces, if that is sparse, or NULL, also
+// if the page is in the ring already.
+static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
+  if (mi_sparse_is_in_ring(theap, page)) return NULL;
+  const size_t i = theap->sparse_turn++ % MI_SPARSE_RING;
+  mi_page_t* const oldest = theap->sparse[i];
+  theap->sparse[i] = page;
+  return mi_sparse_is_own(theap, oldest) && oldest->is_sparse ? oldest : NULL;
+}
+
+// SPARSE-8
+static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page) {
+  return page->reserved <= MI_SPARSE_WALK_CACHED && page == theap->queue[page->size_class].last;
+}
+
 // Return the page of a queue that is to be looked at next: SPARSE-7.
 static mi_page_t* mi_sparse_next(const mi_theap_t* theap, const mi_page_queue_t* queue, size_t c) {
   mi_page_t* const page = theap->sparse_next;
-  const bool is_own =
-      page != NULL && mi_owner_is(mi_atomic_load_relaxed(&page->owner), theap->thread_id);
-  const bool is_here =
-      is_own && page->theap == theap && page->place == MI_PLACE_QUEUE && page->size_class == c;
+  const bool is_own = mi_sparse_is_own(theap, page);
+  const bool is_here = is_own && page->place == MI_PLACE_QUEUE && page->size_class == c;
   return is_here ? page : mi_life_first(queue);
 }
 
@@ -93,8 +93,8 @@ static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
   for (size_t k = 0; k < MI_SPARSE_LOOKS && page != NULL; k++) {
     theap->sparse_next = mi_life_after(queue, page);
     if (page->is_sparse && !mi_sparse_is_in_ring(theap, page)) {
-      if (mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count))
-        mi_sparse_trim(theap, page);
+      const bool goes = mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count);
+      if (goes) mi_sparse_trim(theap, page);
       return;
     }
     page = theap->sparse_next;
