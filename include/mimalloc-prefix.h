@@ -39,6 +39,7 @@
 #define mi_describe_json MI_PREFIXED(describe_json)
 #define mi_dupenv_s MI_PREFIXED(dupenv_s)
 #define mi_expand MI_PREFIXED(expand)
+#define mi_explain MI_PREFIXED(explain)
 #define mi_free MI_PREFIXED(free)
 #define mi_free_aligned MI_PREFIXED(free_aligned)
 #define mi_free_size MI_PREFIXED(free_size)

@@ -86,6 +86,7 @@
 #include "core/heaps/walk.c"
 #include "core/heaps/subproc.c"
 #include "core/heaps/usage.c"
+#include "core/heaps/account.c"
 #include "core/heaps/collect.c"
 // - the process
 #include "core/process/purger.c"
@@ -118,6 +119,7 @@
 #include "api/options.c"
 #include "api/stats.c"
 #include "api/stats_text.c"
+#include "api/account_text.c"
 #include "api/stats_json.c"
 #include "api/stats_metrics.c"
 #include "api/process.c"

@@ -166,6 +166,11 @@ static mi_attr_noinline void mi_control_metrics(mi_dump_t* answer) {
 
 static void mi_control_explain(mi_dump_t* answer, const char* text) {
   uintptr_t address;
+  if (text[0] == 0) {
+    mi_dump_text(answer, mi_control_ok);
+    mi_explain(&mi_control_out, answer);
+    return;
+  }
   if (!mi_control_number(text, &address)) {
     mi_control_refuse(answer, mi_control_no_address);
     return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // stats.h - declarations of the files of statistics: stats.c collects; stats_text.c, stats_json.c
-// and stats_metrics.c print the result.
+// and stats_metrics.c print the result. (account_text.c prints another one.)
 #ifndef MI_API_STATS_H
 #define MI_API_STATS_H
 
@@ -25,6 +25,12 @@ MI_INTERNAL bool mi_stats_is_prepared(const mi_stats_t* stats);
 #define MI_BIN_LAST ((size_t)MI_BIN_COUNT - 1)
 // Return the size of the pages of a bin, in bytes; 0 if they differ.
 MI_INTERNAL size_t mi_stats_page_size(size_t bin);
+
+// One amount as text: bytes in binary units, counts in decimal ones.
+#define MI_STATS_CELL_MAX 24
+typedef enum mi_stats_unit_e { MI_STATS_BYTES, MI_STATS_COUNT } mi_stats_unit_t;
+MI_INTERNAL void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount,
+                                 mi_stats_unit_t unit);
 
 // What the process used; part of every report.
 typedef struct mi_stats_process_s {

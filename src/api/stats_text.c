@@ -11,15 +11,12 @@
 
 #include "../core/core.h"
 
-// One amount as text: bytes in binary units, counts in decimal ones.
-#define MI_STATS_CELL_MAX 24
 #define MI_STATS_BLANK INT64_MIN
-
-typedef enum mi_stats_unit_e { MI_STATS_BYTES, MI_STATS_COUNT } mi_stats_unit_t;
 
 // -- Formatting --
 
-static void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount, mi_stats_unit_t unit) {
+MI_INTERNAL void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount,
+                                 mi_stats_unit_t unit) {
   static const char* const bytes[] = {"KiB", "MiB", "GiB", "TiB"};
   static const char* const counts[] = {"K", "M", "G", "T"};
   const bool is_bytes = (unit == MI_STATS_BYTES);

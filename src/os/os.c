@@ -55,6 +55,7 @@
 #include "os_linux_fault.c"
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
+#include "os_linux_resident.c"
 #else
 #error "This version is for Linux, BSD, macOS, Windows and WebAssembly. A port starts with os/os.h."
 #endif

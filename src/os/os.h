@@ -38,6 +38,7 @@
 //                  environment                      options from there
 //                  environment_wide                 mi_wdupenv_s
 //                  is_readable                      what a report says of memory
+//                  resident_pages, resident_sum     mi_explain says what is charged instead
 //                  limit                            less memory waits where little is left
 //                  real_path                        mi_realpath
 //                  file_exists, folder_open         commands for a running process
@@ -275,6 +276,23 @@ typedef struct mi_os_limit_s {
   uint64_t used; // bytes of that in use that the system cannot take back
   bool is_short; // processes wait for memory now, in the same container or, if not known, anywhere
 } mi_os_limit_t;
+
+// Store for each OS page of a range that is mapped what is so of it. Opens a file. Returns 0 or an
+// errno value.
+typedef enum mi_os_page_state_e {
+  MI_OS_RESIDENT = 1, // it is resident, be it a page of zeros that the system has for all
+  MI_OS_RESIDENT_OWN = 2, // it is, and no other process has it, as that page or after a fork
+} mi_os_page_state_t;
+MI_INTERNAL int mi_os_resident_pages(const void* start, size_t size, uint8_t* pages);
+
+typedef struct mi_os_resident_s {
+  uint64_t all; // bytes of the process that are resident
+  uint64_t anonymous; // of these, what is not of a file
+  uint64_t swapped; // bytes that are not, because the system has put them elsewhere
+} mi_os_resident_t;
+
+// Store that. Opens a file. False if nothing is known.
+MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum);
 
 // Store how much memory this process may use by the limit of its container that has the least room
 // (control group, on Linux). Opens files: not for a process that has entered a sandbox. False if

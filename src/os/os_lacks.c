@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
-// huge pages, moved memory, memory of a NUMA node, a list of what is mapped, limits of containers,
-// folders for commands. (What Windows has, and the other systems that use this file lack, is in
-// os_bare.c.)
+// huge pages, moved memory, memory of a NUMA node, a list of what is mapped, what is resident,
+// limits of containers, folders for commands. (What Windows has, and the other systems that use
+// this file lack, is in os_bare.c.)
 //
 // Each function says that it cannot do it; os.h says what that costs. A system that has one of
 // these has a file of its own.
@@ -47,6 +47,16 @@ MI_INTERNAL bool mi_os_mappings(bool (*visit)(const mi_os_mapping_t* mapping, vo
                                 void* arg) {
   (void)visit;
   (void)arg;
+  return false;
+}
+
+MI_INTERNAL int mi_os_resident_pages(const void* start, size_t size, uint8_t* pages) {
+  (void)pages;
+  return mi_os_lacks(start, size);
+}
+
+MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum) {
+  *sum = (mi_os_resident_t){0};
   return false;
 }
 

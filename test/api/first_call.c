@@ -292,6 +292,7 @@ CALL(subproc_stats_print_out, mi_subproc_stats_print_out(no_subproc, &on_output,
 CALL(subproc_stats_print_out_main, mi_subproc_stats_print_out(mi_subproc_main(), &on_output, NULL))
 CALL(subproc_heap_stats_print_out, mi_subproc_heap_stats_print_out(no_subproc, &on_output, NULL))
 CALL(heap_stats_print_out, mi_heap_stats_print_out(NULL, &on_output, NULL))
+CALL(explain, mi_explain(&on_output, NULL))
 CALL(thread_stats_print, mi_thread_stats_print(&on_output))
 CALL(subproc_stats_get, mi_stats_t_decl(stats); sink += mi_subproc_stats_get(no_subproc, &stats))
 CALL(subproc_stats_get_exclusive, mi_stats_t_decl(stats);
@@ -530,6 +531,7 @@ static const struct {
     ENTRY(subproc_stats_print_out_main),
     ENTRY(subproc_heap_stats_print_out),
     ENTRY(heap_stats_print_out),
+    ENTRY(explain),
     ENTRY(thread_stats_print),
     ENTRY(subproc_stats_get),
     ENTRY(subproc_stats_get_exclusive),

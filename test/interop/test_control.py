@@ -121,6 +121,9 @@ def test_commands(start, folder):
     assert about.startswith("ok\n") and re.search(rf"^block \d+ of \d+ at {it.block:#x} of 8192 bytes, 7 bytes into it", about, re.M), about
     assert about.endswith("\n") and not about.endswith("\n\n")
     assert it.ask(f"explain {it.block}").startswith("ok\nblock ")
+    where = it.ask("explain")
+    assert re.match(rf"ok\nprocess {it.id}: libmimalloc \S+\n\nResident, without files: ", where), where
+    assert re.search(r"^ +8192 +\d+ +[1-9]", where, re.M) and "\nBy threads:" in where and "\nArena at 0x" in where, where
     stats = it.ask("stats")
     assert stats.startswith("ok\nsubproc 0\n") and "committed" in stats and "peak rss" in stats
     metrics = it.ask("metrics")
@@ -130,7 +133,7 @@ def test_commands(start, folder):
 
 
 WRONG = [("set nothing 1", "no such option"), ("get nothing", "no such option"), ("nothing", "no such command"),
-         ("set verbose maybe", "not a value"), ("set verbose", "not a value"), ("explain", "not an address"),
+         ("set verbose maybe", "not a value"), ("set verbose", "not a value"), ("explain x", "not an address"),
          ("explain 12x", "not an address"), ("explain 99999999999999999999", "not an address"), ("explain 0x", "not an address"),
          ("profile-start x", "not a number"), ("profile", "which file"), ("", "no such command"), ("gett", "no such command"),
          ("collect now", "nothing may follow"), ("collect\ncollect", "no such command"), ("set purge_thread 0", "must stay"),

@@ -253,6 +253,95 @@ def test_what_is_kept_and_what_a_collect_gives_back(program, library):
     assert after["collect"]["kept"] + after["collect"]["empty_pages"] == 0
 
 
+class Explained:
+    """What mi_explain says, as figures: the parts, and a dictionary of rows by name for each table."""
+    UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+    def __init__(self, said):
+        self.said = said
+        sum_of_all = re.search(r"^Resident, without files: (\S+ \S+)", said, re.M)
+        self.anonymous = self.amount(sum_of_all[1]) if sum_of_all else None
+        self.parts = {name: self.amount(re.search(rf"^  {name} +(\S+ \S?i?B) +\d+ %", said, re.M)[1])
+                      for name in ("in use", "free in pages", "kept", "metadata", *(["not ours"] if sum_of_all else []))}
+        self.sizes, self.heaps, self.threads = map(self.table, ("By size of blocks", "By heaps", "By threads"))
+
+    @classmethod
+    def amount(cls, words):
+        number, unit = words.split()
+        return float(number) * cls.UNITS[unit]
+
+    @staticmethod
+    def is_near(amount, exact):
+        """A figure is cut at one digit behind the point."""
+        return amount <= exact <= amount + max(amount / 9, 110)
+
+    def table(self, title):
+        """Of each line its name, and the numbers behind."""
+        lines = re.search(rf"^{title}:.*\n((?:  .*\n)+)", self.said, re.M)[1].splitlines()
+        rows = [re.fullmatch(r"  (.*?) +(\d+) +(\d+) +(\S+ \S*B) +(?:(\d+) +)?(\S+ \S*B) +(\S+ \S*B)(?: +\d+ %)?(?: +(\d+))?", line)
+                for line in lines]
+        return {row[1].strip(): {"pages": int(row[2]), "blocks": int(row[3]), "bytes": self.amount(row[4]),
+                                 "blocks_free": row[5] and int(row[5]), "resident": self.amount(row[6]), "free": self.amount(row[7]),
+                                 "allocated": row[8] and int(row[8])} for row in filter(None, rows)}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_library_explains_itself_as_the_tool_does(flavour, program, build):
+    """If this fails, mi_explain, or the command `explain`, sends its reader to the wrong part of the memory. Other threads hold a
+    few blocks ready, which it counts as in use (USAGE-1), and the tool does not."""
+    with running(program, library_of(flavour, build)) as inspected:
+        explained = Explained(inspected.do("explain"))
+        found = inspect("--stop", inspected.pid)
+    for entry in found["classes"]:
+        if entry["kind"] != "shared" or entry["pages"] == 0 or text.block_name(entry) not in explained.sizes:
+            continue
+        row = explained.sizes[text.block_name(entry)]
+        assert row["pages"] == entry["pages"] and row["blocks"] + row["blocks_free"] == entry["blocks"] + entry["blocks_free"], (row, entry)
+        # The worker, and libc for it, allocate of some sizes.
+        ready = entry["blocks_free"] if entry["size"] < 200 or entry["size"] in (576, 640) or found["build"]["secure"] else 0
+        assert 0 <= row["blocks"] - entry["blocks"] <= ready, (row, entry)
+        assert found["build"]["secure"] or 0 <= row["allocated"] - entry["allocated"] <= ready, (row, entry)
+        assert flavour == "plain" or explained.is_near(row["resident"], entry["resident"]), (row, entry)
+    own = next(c for c in found["classes"] if c["kind"] == "own" and c["bytes"] >= 15_000_000)
+    assert explained.sizes["own page"]["blocks"] == own["blocks"] and explained.is_near(explained.sizes["own page"]["free"], own["free"])
+    assert explained.heaps["heap 1"]["blocks"] == 311 and set(explained.heaps) == {"main", "heap 1"}
+    first = next(t for t in found["threads"] if t["name"] == "inspected")
+    asker = explained.threads[f"thread {first['pointer']:#x}, which asks"]
+    assert asker["pages"] == first["pages"] and abs(asker["blocks"] - first["blocks"]) <= 0.01 * first["blocks"] + 5, (asker, first)
+    if flavour == "plain":  # what the system charges for, as far as the library knows
+        assert explained.anonymous is None and "The system does not say" in explained.said
+        assert abs(explained.parts["in use"] - found["parts"]["in_use"]) <= 0.02 * found["parts"]["in_use"]
+        return
+    assert abs(sum(explained.parts.values()) - explained.anonymous) <= 0.05 * explained.anonymous
+    for mine, theirs in (("in use", "in_use"), ("free in pages", "free_in_pages"), ("kept", "kept")):
+        assert abs(explained.parts[mine] - found["parts"][theirs]) <= 0.02 * explained.anonymous, (explained.parts, found["parts"])
+    assert explained.is_near(explained.anonymous, found["system"]["anonymous"]) or \
+        abs(explained.anonymous - found["system"]["anonymous"]) <= 0.05 * explained.anonymous
+
+
+def test_the_map_of_the_library_is_that_of_the_tool(program, library):
+    def letters(lines):
+        rows = re.findall(r"^ +0x0*([0-9a-f]+) \|(.*)\|$", lines, re.M)
+        return {int(at, 16): row for at, row in rows if row.strip()}
+
+    with running(program, library) as inspected:
+        said = inspected.do("explain")
+        status, report, _ = call("--stop", inspected.pid)
+    mine, theirs = letters(said), letters(report)
+    assert status == 0 and list(mine) == list(theirs) and mine
+    both = [(a, b) for at in mine for a, b in zip(mine[at], theirs[at].ljust(64))]
+    assert sum(a != b for a, b in both) <= 3, (said, report)
+
+
+def test_the_library_explains_zeros_that_were_only_read(program, library):
+    with running(program, library) as inspected:
+        before = Explained(inspected.do("explain"))
+        inspected.do("touch")
+        after = Explained(inspected.do("explain"))
+    assert after.parts["in use"] - before.parts["in use"] <= 1 << 20, (before.said, after.said)
+    assert after.anonymous - before.anonymous <= 1 << 20
+
+
 def test_zeros_that_were_only_read_are_not_resident(program, library):
     """The kernel has one page of zeros for all of them, which counts for nobody."""
     with running(program, library) as inspected:

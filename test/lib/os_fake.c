@@ -736,6 +736,23 @@ MI_INTERNAL int mi_os_file_write(int file, const void* bytes, size_t size) {
 
 MI_INTERNAL int mi_os_file_close(int file) { return file < 0 ? EBADF : 0; }
 
+MI_INTERNAL int mi_os_resident_pages(const void* start, size_t size, uint8_t* pages) {
+  pthread_mutex_lock(&lock);
+  check_range("what is resident of what is not mapped", start, size, OS_FAKE_RESERVED);
+  for (size_t i = 0; i < size / os_fake.page_size; i++) {
+    const uint8_t* const page = (const uint8_t*)start + i * os_fake.page_size;
+    const bool is_there = os_fake_resident(page, os_fake.page_size) > 0;
+    pages[i] = is_there ? MI_OS_RESIDENT | MI_OS_RESIDENT_OWN : 0;
+  }
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum) {
+  *sum = (mi_os_resident_t){0};
+  return false;
+}
+
 MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit) {
   pthread_mutex_lock(&lock);
   os_fake.count[OS_FAKE_LIMIT]++;

@@ -516,6 +516,7 @@ static void statistics(void) {
   mi_subproc_stats_print_out(id, &hear, NULL);
   mi_subproc_heap_stats_print_out(id, &hear, NULL);
   mi_heap_stats_print_out(heap, &hear, NULL);
+  mi_explain(&hear, NULL);
   mi_heap_stats_merge_to_subproc(heap);
   mi_heap_stats_merge_to_main(heap);
   mi_stats_merge();

@@ -19,6 +19,7 @@
 #define mi_heap_realpath(heap, path, resolved) mi_heap_strdup(heap, path)
 #define mi_stats_print(out) ((void)0) // resident memory, processor time, NUMA nodes
 #define mi_stats_print_out(out, arg) ((void)0)
+#define mi_explain(out, arg) ((void)0)
 #define mi_thread_stats_print_out(out, arg) ((void)0)
 #define mi_thread_stats_print(out) ((void)0)
 #define mi_subproc_stats_print_out(id, out, arg) ((void)0)

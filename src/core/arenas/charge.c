@@ -70,6 +70,12 @@ MI_INTERNAL size_t mi_charge_drop(mi_arena_t* arena, const uint8_t* start, size_
   return bytes;
 }
 
+// A fresh arena has long maps that were never touched: return the words of a map of slices that may
+// have been. (A word has whole chunks: HUGE-3.)
+static size_t mi_charge_words(const mi_arena_t* arena) {
+  return mi_bits_divide_up(mi_atomic_load_relaxed(&arena->used_end), MI_WORD_BITS);
+}
+
 #if MI_IS_SECURE
 
 #define MI_CHARGE_MARKS (MI_SLICE_SIZE >> MI_MARK_SHIFT)
@@ -87,8 +93,8 @@ MI_INTERNAL void mi_charge_drop_marks(mi_arena_t* arena, size_t slice_index, siz
   mi_charge_less(arena->subproc, dropped * MI_CHARGE_MARKS);
 }
 
-static size_t mi_charge_marks_in(const mi_arena_t* arena, size_t word_count) {
-  return mi_bitmap_count(arena->marked, word_count) * MI_CHARGE_MARKS;
+MI_INTERNAL size_t mi_charge_in_marks(const mi_arena_t* arena) {
+  return mi_bitmap_count(arena->marked, mi_charge_words(arena)) * MI_CHARGE_MARKS;
 }
 
 #else
@@ -101,19 +107,23 @@ MI_INTERNAL void mi_charge_drop_marks(mi_arena_t* arena, size_t slice_index, siz
   (void)arena, (void)slice_index, (void)slice_count;
 }
 
-static size_t mi_charge_marks_in(const mi_arena_t* arena, size_t word_count) {
-  (void)arena, (void)word_count;
+MI_INTERNAL size_t mi_charge_in_marks(const mi_arena_t* arena) {
+  (void)arena;
   return 0;
 }
 
 #endif
 
 MI_INTERNAL mi_attr_cold size_t mi_charge_in(const mi_arena_t* arena) {
-  // A fresh arena has long maps that were never touched. (A word has whole chunks: HUGE-3.)
-  const size_t used_end = mi_atomic_load_relaxed(&arena->used_end);
-  const size_t word_count = mi_bits_divide_up(used_end, MI_WORD_BITS);
-  const size_t units = mi_bitmap_count(arena->units, word_count * MI_CHARGE_UNITS);
-  return units * MI_CHARGE_UNIT + mi_charge_marks_in(arena, word_count);
+  const size_t units = mi_bitmap_count(arena->units, mi_charge_words(arena) * MI_CHARGE_UNITS);
+  return units * MI_CHARGE_UNIT + mi_charge_in_marks(arena);
+}
+
+MI_INTERNAL mi_attr_cold size_t mi_charge_in_slice(const mi_arena_t* arena, size_t slice_index) {
+  const size_t first = slice_index * MI_CHARGE_UNITS; // all of them are in one word
+  const uint64_t word = mi_atomic_load_relaxed(&arena->units[first / MI_WORD_BITS]);
+  const uint64_t units = word >> first % MI_WORD_BITS & mi_bits_mask(MI_CHARGE_UNITS);
+  return mi_bits_count(units) * MI_CHARGE_UNIT;
 }
 
 MI_INTERNAL mi_attr_cold void mi_charge_adopt(mi_subproc_t* subproc, mi_arena_t* arena) {

@@ -34,8 +34,10 @@ MI_INTERNAL size_t mi_charge_drop(mi_arena_t* arena, const uint8_t* start, size_
 // True if some of a range is charged.
 MI_INTERNAL bool mi_charge_has_any(const mi_arena_t* arena, const uint8_t* start, size_t size);
 
-// Return how many bytes of an arena are charged, marks included.
+// Return how many bytes of an arena are charged, marks included / of marks / of one slice.
 MI_INTERNAL size_t mi_charge_in(const mi_arena_t* arena);
+MI_INTERNAL size_t mi_charge_in_marks(const mi_arena_t* arena);
+MI_INTERNAL size_t mi_charge_in_slice(const mi_arena_t* arena, size_t slice_index);
 
 // A sub-process gets an arena: count what is charged there.
 MI_INTERNAL void mi_charge_adopt(mi_subproc_t* subproc, mi_arena_t* arena);

@@ -3,6 +3,7 @@
 //
 //   heap.h subproc.h   heaps and sub-processes: life and end
 //   walk.h usage.h     all pages; what is in use
+//   account.h          where the memory of the process is
 //   collect.h          all unused memory goes back
 //
 // The layers above include this file and no other of this folder. This layer uses only those below
@@ -15,6 +16,7 @@
 #include "subproc.h"
 #include "walk.h"
 #include "usage.h"
+#include "account.h"
 #include "collect.h"
 
 #endif

@@ -20,13 +20,11 @@
 #include "subproc.h"
 #include "walk.h"
 
-static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
-  mi_usage_t* const usage = (mi_usage_t*)arg;
+MI_INTERNAL mi_attr_racy mi_usage_page_t mi_usage_of_page(mi_page_t* page) {
   const size_t c = mi_atomic_peek(&page->size_class);
   if (c == MI_CLASS_COUNT) {
-    usage->large += mi_atomic_peek(&page->block_size);
-    usage->large_blocks++;
-    return true;
+    const size_t size = mi_atomic_peek(&page->block_size);
+    return (mi_usage_page_t){.size_class = c, .block_size = size, .used = 1, .carved = 1};
   }
   const size_t size = mi_class_size(c);
   const size_t fit = mi_class_blocks(size, mi_class_slices_shared(c));
@@ -38,10 +36,25 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
   const size_t less = current + (holes == 0 ? 0 : mi_part_count_missing(holes, slices, size, fit));
   const uint32_t counted = mi_atomic_peek(&page->count.used) + mi_atomic_peek(&page->bias);
   const size_t used = mi_bits_max(counted, less) - less;
-  usage->class_blocks[c] += mi_bits_min(used, carved);
-  usage->class_pages[c]++;
-  usage->class_handed[c] += (int32_t)mi_atomic_peek(&page->refilled.handed);
-  usage->in_pages += carved * size;
+  return (mi_usage_page_t){.size_class = c,
+                           .block_size = size,
+                           .used = mi_bits_min(used, carved),
+                           .carved = carved,
+                           .handed = (int32_t)mi_atomic_peek(&page->refilled.handed)};
+}
+
+static bool mi_usage_visit(mi_page_t* page, void* arg) {
+  mi_usage_t* const usage = (mi_usage_t*)arg;
+  const mi_usage_page_t own = mi_usage_of_page(page);
+  if (own.size_class == MI_CLASS_COUNT) {
+    usage->large += own.block_size;
+    usage->large_blocks++;
+    return true;
+  }
+  usage->class_blocks[own.size_class] += own.used;
+  usage->class_pages[own.size_class]++;
+  usage->class_handed[own.size_class] += own.handed;
+  usage->in_pages += own.carved * own.block_size;
   if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0) {
     usage->pooled_pages++;
   }
@@ -50,50 +63,61 @@ static mi_attr_racy bool mi_usage_visit(mi_page_t* page, void* arg) {
 
 // -- free blocks that count as used --
 
-static void mi_usage_subtract(mi_usage_t* usage, size_t c, size_t count) {
+MI_INTERNAL void mi_usage_each_list(const mi_theap_t* theap, mi_usage_list_fun* fun, void* arg) {
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* const current = mi_theap_current(theap, c);
+    if (current == NULL) {
+      fun(theap, NULL, c, mi_portion_count(mi_portion_of(theap, c), mi_portion_most(c)), arg);
+    } else {
+      const size_t count =
+          mi_list_length(current, theap->free[c]) + mi_list_length(current, current->sample_rest);
+      fun(theap, current, c, count + mi_list_returned(current), arg);
+    }
+    const mi_page_queue_t* const queue = &theap->queue[c];
+    mi_page_t* page = mi_life_first(queue);
+    for (; page != NULL; page = mi_life_after(queue, page)) {
+      fun(theap, page, c, mi_list_returned(page), arg);
+    }
+  }
+  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
+    mi_page_t* const page = theap->guest[i];
+    if (page != NULL) fun(theap, page, page->size_class, mi_list_returned(page), arg);
+  }
+}
+
+static void mi_usage_subtract(const mi_theap_t* theap, mi_page_t* page, size_t c, size_t count,
+                              void* arg) {
+  (void)theap, (void)page;
+  mi_usage_t* const usage = (mi_usage_t*)arg;
   usage->class_blocks[c] -= mi_bits_min(count, usage->class_blocks[c]); // USAGE-2
   usage->class_handed[c] -= (int64_t)count; // HANDED-4
 }
 
-static void mi_usage_subtract_theap(mi_usage_t* usage, const mi_theap_t* theap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    size_t count = mi_portion_count(mi_portion_of(theap, c), mi_portion_most(c));
-    mi_page_t* const current = mi_theap_current(theap, c);
-    if (current != NULL) {
-      count = mi_list_length(current, theap->free[c]) +
-              mi_list_length(current, current->sample_rest) + mi_list_returned(current);
-    }
-    const mi_page_queue_t* const queue = &theap->queue[c];
-    mi_page_t* page = mi_life_first(queue);
-    for (; page != NULL; page = mi_life_after(queue, page)) count += mi_list_returned(page);
-    mi_usage_subtract(usage, c, count);
-    usage->class_handed[c] -= theap->room[c];
-  }
-  for (size_t i = 0; i < MI_GUEST_COUNT; i++) {
-    mi_page_t* const page = theap->guest[i];
-    if (page != NULL) mi_usage_subtract(usage, page->size_class, mi_list_returned(page));
-  }
+static void mi_usage_subtract_theap(const mi_theap_t* theap, void* arg) {
+  mi_usage_t* const usage = (mi_usage_t*)arg;
+  mi_usage_each_list(theap, &mi_usage_subtract, usage);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) usage->class_handed[c] -= theap->room[c];
 }
 
-// Subtract the lists of a theap, if its pages are among those that were visited.
-static void mi_usage_subtract_if(mi_usage_t* usage, const mi_theap_t* theap,
-                                 const mi_subproc_t* subproc, const mi_heap_t* heap) {
+// True if the pages of a theap are among those of the heap, or sub-process.
+static bool mi_usage_is_of(const mi_theap_t* theap, const mi_subproc_t* subproc,
+                           const mi_heap_t* heap) {
   const mi_heap_t* const of = mi_theap_heap(theap);
-  if (of == MI_HEAP_GONE) return;
-  if (heap != NULL ? of == heap : of->subproc == subproc) mi_usage_subtract_theap(usage, theap);
+  return of != MI_HEAP_GONE && (heap != NULL ? of == heap : of->subproc == subproc);
 }
 
-// USAGE-1: subtract all lists. Under the lock, because a thread that ends a heap first tells the
-// theaps under it.
-static void mi_usage_subtract_lists(mi_usage_t* usage, mi_subproc_t* subproc, mi_heap_t* heap) {
+// Under the lock, because a thread that ends a heap first tells the theaps under it.
+MI_INTERNAL void mi_usage_each_theap(mi_subproc_t* subproc, mi_heap_t* heap,
+                                     mi_usage_theap_fun* fun, void* arg) {
   mi_lock_expect(&mi_state.thread_lock);
   for (const mi_theap_t* theap = mi_state.orphans; theap != NULL; theap = theap->orphan_next) {
-    if (theap->page_count > 0) mi_usage_subtract_if(usage, theap, subproc, heap);
+    if (theap->page_count > 0 && mi_usage_is_of(theap, subproc, heap)) fun(theap, arg);
   }
   const mi_theap_t* const home = mi_self_home();
-  if (home->thread_id != 0) mi_usage_subtract_if(usage, home, subproc, heap);
+  if (home->thread_id != 0 && mi_usage_is_of(home, subproc, heap)) fun(home, arg);
   for (size_t i = 0; i < home->others_count; i++) {
-    if (home->others[i] != NULL) mi_usage_subtract_if(usage, home->others[i], subproc, heap);
+    const mi_theap_t* const other = home->others[i];
+    if (other != NULL && mi_usage_is_of(other, subproc, heap)) fun(other, arg);
   }
 }
 
@@ -122,7 +146,7 @@ MI_INTERNAL void mi_usage_measure(mi_subproc_t* subproc, mi_heap_t* heap, mi_usa
   mi_parcel_flush();
   mi_walk_pages(subproc, heap, &mi_usage_visit, usage);
   mi_lock_enter(&mi_state.thread_lock);
-  mi_usage_subtract_lists(usage, subproc, heap);
+  mi_usage_each_theap(subproc, heap, &mi_usage_subtract_theap, usage);
   if (heap == NULL) mi_usage_add_handed(usage, subproc);
   mi_lock_leave(&mi_state.thread_lock);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {

@@ -12,7 +12,7 @@
 
 // Visit the pages of a book. While other threads run, a page may belong to any heap by now: the
 // caller must cope.
-static bool mi_walk_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visit, void* arg) {
+MI_INTERNAL bool mi_walk_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visit, void* arg) {
   uint32_t at = 0;
   mi_page_t* page;
   while ((page = mi_book_next(book, &at)) != NULL) {

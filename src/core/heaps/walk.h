@@ -14,6 +14,8 @@ MI_INTERNAL mi_page_t* mi_walk_find(const void* p);
 // returns false. True if every page was visited. Pages that are made or released meanwhile are seen
 // or not.
 typedef bool(mi_page_visit_t)(mi_page_t* page, void* arg);
+// The same for the pages of a book.
+MI_INTERNAL bool mi_walk_book(mi_book_t* book, mi_heap_t* heap, mi_page_visit_t* visit, void* arg);
 MI_INTERNAL bool mi_walk_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_page_visit_t* visit,
                                void* arg);
 

@@ -123,6 +123,11 @@ static void build_heap(void) {
   say("shared", "main", "first", 250, COUNT(shared) - 101);
 }
 
+static void print(const char* text, void* arg) {
+  (void)arg;
+  fputs(text, stdout);
+}
+
 int main(void) {
   char line[100];
   sigset_t counted; // by this thread alone
@@ -153,6 +158,8 @@ int main(void) {
       printf("%d\n", (int)signals);
     } else if (strcmp(line, "hide\n") == 0) {
       prctl(PR_SET_DUMPABLE, 0);
+    } else if (strcmp(line, "explain\n") == 0) {
+      mi_explain(&print, NULL);
     } else if (strcmp(line, "touch\n") == 0) { // reads 32 MiB that were never written
       char* const p = calloc(1, 32 << 20);
       unsigned sum = 0;

@@ -1475,6 +1475,23 @@ void mi_subproc_heap_stats_print_out(mi_subproc_id_t subproc, mi_output_fun out_
 /// - `arg`: passed to it
 void mi_heap_stats_print_out(mi_heap_t* heap, mi_output_fun out_, void* arg);
 
+/// Say where the memory of the process is: what is resident of it is in use, free in pages, kept,
+/// metadata, or not ours; the same by size of blocks, by heap and by thread; what a collect would
+/// give back; a map of the arenas; and the call sites with most bytes in use, if there is a
+/// profile. Of this library alone. The guide has an example, and the program mimalloc-inspect says
+/// the same from outside.
+///
+/// What is resident is asked of the system, for each OS page (`pagemap`, proc(5)); on systems other
+/// than Linux it is what the system charges for, as far as the library knows. How exact the blocks
+/// in use are, says mimalloc-stats.h; while other threads work, figures may contradict each other a
+/// little. It takes 20 to 60 ms for each GiB that is resident. Allocates nothing, so that it
+/// changes no figure; `out` may. Any thread may call it. It opens files: not for a process in a
+/// sandbox.
+///
+/// - `out`: NULL: the registered output
+/// - `arg`: passed to it
+void mi_explain(mi_output_fun out_, void* arg);
+
 /// How metrics are written.
 alias mi_metrics_format_t = int;
 /// the text format of Prometheus, version 0.0.4
