@@ -193,7 +193,8 @@ static mi_attr_racy void mi_account_heap_name(uintptr_t key, char* name, size_t 
   if (subproc != 0) {
     used += mi_text_format(name + used, capacity - used, mi_account_subproc, subproc);
   }
-  if (mi_heap_has_ended(heap)) mi_text_append(name, capacity, used, mi_account_ended);
+  const bool has_ended = !heap->is_main && mi_atomic_peek(&heap->link) == NULL;
+  if (has_ended) mi_text_append(name, capacity, used, mi_account_ended);
 }
 
 static void mi_account_thread_name(uintptr_t key, char* name, size_t capacity) {
@@ -302,9 +303,14 @@ static void mi_account_map_run(mi_account_view_t* view, const mi_account_run_t* 
   }
 }
 
+// Its sub-process may end meanwhile, and another one take the arena.
+static mi_attr_racy size_t mi_account_arena_subproc(const mi_arena_t* arena) {
+  return mi_atomic_peek(&mi_atomic_peek(&arena->subproc)->sequence);
+}
+
 static void mi_account_print_arena(mi_account_map_t* map, const mi_arena_t* arena) {
   const size_t size = mi_arena_slices(arena) * MI_SLICE_SIZE;
-  const size_t subproc = arena->subproc->sequence;
+  const size_t subproc = mi_account_arena_subproc(arena);
   mi_output_print(map->sink, mi_account_arena, (const void*)arena->start);
   if (subproc != 0) mi_output_print(map->sink, mi_account_subproc, subproc);
   const bool has[3] = {arena->is_pinned, arena->is_foreign, arena->is_exclusive};

@@ -625,8 +625,9 @@ static void swallow(const char* text, void* arg) {
 }
 
 static void step_look(void) {
-  const size_t how = fuzz_below(&fuzz.in, 6);
+  const size_t how = fuzz_below(&fuzz.in, 7);
   if (how == 0) mi_stats_print_out(&swallow, NULL);
+  if (how == 6) mi_explain(&swallow, NULL);
   if (how == 1) mi_heap_stats_print_out(fuzz.home[draw_home()].heap, &swallow, NULL);
   if (how == 2) mi_arenas_print();
   if (how == 3) {

@@ -119,6 +119,11 @@ typedef struct things_s {
   block_t* in_heap;
 } things_t;
 
+static void swallow(const char* text, void* arg) {
+  (void)arg;
+  CHECK(strlen(text) < 256);
+}
+
 static void look(fuzz_input_t* in) {
   switch (fuzz_below(in, 6)) {
     case 0:
@@ -133,6 +138,7 @@ static void look(fuzz_input_t* in) {
     case 3: {
       mi_stats_t_decl(stats);
       CHECK(mi_stats_get(&stats));
+      mi_explain(&swallow, NULL);
       break;
     }
     case 4:

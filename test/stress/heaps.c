@@ -2,7 +2,7 @@
 // Threads that come and go allocate from heaps of their own and from shared ones, free each
 // other's blocks, and end heaps at any moment, in the main sub-process and in others. If this
 // fails, a program with heaps gets blocks that overlap, loses objects with a heap they are not in,
-// or keeps what it gave up.
+// or keeps what it gave up; or a report of where its memory is ends it.
 //
 // A world is what the threads of one sub-process share: heaps, and slots with blocks. The slots are
 // the model: what is in them, and nothing else, is in use. Blocks of an open heap go to the world's
@@ -197,12 +197,28 @@ static void use_own_heap(world_t* world, uint64_t* state) {
   atomic_fetch_add(&heaps_ended, 1);
 }
 
+// -- Reports --
+
+static void count_text(const char* text, void* arg) {
+  const size_t length = strlen(text);
+  CHECK_SAY(length > 0 && length < 256, "%zu bytes at once: %s", length, text);
+  *(size_t*)arg += length;
+}
+
+// Heaps, threads and sub-processes end while it looks.
+static void explain(void) {
+  size_t length = 0;
+  mi_explain(&count_text, &length);
+  CHECK(length > 500);
+}
+
 // -- Threads --
 
 static void work(world_t* world, uint64_t* state) {
   const size_t count = THREAD_CHANGES / 2 + random_below(state, THREAD_CHANGES);
   for (size_t i = 0; i < count; i++) {
     if (i % 256 == 0 && load_now_ms() > deadline_ms) break;
+    if (random_below(state, 4000) == 0) explain();
     const size_t way = random_below(state, 1000);
     if (way < 3) {
       replace_entry(&world->entry[random_below(state, ENTRIES)], state);
