@@ -116,8 +116,8 @@ extern void* dlsym(void* handle, const char* name);
 #endif
 #define mi_attr_aligned(n) __attribute__((aligned(n)))
 // For large data that is hardly touched: placed behind all other data, so that the data that each
-// process uses lies together. Not where a named section of zeros would be part of the file, or would
-// be linked as a whole.
+// process uses lies together. Not where a named section of zeros would be part of the file, or
+// would be linked as a whole.
 #if MI_IS_WINDOWS || MI_IS_MACOS || MI_IS_WASM
 #define mi_attr_sparse
 #define mi_attr_rare
