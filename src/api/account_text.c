@@ -214,24 +214,24 @@ static void mi_account_print_row(mi_sink_t sink, const char* name, const mi_acco
                   mi_account_bytes(sum->resident - sum->in_use).text);
 }
 
+// `resident` is the sum of all rows.
 static void mi_account_print_rows(mi_sink_t sink, const char* title, const mi_account_rows_t* rows,
-                                  mi_account_name_fun* name_of) {
-  if (rows->used == 0 && rows->others.pages == 0) return;
+                                  size_t resident, mi_account_name_fun* name_of) {
+  if (resident == 0) return;
   mi_output_print(sink, "\n%-46s    pages     blocks      in use    resident        free\n", title);
-  const mi_account_row_t* row = mi_account_next(rows, NULL);
-  for (size_t i = 0; i < MI_ACCOUNT_SHOWN && row != NULL; i++, row = mi_account_next(rows, row)) {
+  const mi_account_row_t* row = NULL;
+  size_t shown = 0;
+  size_t rest = resident;
+  while (shown < MI_ACCOUNT_SHOWN && (row = mi_account_next(rows, row)) != NULL) {
     char name[64];
     name_of(row->key, name, sizeof(name));
     mi_account_print_row(sink, name, &row->sum);
+    rest -= mi_bits_min(row->sum.resident, rest);
+    shown++;
   }
-  mi_account_sum_t rest = rows->others;
-  size_t count = 0;
-  for (; row != NULL; row = mi_account_next(rows, row), count++) {
-    rest.resident += row->sum.resident;
-  }
-  if (rest.resident > 0) {
-    mi_output_print(sink, "  and %zu others with %s resident\n", count,
-                    mi_account_bytes(rest.resident).text);
+  if (rest > 0) {
+    const size_t more = rows->used + (rows->others.pages > 0 ? 1 : 0) - shown;
+    mi_output_print(sink, "  and %zu others with %s resident\n", more, mi_account_bytes(rest).text);
   }
 }
 
@@ -367,8 +367,10 @@ void mi_explain(mi_output_fun* out, void* arg) mi_attr_noexcept {
   mi_account_print_parts(sink, &account);
   mi_account_print_notes(sink, &account);
   mi_account_print_sizes(sink, &account);
-  mi_account_print_rows(sink, mi_account_heaps, &account.heaps, &mi_account_heap_name);
-  mi_account_print_rows(sink, mi_account_threads, &account.threads, &mi_account_thread_name);
+  mi_account_print_rows(sink, mi_account_heaps, &account.heaps, account.all.resident,
+                        &mi_account_heap_name);
+  mi_account_print_rows(sink, mi_account_threads, &account.threads, account.all.resident,
+                        &mi_account_thread_name);
   mi_account_print_map(sink, &account);
   mi_account_done(&account);
   if (mi_profile_rate() != 0 || mi_sampled_next_site(NULL) != NULL) {
