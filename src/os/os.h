@@ -280,8 +280,8 @@ typedef struct mi_os_limit_s {
 // Store for each OS page of a range that is mapped what is so of it. Opens a file. Returns 0 or an
 // errno value.
 typedef enum mi_os_page_state_e {
-  MI_OS_RESIDENT = 1, // it is resident, be it a page of zeros that the system has for all
-  MI_OS_RESIDENT_OWN = 2, // it is, and no other process has it, as that page or after a fork
+  MI_OS_RESIDENT = 1, // it is resident, or perhaps the page of zeros that the system has for all
+  MI_OS_RESIDENT_OWN = 2, // it is for sure not that page
 } mi_os_page_state_t;
 MI_INTERNAL int mi_os_resident_pages(const void* start, size_t size, uint8_t* pages);
 

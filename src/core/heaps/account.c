@@ -12,8 +12,8 @@
 //     meanwhile (USAGE-2): sums of different moments may contradict each other a little.
 // ACCOUNT-3  the system says which OS pages are resident. Where it does not, or where an OS page is
 //     longer than a slice, it is what the system charges for (CHARGE-1). If more is resident of us
-//     than the process has, the page of zeros is among it: then only pages count that no other
-//     process has. (That is wrong after a fork, as long as the processes share memory.)
+//     than the process has, the page of zeros is among it (Linux before 6.7): then only pages count
+//     that no other process has, which is wrong as long as processes share memory after a fork.
 // ACCOUNT-4  nothing is allocated from a heap, so that no figure changes by that: the rows of heaps
 //     and threads, of which there may be many, are in a mapping of their own. Where the system
 //     refuses that, those without a row are added up together.
