@@ -27,7 +27,7 @@ NOT_SWEPT = {
 # says so.
 ASKING = {
     **dict.fromkeys(("mi_realpath", "mi_heap_realpath"), "files"),
-    **dict.fromkeys(("mi_process_info", "mi_process_info_print", "mi_process_info_print_out", "mi_stats_print",
+    **dict.fromkeys(("mi_process_info", "mi_process_info_print", "mi_process_info_print_out", "mi_explain", "mi_stats_print",
                      "mi_stats_print_out", "mi_thread_stats_print", "mi_thread_stats_print_out",
                      "mi_subproc_stats_print_out", "mi_subproc_heap_stats_print_out", "mi_stats_get_json",
                      "mi_stats_as_json", "mi_subproc_stats_get_json", "mi_heap_stats_get_json", "mi_metrics"),
