@@ -291,8 +291,8 @@ typedef struct mi_os_resident_s {
   uint64_t swapped; // bytes that are not, because the system has put them elsewhere
 } mi_os_resident_t;
 
-// Store that. Opens a file. False if nothing is known.
-MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum);
+// Store that, zeros if nothing is known. Opens a file.
+MI_INTERNAL void mi_os_resident_sum(mi_os_resident_t* sum);
 
 // Store how much memory this process may use by the limit of its container that has the least room
 // (control group, on Linux). Opens files: not for a process that has entered a sandbox. False if

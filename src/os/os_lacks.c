@@ -55,10 +55,7 @@ MI_INTERNAL int mi_os_resident_pages(const void* start, size_t size, uint8_t* pa
   return mi_os_lacks(start, size);
 }
 
-MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum) {
-  *sum = (mi_os_resident_t){0};
-  return false;
-}
+MI_INTERNAL void mi_os_resident_sum(mi_os_resident_t* sum) { *sum = (mi_os_resident_t){0}; }
 
 MI_INTERNAL bool mi_os_limit(mi_os_limit_t* limit) {
   *limit = (mi_os_limit_t){.limit = UINT64_MAX};

@@ -112,12 +112,11 @@ static mi_attr_cold uint64_t mi_os_resident_line(const char* text, const char* n
   return 0;
 }
 
-MI_INTERNAL bool mi_os_resident_sum(mi_os_resident_t* sum) {
+MI_INTERNAL void mi_os_resident_sum(mi_os_resident_t* sum) {
   char text[2 * MI_KIB];
   *sum = (mi_os_resident_t){0};
-  if (mi_os_read_file(mi_os_resident_file, text, sizeof(text)) == 0) return false;
+  if (mi_os_read_file(mi_os_resident_file, text, sizeof(text)) == 0) return;
   sum->all = mi_os_resident_line(text, mi_os_resident_names[0]);
   sum->anonymous = mi_os_resident_line(text, mi_os_resident_names[1]);
   sum->swapped = mi_os_resident_line(text, mi_os_resident_names[2]);
-  return true;
 }

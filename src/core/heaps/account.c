@@ -86,6 +86,13 @@ MI_INTERNAL const mi_account_row_t* mi_account_next(const mi_account_rows_t* row
 
 // -- What is resident --
 
+// Return the bytes of those OS pages that count.
+static size_t mi_account_count(const uint8_t* pages, size_t count, mi_os_page_state_t counts) {
+  size_t found = 0;
+  for (size_t i = 0; i < count; i++) found += (pages[i] & counts) != 0 ? 1 : 0;
+  return found * mi_state.os.page_size;
+}
+
 // Ask the system about the slices of the view. False if it does not tell: ACCOUNT-3.
 static bool mi_account_ask(mi_account_view_t* view) {
   const size_t page_size = mi_state.os.page_size;
@@ -96,10 +103,7 @@ static bool mi_account_ask(mi_account_view_t* view) {
   const uint8_t* const start = view->arena->start + view->first * MI_SLICE_SIZE;
   if (mi_os_resident_pages(start, count * MI_SLICE_SIZE, pages) != 0) return false;
   for (size_t i = 0; i < count; i++) {
-    view->bytes[i] = 0;
-    for (size_t k = 0; k < per_slice; k++) {
-      if ((pages[i * per_slice + k] & view->counts) != 0) view->bytes[i] += (uint32_t)page_size;
-    }
+    view->bytes[i] = (uint32_t)mi_account_count(pages + i * per_slice, per_slice, view->counts);
   }
   return true;
 }
@@ -129,9 +133,7 @@ static size_t mi_account_resident_outside(mi_account_t* account, const uint8_t* 
       account->is_resident_known = false;
       return size;
     }
-    for (size_t i = 0; i < part / page_size; i++) {
-      if ((pages[i] & account->counts) != 0) bytes += page_size;
-    }
+    bytes += mi_account_count(pages, part / page_size, account->counts);
   }
   return bytes;
 }
@@ -312,7 +314,7 @@ static void mi_account_add_all(mi_account_t* account, mi_os_page_state_t counts)
   mi_metadata_t own;
   mi_usage_metadata(&own);
   account->metadata = (size_t)own.current;
-  if (!mi_os_resident_sum(&account->process)) account->process = (mi_os_resident_t){0};
+  mi_os_resident_sum(&account->process);
 }
 
 MI_INTERNAL void mi_account_make(mi_account_t* account) {
