@@ -8,8 +8,9 @@
 // the guide explains both at once. docs/guide.md has an example.
 //
 // ACCOUNT_TEXT-1  no lock is held while text is printed. The map is measured meanwhile.
-// ACCOUNT_TEXT-2  lines have at most 255 bytes; of sizes, heaps and threads, those with most
-//     resident memory have one, so that the text stays short whatever the program has.
+// ACCOUNT_TEXT-2  each message has whole lines (mi_output_fun), of at most 255 bytes. Of sizes,
+//     heaps and threads, those with most resident memory have one, so that the text stays short
+//     whatever the program has.
 // Deliberately absent: what is in memory that is not ours, and the names of threads, for which
 // files of the system must be read and other threads looked into; a text for programs (JSON). The
 // program has these.
@@ -30,7 +31,7 @@ static const char mi_account_number[] mi_attr_rare = "%zu";
 static const char mi_account_total[] mi_attr_rare = "%17lld";
 static const char mi_account_only[] mi_attr_rare = "Resident, of this library: %s\n";
 static const char mi_account_part[] mi_attr_rare = "  %-14s%12s%7s  %s\n";
-static const char mi_account_blocks[] mi_attr_rare = "\nBlocks in use: %zu, %s";
+static const char mi_account_blocks[] mi_attr_rare = "\nBlocks in use: %zu, %s%s\n";
 static const char mi_account_absent[] mi_attr_rare = ", of which %s is not resident";
 static const char mi_account_main[] mi_attr_rare = "main";
 static const char mi_account_heap[] mi_attr_rare = "heap %zu";
@@ -43,9 +44,8 @@ static const char mi_account_line[] mi_attr_rare = "  %-44s%9zu%11zu%12s%12s%12s
 static const char mi_account_heaps[] mi_attr_rare = "By heaps:";
 static const char mi_account_threads[] mi_attr_rare = "By threads:";
 static const char mi_account_map_row[] mi_attr_rare = "  %16p |%s|\n";
-static const char mi_account_arena[] mi_attr_rare = "\nArena at %p";
+static const char mi_account_arena[] mi_attr_rare = "\nArena at %p%s: %s; a letter is %s\n";
 static const char mi_account_flags[3][12] mi_attr_rare = {", pinned", ", foreign", ", exclusive"};
-static const char mi_account_scale[] mi_attr_rare = ": %s; a letter is %s\n";
 static const char mi_account_singles[MI_ACCOUNT_SINGLES][12] mi_attr_rare = {"own page", "samples",
                                                                              "guarded"};
 static const char mi_account_signs[] mi_attr_rare = ".:-=+*#";
@@ -111,12 +111,14 @@ static void mi_account_print_parts(mi_sink_t sink, const mi_account_t* account) 
 
 static void mi_account_print_notes(mi_sink_t sink, const mi_account_t* account) {
   const mi_account_sum_t* const all = &account->all;
-  mi_output_print(sink, mi_account_blocks, all->blocks, mi_account_bytes(all->bytes).text);
+  char absent[64] = "";
   if (all->bytes > all->in_use) {
-    mi_output_print(sink, mi_account_absent, mi_account_bytes(all->bytes - all->in_use).text);
+    mi_text_format(absent, sizeof(absent), mi_account_absent,
+                   mi_account_bytes(all->bytes - all->in_use).text);
   }
+  mi_output_print(sink, mi_account_blocks, all->blocks, mi_account_bytes(all->bytes).text, absent);
   mi_output_print(sink,
-                  "\nA collect would give back %s that is kept, and each thread that collects its "
+                  "A collect would give back %s that is kept, and each thread that collects its "
                   "part of %s in pages without a block in use.\n",
                   mi_account_bytes(account->kept - account->kept_for_ever).text,
                   mi_account_bytes(account->empty).text);
@@ -311,14 +313,15 @@ static mi_attr_racy size_t mi_account_arena_subproc(const mi_arena_t* arena) {
 static void mi_account_print_arena(mi_account_map_t* map, const mi_arena_t* arena) {
   const size_t size = mi_arena_slices(arena) * MI_SLICE_SIZE;
   const size_t subproc = mi_account_arena_subproc(arena);
-  mi_output_print(map->sink, mi_account_arena, (const void*)arena->start);
-  if (subproc != 0) mi_output_print(map->sink, mi_account_subproc, subproc);
+  char about[80] = "";
+  size_t used = 0;
+  if (subproc != 0) used = mi_text_format(about, sizeof(about), mi_account_subproc, subproc);
   const bool has[3] = {arena->is_pinned, arena->is_foreign, arena->is_exclusive};
   for (size_t i = 0; i < 3; i++) {
-    if (has[i]) mi_output_print(map->sink, "%s", mi_account_flags[i]);
+    if (has[i]) used = mi_text_append(about, sizeof(about), used, mi_account_flags[i]);
   }
-  mi_output_print(map->sink, mi_account_scale, mi_account_bytes(size).text,
-                  mi_account_bytes(map->slices * MI_SLICE_SIZE).text);
+  mi_output_print(map->sink, mi_account_arena, (const void*)arena->start, about,
+                  mi_account_bytes(size).text, mi_account_bytes(map->slices * MI_SLICE_SIZE).text);
   map->line[MI_ACCOUNT_WIDTH] = 0;
   mi_account_each_run(arena, map->counts, &mi_account_map_run, map);
   mi_account_map_blank(map);

@@ -202,6 +202,7 @@ static void use_own_heap(world_t* world, uint64_t* state) {
 static void count_text(const char* text, void* arg) {
   const size_t length = strlen(text);
   CHECK_SAY(length > 0 && length < 256, "%zu bytes at once: %s", length, text);
+  CHECK_SAY(text[length - 1] == '\n', "not a whole line: %s", text);
   *(size_t*)arg += length;
 }
 
