@@ -11,7 +11,7 @@
 // PROBE-1  arguments are numbers of the size of a pointer. They are where the compiler has them at
 //     that place: an expression that has to be computed costs its instructions always. So name
 //     variables and fields only.
-// PROBE-2  no probe is on a path of malloc or free that hits, nor in `mi_alloc_quick`.
+// PROBE-2  no probe is on a path of malloc or free that hits, nor in `mi_alloc_swap`.
 // PROBE-3  the guide has a table of all probes, which test/interop/test_probes.py compares with the
 //     notes of the library.
 //

@@ -236,6 +236,131 @@ static void fill_a_page(void* arg) {
   mi_asleep_share(unit_theap());
 }
 
+#define MEDIUM (2 * MI_SMALL_MAX)
+
+static mi_page_t* medium_current(void) {
+  return mi_theap_current(unit_theap(), mi_class_of(MEDIUM));
+}
+
+// If this fails, each of many threads that sleep holds the buffers of its last request.
+UNIT_TEST(hold_medium_pages_that_are_allocated_from_go) {
+  if (MI_IS_TINY) return; // one block of such a size fills a page
+  static const size_t sizes[] = {MEDIUM, 2 * MEDIUM, MI_CLASS_MAX};
+  const size_t before = unit_used_slices();
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  void* const small = mi_malloc(SIZE);
+  for (size_t i = 0; i < 3; i++) blocks[i] = mi_malloc(sizes[i]);
+  for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
+  mi_theap_t* const home = unit_theap();
+  check_equal(home->page_count, 4);
+  check(mi_asleep_is_due());
+  sweep();
+  check_equal(home->page_count, 1); // that of small blocks belongs to the thread alone
+  check(mi_theap_current(home, mi_class_of(SIZE)) == unit_page_of(small));
+  check(unit_used_slices() <= before + 1);
+  for (size_t i = 0; i < 3; i++) {
+    blocks[i] = mi_malloc(sizes[i]);
+    check(blocks[i] != NULL);
+    mi_free(blocks[i]);
+  }
+  check_equal(home->page_count, 4);
+  sweep();
+  check_equal(home->page_count, 1);
+  mi_free(small);
+  unit_check_valid();
+}
+
+// The same for one that has a block in use. If this fails, the block is lost, or what is free
+// beside it is.
+UNIT_TEST(hold_medium_page_is_lent_with_its_blocks) {
+  if (MI_IS_TINY) return;
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  uint8_t* const p = (uint8_t*)mi_malloc(MEDIUM);
+  memset(p, 7, MEDIUM);
+  mi_free(mi_malloc(MEDIUM));
+  mi_page_t* const page = unit_page_of(p);
+  check(medium_current() == page);
+  sweep();
+  check(medium_current() == NULL && is_lent(page));
+  check_equal(mi_part_used(page), 1);
+  for (size_t i = 0; i < MEDIUM; i++) check_equal(p[i], 7);
+  void* const q = mi_malloc(MEDIUM);
+  check(unit_page_of(q) == page && medium_current() == page);
+  sweep();
+  mi_free(q);
+  check(is_queued(page)); // it comes back with a free
+  mi_free(p);
+  unit_check_valid();
+}
+
+// HOLD-2. If this fails, the purge thread takes a page while its thread allocates from it.
+UNIT_TEST(hold_medium_malloc_and_free_come) {
+  if (MI_IS_TINY) return;
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  void* const p = mi_malloc(MEDIUM);
+  void* const q = mi_malloc(MEDIUM);
+  mi_free(q); // it is at hand from now on
+  mi_page_t* const page = unit_page_of(p);
+  mi_theap_t* const home = unit_theap();
+  check_equal(mi_atomic_load_relaxed(&page->owner), home->thread_id | MI_OWNER_HELD);
+  check(look());
+  for (size_t i = 0; i < 4; i++) { // each look finds that it came, and asks again
+    check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_ASKED);
+    if (i % 2 == 0) {
+      check(mi_malloc(MEDIUM) == q);
+    } else {
+      mi_free(q);
+    }
+    check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+    check_equal(mi_atomic_load_relaxed(&home->hold) % 2, 0);
+    check(look());
+    check(medium_current() == page);
+  }
+  // The purge thread has the page: a free pushes its block, a malloc waits until it has left, also
+  // if there is a block at hand.
+  const size_t count = unit_page_blocks(mi_class_of(MEDIUM)) - 1;
+  for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(MEDIUM);
+  mi_free(blocks[0]);
+  mi_free(blocks[1]);
+  check(mi_malloc(MEDIUM) == blocks[1]);
+  check(medium_current() == page && home->free[mi_class_of(MEDIUM)] == blocks[0]);
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_TAKEN);
+  mi_free(blocks[1]);
+  const uintptr_t pushed = mi_atomic_load_relaxed(&page->thread_free);
+  check_equal(pushed, (uintptr_t)blocks[1] | MI_REMOTE_OWNED);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_TAKEN);
+  check(mi_malloc(MEDIUM) == blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  // One that is called inside of another one leaves it to that to go.
+  const mi_hold_t hold = mi_hold_enter(home);
+  mi_free(mi_malloc(MEDIUM));
+  check_equal(mi_atomic_load_relaxed(&home->hold) % 2, 1);
+  mi_hold_leave(home, hold);
+  for (size_t i = 2; i < count; i++) mi_free(blocks[i]);
+  mi_free(blocks[0]);
+  mi_free(p);
+  unit_check_valid();
+}
+
+// If this fails, a program that used large buffers before it had a second thread keeps them, or a
+// thread that goes on with the heap of another one does.
+UNIT_TEST(hold_medium_pages_from_before_the_purge_thread_are_shared) {
+  void* const p = mi_malloc(MEDIUM);
+  mi_theap_t* const home = unit_theap();
+  check_equal(mi_atomic_load_relaxed(&mi_theap_empty.hold), 1); // it is never written
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), home->thread_id);
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  mi_asleep_share(home);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), home->thread_id | MI_OWNER_HELD);
+  mi_life_set_owner(home, MI_OWNER_SHARED);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), MI_OWNER_SHARED);
+  mi_life_set_owner(home, home->thread_id);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(p)->owner), home->thread_id | MI_OWNER_HELD);
+  sweep();
+  check(is_lent(unit_page_of(p)));
+  mi_free(p);
+}
+
 // If this fails, the purge thread of a program that sleeps wakes it twice a second for ever.
 UNIT_TEST(hold_threads_that_slept_are_left_alone) {
   static void* of_puppet[2][2 * MI_SLICE_SIZE / SIZE];
@@ -272,8 +397,7 @@ UNIT_TEST(hold_few_pages_are_the_threads_own) {
   check(mi_asleep_is_due());
   check_equal(home->own_count, MI_QUEUED_OWN);
   check_equal(mi_atomic_load_relaxed(&page_of(0)->owner), home->thread_id);
-  check_equal(mi_atomic_load_relaxed(&page_of(pages - 2)->owner),
-              home->thread_id | MI_OWNER_QUEUED);
+  check_equal(mi_atomic_load_relaxed(&page_of(pages - 2)->owner), home->thread_id | MI_OWNER_HELD);
   sweep();
   check_equal(queue_length(home), MI_QUEUED_OWN);
   check_equal(home->own_count, MI_QUEUED_OWN);
@@ -402,6 +526,10 @@ int main(void) {
       cmocka_unit_test(hold_sparse_pages_get_their_holes),
       cmocka_unit_test(hold_lent_page_comes_back_with_a_free),
       cmocka_unit_test(hold_free_goes_on_without_the_queues),
+      cmocka_unit_test(hold_medium_pages_that_are_allocated_from_go),
+      cmocka_unit_test(hold_medium_page_is_lent_with_its_blocks),
+      cmocka_unit_test(hold_medium_malloc_and_free_come),
+      cmocka_unit_test(hold_medium_pages_from_before_the_purge_thread_are_shared),
       cmocka_unit_test(hold_threads_that_slept_are_left_alone),
       cmocka_unit_test(hold_few_pages_are_the_threads_own),
       cmocka_unit_test(hold_pages_from_before_the_purge_thread_are_shared),

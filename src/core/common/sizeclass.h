@@ -40,6 +40,12 @@ static mi_attr_inline size_t mi_class_of(size_t size) {
   return mi_class_of_medium(size);
 }
 
+// True for the classes of sizes above MI_SMALL_MAX: a thread holds its home when it allocates from
+// their pages (HOLD-2).
+static inline bool mi_class_is_medium(size_t size_class) {
+  return size_class >= MI_CLASS_SMALL_COUNT;
+}
+
 // Return where `class_of` of a theap has the class that serves a size above MI_SMALL_MAX, whose own
 // class is `size_class`.
 static mi_attr_inline size_t mi_class_entry(size_t size_class) {

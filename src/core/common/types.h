@@ -61,13 +61,13 @@ typedef struct mi_sampled_s mi_sampled_t; // sampled.h
   ((uintptr_t)1) // was full when the thread last used it, or is lent by it; see remote.c
 #define MI_OWNER_SLOW                                                                              \
   ((uintptr_t)8) // has blocks whose address is not the block's start, or samples
-// Waits in a queue of the thread, which the purge thread may take over: hold.c.
-#define MI_OWNER_QUEUED ((uintptr_t)4)
-#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW | MI_OWNER_QUEUED)
+// Is changed only by who holds the home of the thread: the purge thread may take it over. hold.c
+#define MI_OWNER_HELD ((uintptr_t)4)
+#define MI_OWNER_FLAGS (MI_OWNER_PARKED | MI_OWNER_SLOW | MI_OWNER_HELD)
 
 // True if a page with this owner word belongs to the thread.
 static inline bool mi_owner_is(uintptr_t owner, uintptr_t thread_id) {
-  return owner > MI_OWNER_MAX_SPECIAL && (owner & ~(MI_OWNER_SLOW | MI_OWNER_QUEUED)) == thread_id;
+  return owner > MI_OWNER_MAX_SPECIAL && (owner & ~(MI_OWNER_SLOW | MI_OWNER_HELD)) == thread_id;
 }
 
 // Bits of `mi_page_t.thread_free`; the rest is the list (blocks are at least 8-byte aligned).
@@ -278,7 +278,7 @@ struct mi_theap_s {
   mi_theap_t* home; // the home of the same thread; a home points to itself
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   size_t page_count; // pages in `current` and `queue`
-  size_t own_count; // pages in `queue` without MI_OWNER_QUEUED: HOLD-2
+  size_t own_count; // pages in `queue` without MI_OWNER_HELD: HOLD-2
   uint64_t filled; // a bit for each small class of whose last new page much was used: REFILL-3
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;

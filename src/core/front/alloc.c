@@ -2,8 +2,8 @@
 // alloc.c - FAST: malloc and its zeroing form, when the list of the class has a block.
 //
 //   mi_malloc            size <= 4 KiB: class from a byte table, pop   13 instructions, 2 branches
-//    |- mi_alloc_medium  up to MI_CLASS_MAX: class by arithmetic, pop
-//    |- mi_alloc_quick   the list is empty, but the current page has blocks: swap them in
+//    |- mi_alloc_small_refill  the list is empty, but the current page has blocks: swap them in
+//    |- mi_alloc_medium  up to MI_CLASS_MAX: class by arithmetic, the same while the home is held
 //    '- mi_slow_malloc   everything else                                 slow.c
 //
 // A pop does not touch the page: the list that malloc allocates from is in the theap. All rare
@@ -26,31 +26,42 @@
 // The list is empty but the current page has blocks that this thread freed: swap them in. refill.c
 // would do the same first; it is repeated here because lists of larger blocks are short. Every so
 // often, and always while sampling is on, the slow path must run instead: `quick_left` counts down.
-static mi_attr_inline void* mi_alloc_quick(size_t size, mi_theap_t* theap, size_t c) {
+// Returns the first of them, which is to be taken, or NULL.
+static mi_attr_inline mi_block_t* mi_alloc_swap(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = theap->current[c];
   mi_block_t* const block = page->local_free;
-  if (mi_unlikely(block == NULL)) return mi_slow_malloc(size, theap);
+  if (mi_unlikely(block == NULL)) return NULL;
   // Was it freed twice, or written to since? (A secure build knows that from its mark.)
   const bool is_sound = MI_IS_SECURE || mi_page_is_link_near(page, block);
-  if (mi_unlikely(--theap->quick_left == 0)) return mi_slow_malloc(size, theap);
-  if (mi_unlikely(!is_sound)) return mi_slow_malloc(size, theap);
+  if (mi_unlikely(--theap->quick_left == 0)) return NULL;
+  if (mi_unlikely(!is_sound)) return NULL;
   page->local_free = NULL;
   mi_handed_out(page);
   theap->free[c] = block;
-  return mi_likely(mi_theap_take(theap, c, block)) ? block : mi_slow_malloc(size, theap);
+  return block;
 }
 
 static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* theap, size_t c) {
-  return mi_alloc_quick(size, theap, c);
+  mi_block_t* const block = mi_alloc_swap(theap, c);
+  if (mi_unlikely(block == NULL)) return mi_slow_malloc(size, theap);
+  return mi_likely(mi_theap_take(theap, c, block)) ? block : mi_slow_malloc(size, theap);
 }
 
+// The home is held, because the purge thread may take the page (HOLD-2).
 static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
   if (mi_unlikely(size > MI_CLASS_MAX)) return mi_slow_malloc(size, theap);
   const size_t c = mi_split_class_of_medium(theap, size);
-  mi_block_t* const block = theap->free[c];
-  if (mi_unlikely(block == NULL)) return mi_alloc_quick(size, theap, c);
-  if (mi_unlikely(!mi_theap_take(theap, c, block))) return mi_slow_malloc(size, theap);
-  return block;
+  mi_theap_t* const home = theap->home;
+  const uint32_t count = mi_atomic_load_relaxed(&home->hold);
+  if (mi_unlikely(count % 2 != 0)) return mi_slow_malloc(size, theap);
+  mi_block_t* block = NULL;
+  if (mi_likely(mi_hold_come(home, count))) {
+    block = theap->free[c];
+    if (mi_unlikely(block == NULL)) block = mi_alloc_swap(theap, c);
+    if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
+  }
+  mi_hold_go(home, count + 2);
+  return mi_likely(block != NULL) ? block : mi_slow_malloc(size, theap);
 }
 
 static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {

@@ -100,7 +100,7 @@ static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
   if (mi_likely(count % 2 == 0)) {
     const bool is_held = mi_hold_come(home, count);
     const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-    if (mi_likely(is_held && owner == (mi_tls_thread_id() | MI_OWNER_QUEUED))) {
+    if (mi_likely(is_held && owner == (mi_tls_thread_id() | MI_OWNER_HELD))) {
       if (mi_unlikely(mi_page_push_by(page, (mi_block_t*)p, mi_secret_of_block(p)))) {
         mi_free_queue_emptied(home, page);
       } else {
@@ -119,7 +119,7 @@ static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
   const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
   const bool is_parked = flags == MI_OWNER_PARKED;
   if (is_parked && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p)) return;
-  if (flags == MI_OWNER_QUEUED) {
+  if (flags == MI_OWNER_HELD) {
     mi_free_queued(p, page);
   } else {
     mi_free_other(p, page);

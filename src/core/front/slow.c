@@ -122,9 +122,10 @@ MI_INTERNAL mi_attr_noinline void mi_slow_draw_large(mi_theap_t* theap, const vo
   mi_sample_record_large(theap, mi_pagemap_find(p));
 }
 
-// A block of a class that needs no more than its alignment; the list of the class is empty.
+// A block of a class that needs no more than its alignment.
 static void* mi_slow_sample_aligned_in(mi_theap_t* theap, size_t c, size_t size, size_t alignment,
                                        mi_fill_t fill) {
+  if (theap->free[c] != NULL) return NULL;
   if (!mi_sample_may_be_due(theap, c)) return NULL;
   mi_refill_cadence(theap, c); // first: it may switch sampling
   const mi_sample_t sample = mi_sample_take(theap, c);
@@ -154,7 +155,6 @@ MI_INTERNAL mi_attr_noinline void* mi_slow_sample_aligned(mi_theap_t* theap, siz
     return p;
   }
   const size_t c = mi_split_class(theap, c_request);
-  if (theap->free[c] != NULL) return NULL;
   const mi_hold_t hold = mi_hold_enter(theap->home);
   void* const p = mi_slow_sample_aligned_in(theap, c, size, alignment, fill);
   mi_hold_leave(theap->home, hold);

@@ -27,7 +27,7 @@
 // LIFE-2  a page is in exactly the place that `place` says; a parked or pooled page is in
 //     MI_PLACE_NONE.
 // LIFE-3  the owner word is written by the owner, or by the thread that describes the page, or by
-//     the purge thread while it holds the queues of the owner, without the plain id (hold.c): no
+//     the purge thread while it holds the home of the owner, without the plain id (hold.c): no
 //     thread finds its own id in a page that it does not own (REMOTE-4). The word is cleared before
 //     the page leaves its book (FORK-2).
 #include "life.h"
@@ -105,7 +105,7 @@ MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t owner, uintptr_t poole
 }
 
 MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id) {
-  const uintptr_t queued = mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED;
+  const uintptr_t queued = mi_atomic_load_relaxed(&page->owner) & MI_OWNER_HELD;
   mi_atomic_store_relaxed(&page->has_interior, true);
   mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id) | queued);
 }
@@ -120,12 +120,13 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {
       const bool is_thread = owner > MI_OWNER_MAX_SPECIAL;
       mi_atomic_store_relaxed(&page->owner, is_thread ? mi_life_word(page, owner) : owner);
       if (page != current) theap->own_count++;
+      if (is_thread && mi_class_is_medium(c)) mi_life_offer(theap, page);
       page = page == current ? mi_life_first(queue) : mi_life_after(queue, page);
     }
   }
 }
 
-// -- pages in queues that the purge thread may take over: hold.c --
+// -- pages that the purge thread may take over: hold.c --
 
 static mi_attr_cold void mi_life_notice(void) {
   mi_atomic_store_relaxed(&mi_state.has_queued, true);
@@ -133,18 +134,20 @@ static mi_attr_cold void mi_life_notice(void) {
 }
 
 MI_INTERNAL mi_attr_cold void mi_life_offer_now(mi_theap_t* theap, mi_page_t* page) {
-  mi_assert_page(page, page->place == MI_PLACE_QUEUE);
+  mi_assert_page(page, page->place == MI_PLACE_QUEUE || page->place == MI_PLACE_CURRENT);
   const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-  if ((owner & MI_OWNER_QUEUED) != 0 || owner <= MI_OWNER_MAX_SPECIAL) return;
-  mi_atomic_store_relaxed(&page->owner, owner | MI_OWNER_QUEUED);
-  theap->own_count--;
+  if ((owner & MI_OWNER_HELD) != 0 || owner <= MI_OWNER_MAX_SPECIAL) return;
+  mi_atomic_store_relaxed(&page->owner, owner | MI_OWNER_HELD);
+  if (page->place == MI_PLACE_QUEUE) theap->own_count--;
   if (!mi_atomic_load_relaxed(&mi_state.has_queued)) mi_life_notice();
 }
 
 MI_INTERNAL mi_attr_cold void mi_life_offer_all(mi_theap_t* theap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    mi_page_t* page = theap->current[c];
+    if (mi_class_is_medium(c) && page != MI_PAGE_NONE) mi_life_offer(theap, page);
     const mi_page_queue_t* const queue = &theap->queue[c];
-    mi_page_t* page = mi_life_first(queue);
+    page = mi_life_first(queue);
     for (; page != NULL; page = mi_life_after(queue, page)) mi_life_offer(theap, page);
   }
 }
@@ -220,6 +223,7 @@ MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
   mi_life_own(theap, page);
   theap->current[c] = page;
   theap->page_count++;
+  if (mi_class_is_medium(c)) mi_life_offer(theap, page); // HOLD-2
 }
 
 MI_INTERNAL mi_page_t* mi_life_leave_current(mi_theap_t* theap, size_t size_class) {
@@ -246,7 +250,9 @@ MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page) {
     queue->last->next = page;
   }
   queue->last = page;
-  if (mi_unlikely(++theap->own_count > MI_QUEUED_OWN)) mi_life_offer(theap, page);
+  if (mi_life_is_held(page)) return;
+  const bool is_many = ++theap->own_count > MI_QUEUED_OWN;
+  if (mi_unlikely(is_many) || mi_class_is_medium(page->size_class)) mi_life_offer(theap, page);
 }
 
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
@@ -258,7 +264,7 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
   }
   mi_life_leave_queue(mi_atomic_load_relaxed(&theap->heap)->subproc, page);
   theap->page_count--;
-  if ((mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED) == 0) theap->own_count--;
+  if (!mi_life_is_held(page)) theap->own_count--;
   page->place = MI_PLACE_NONE;
   mi_page_t* const before = page->prev != NULL ? page->prev : queue->last;
   before->next = page->next;

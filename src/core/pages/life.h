@@ -79,8 +79,13 @@ static inline mi_page_t* mi_life_after(const mi_page_queue_t* queue, const mi_pa
 MI_INTERNAL void mi_life_enqueue(mi_theap_t* theap, mi_page_t* page);
 MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page);
 
-// Let the purge thread take over the page, which is in a queue / all pages in queues, if there is a
-// purge thread, and the theap has a thread.
+// True if only who holds the home of its thread changes the page: HOLD-1.
+static inline bool mi_life_is_held(mi_page_t* page) {
+  return (mi_atomic_load_relaxed(&page->owner) & MI_OWNER_HELD) != 0;
+}
+
+// Let the purge thread take over the page, which is in a queue or current / all pages in queues,
+// and the current ones of medium classes, if there is a purge thread, and the theap has a thread.
 MI_INTERNAL void mi_life_offer_now(mi_theap_t* theap, mi_page_t* page);
 MI_INTERNAL void mi_life_offer_all(mi_theap_t* theap);
 static inline void mi_life_offer(mi_theap_t* theap, mi_page_t* page) {

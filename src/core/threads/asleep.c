@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// asleep.c - the purge thread takes over what is in the queues of threads that sleep: it looks at
-// all homes, twice at each, half a second apart. The rules are in hold.c.
+// asleep.c - the purge thread takes over what is in the queues of threads that sleep, and their
+// medium pages: it looks at all homes, twice at each, half a second apart. The rules are in hold.c.
 //
 //   first look: the thread is asked --> second look: it did not come: its pages go to the pools
 //                                  '--> it came: it is asked again

@@ -175,13 +175,22 @@ MI_INTERNAL void mi_flush_empty(mi_theap_t* theap) {
   mi_report_leave();
 }
 
+// Put the current page of a class in its queue, if it may be taken over.
+static mi_attr_cold void mi_flush_set_current_aside(mi_theap_t* theap, size_t c) {
+  mi_page_t* page = mi_theap_current(theap, c);
+  if (page == NULL || !mi_life_is_held(page)) return;
+  page = mi_flush_detach(theap, c);
+  mi_flush_set_aside(theap, page);
+}
+
 MI_INTERNAL mi_attr_cold void mi_flush_lend(mi_theap_t* theap, size_t* budget) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (mi_class_is_medium(c)) mi_flush_set_current_aside(theap, c);
     const mi_page_queue_t* const queue = &theap->queue[c];
     for (mi_page_t* page = mi_life_first(queue); page != NULL;) {
       if (*budget == 0) return;
       mi_page_t* const next = mi_life_after(queue, page);
-      if ((mi_atomic_load_relaxed(&page->owner) & MI_OWNER_QUEUED) != 0) { // HOLD-2
+      if (mi_life_is_held(page)) {
         mi_page_collect(page);
         if (!mi_part_is_empty(page) || mi_flush_has_all(page, 0)) {
           if (page->is_sparse) mi_sparse_trim(theap, page);

@@ -34,8 +34,9 @@ MI_INTERNAL void mi_flush_rest(mi_theap_t* theap, size_t* budget);
 // them is known to be empty. What other threads freed is not looked at.
 MI_INTERNAL void mi_flush_empty(mi_theap_t* theap);
 
-// Give up all pages in queues that may be taken over (HOLD-1), but those that are damaged, as long
-// as there is budget: one each. Their thread has them back at its next free into them.
+// Give up all pages in queues, and current ones, that may be taken over (HOLD-1), but those that
+// are damaged, as long as there is budget: one each. Their thread has them back at its next free
+// into them.
 MI_INTERNAL void mi_flush_lend(mi_theap_t* theap, size_t* budget);
 
 // Take in what other threads freed of the pages that malloc allocates from, in the classes of

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// hold.h - who may change the queues of a thread: the thread, or the purge thread while it sleeps.
+// hold.h - who may change the queues and the medium pages of a thread: the thread, or the purge
+// thread while it sleeps.
 // The protocol is in hold.c.
 #ifndef MI_CORE_HOLD_H
 #define MI_CORE_HOLD_H

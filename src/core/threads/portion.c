@@ -167,8 +167,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   return true;
 }
 
-MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
-  if (page->block_size > MI_PORTION_OWN_SIZE_MAX) return false;
+static mi_attr_noinline bool mi_portion_add_held(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || mi_theap_cuts_all(theap)) return false;
@@ -183,4 +182,14 @@ MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   }
   mi_portion_push_checked(theap, page, block);
   return true;
+}
+
+MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
+  if (page->block_size > MI_PORTION_OWN_SIZE_MAX) return false;
+  mi_theap_t* const home = mi_self_home();
+  const mi_hold_t hold = mi_hold_try(home); // HOLD-2
+  if (mi_unlikely(hold == MI_HOLD_REFUSED)) return false;
+  const bool is_added = mi_portion_add_held(page, block);
+  mi_hold_leave(home, hold);
+  return is_added;
 }
