@@ -1,6 +1,7 @@
 """mimalloc-inspect says of a process, and of its core dump, what the program itself knows. If this fails, who asks why the
 memory of a process is so large gets a wrong answer, a Python error, or none; or the process is disturbed by the question."""
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -342,8 +343,11 @@ def test_the_library_explains_zeros_that_were_only_read(program, library):
     assert abs(after.parts["not ours"] - before.parts["not ours"] - (40 << 20)) <= 5 << 20, (before.said, after.said)
 
 
-def test_zeros_that_were_only_read_are_not_resident(program, library):
+@pytest.mark.parametrize("has_scan", (True, False), ids=("kernel-now", "kernel-before-6.7"))
+def test_zeros_that_were_only_read_are_not_resident(program, library, has_scan, monkeypatch):
     """The kernel has one page of zeros for all of them, which counts for nobody."""
+    if not has_scan:
+        monkeypatch.setattr(fcntl, "ioctl", lambda *arguments: os.fstat(-1))  # fails
     with running(program, library) as inspected:
         before = inspect(inspected.pid)
         inspected.do("touch")
@@ -351,6 +355,17 @@ def test_zeros_that_were_only_read_are_not_resident(program, library):
     check_sums(after)
     assert after["total"]["bytes"] - before["total"]["bytes"] >= 32 << 20
     assert after["parts"]["in_use"] - before["parts"]["in_use"] < 1 << 20
+
+
+def test_a_child_of_a_fork_has_what_it_shares(program, library):
+    """A visit reads memory that was never touched, so that the next one finds pages of zeros beside what the parent has, too."""
+    with running(program, library) as inspected:
+        parent = inspect(inspected.pid)
+        child = int(inspected.do("fork"))
+        visits = [inspect(child) for _ in range(3)]
+    for visit in visits:
+        check_sums(visit)
+        assert abs(visit["parts"]["in_use"] - parent["parts"]["in_use"]) < 1 << 20, (visit["parts"], parent["parts"])
 
 
 def test_call_sites_of_a_profile(program, library, tmp_path):

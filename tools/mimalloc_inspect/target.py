@@ -16,6 +16,7 @@ import collections
 import contextlib
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import re
@@ -28,6 +29,9 @@ Mapping = collections.namedtuple("Mapping", "start end flags offset name")
 READ_MAX = 1 << 28
 STOP_SECONDS = 5
 VAST = 1 << 36
+# Of linux/fs.h: the call that asks the page map for ranges, and the categories of their pages.
+PAGEMAP_SCAN = 0xC0606610
+SCAN_PRESENT, SCAN_ZEROS = 1 << 3, 1 << 5
 
 
 class Failure(Exception):
@@ -184,9 +188,9 @@ class Process(Target):
             return False
 
     PRESENT = bytes(i >> 7 & 1 for i in range(256))
-    # Of a mapping in which memory was read that was never written: the kernel has the page of zeros there, which counts for
-    # nobody, and is never exclusive.
-    EXCLUSIVE = bytes(i >> 7 & i & 1 for i in range(256))
+    ABSENT = bytes(i & 0x7f for i in range(256))
+    # Present, and in no other process: the page of zeros of the kernel never is.
+    EXCLUSIVE = bytes(i if i & 0x81 == 0x81 else i & 0x7f for i in range(256))
     SWAPPED = bytes(i >> 6 & 1 for i in range(256))
 
     def entries(self, start, end):
@@ -201,18 +205,40 @@ class Process(Target):
             first += len(part) // 8
         return bytes(found).ljust(last - start // self.page_size, b"\0")
 
+    def scan(self, start, end):
+        """The ranges that are present and not the kernel's page of zeros (PAGEMAP_SCAN of linux/fs.h, since Linux 6.7)."""
+        regions = (ctypes.c_uint64 * (3 * 4096))()  # start, end, categories
+        while start < end:
+            request = struct.pack("12Q", 96, 0, start, end, 0, ctypes.addressof(regions), len(regions) // 3, 0,
+                                  SCAN_ZEROS, SCAN_PRESENT | SCAN_ZEROS, 0, SCAN_PRESENT)
+            request = bytearray(request)
+            count = fcntl.ioctl(self.pagemap, PAGEMAP_SCAN, request)
+            yield from zip(regions[0:3 * count:3], regions[1:3 * count:3])
+            start = struct.unpack_from("Q", request, 32)[0] or end
+
+    def without_zeros(self, found, start, end):
+        """The entries without those of memory that was read, and never written: the kernel has its page of zeros there, which
+        counts for nobody."""
+        rest = bytearray(found.translate(self.ABSENT))
+        try:
+            for first, until in self.scan(start, end):
+                part = slice((first - start) // self.page_size, (until - start) // self.page_size)
+                rest[part] = found[part]
+        except OSError:  # an older kernel does not tell that page from one that another process has, too
+            return found.translate(self.EXCLUSIVE)
+        return bytes(rest)
+
     def entries_of(self, mapping, start, end):
-        """Those of a part of a mapping, and how they tell what is resident. A mapping is read once, unless it is vast."""
+        """Those of a part of a mapping. A mapping is read once, unless it is vast."""
         if self.empty.get(mapping.start):
-            return bytes((end - start) // self.page_size), self.PRESENT
+            return bytes((end - start) // self.page_size)
         if mapping.end - mapping.start > VAST:
-            return self.entries(start, end), self.PRESENT
+            return self.entries(start, end)
         if mapping.start not in self.known:
             found = self.entries(mapping.start, mapping.end)
             has_zeros = found.translate(self.PRESENT).count(1) * self.page_size > self.sizes.get(mapping.start, 1 << 62)
-            self.known[mapping.start] = found, self.EXCLUSIVE if has_zeros else self.PRESENT
-        found, table = self.known[mapping.start]
-        return found[(start - mapping.start) // self.page_size:(end - mapping.start) // self.page_size], table
+            self.known[mapping.start] = self.without_zeros(found, mapping.start, mapping.end) if has_zeros else found
+        return self.known[mapping.start][(start - mapping.start) // self.page_size:(end - mapping.start) // self.page_size]
 
     def parts(self, start, end):
         """The parts of a range that lie in one mapping each, with that; what lies in none has None."""
@@ -233,15 +259,14 @@ class Process(Target):
                 has = count * self.sizes.get(mapping.start, 0) // (mapping.end - mapping.start)
                 found += b"\1" * has + bytes(count - has)
             else:
-                entries, table = self.entries_of(mapping, at, until)
-                found += entries.translate(table)
+                found += self.entries_of(mapping, at, until).translate(self.PRESENT)
         return bytes(found)
 
     def swapped(self, start, end):
         found = 0
         for at, until, mapping in self.parts(start, end):
             if mapping is not None and self.pagemap is not None:
-                found += self.entries_of(mapping, at, until)[0].translate(self.SWAPPED).count(1)
+                found += self.entries_of(mapping, at, until).translate(self.SWAPPED).count(1)
         return found * self.page_size
 
     def anonymous(self, mapping):

@@ -161,6 +161,13 @@ int main(void) {
       prctl(PR_SET_DUMPABLE, 0);
     } else if (strcmp(line, "explain\n") == 0) {
       mi_explain(&print, NULL);
+    } else if (strcmp(line, "fork\n") == 0) { // the child has what the parent has, and waits
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause();
+      }
+      printf("%d\n", (int)child);
     } else if (strcmp(line, "touch\n") == 0) { // reads 32 MiB that were never written
       char* const p = calloc(1, 32 << 20);
       unsigned sum = 0;
