@@ -236,6 +236,31 @@ static void fill_a_page(void* arg) {
   mi_asleep_share(unit_theap());
 }
 
+// If this fails, a thread that has freed all keeps an empty page of each size while it sleeps,
+// beside the one that it allocates from, and the pages that it keeps in case that it goes on.
+UNIT_TEST(hold_empty_pages_go) {
+  mi_free(mi_malloc(SIZE));
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  block_count = 3 * blocks_of_page();
+  for (size_t i = 0; i < block_count; i++) blocks[i] = mi_malloc(SIZE);
+  check(!mi_asleep_is_due());
+  for (size_t i = 0; i < block_count; i++) mi_free(blocks[i]);
+  mi_theap_t* const home = unit_theap();
+  check(home->idle_bytes > 0 && queue_length(home) > 0);
+  check(mi_asleep_is_due());
+  sweep();
+  check_equal(queue_length(home), 0);
+  check_equal(home->idle_bytes, 0);
+  check_equal(home->page_count, 1);
+  // One that it frees blocks of is its own, as before.
+  for (size_t i = 0; i < block_count; i++) blocks[i] = mi_malloc(SIZE);
+  mi_free(blocks[0]);
+  check_equal(mi_atomic_load_relaxed(&unit_page_of(blocks[0])->owner), home->thread_id);
+  check_equal(home->own_count, 1);
+  for (size_t i = 1; i < block_count; i++) mi_free(blocks[i]);
+  unit_check_valid();
+}
+
 #define MEDIUM (2 * MI_SMALL_MAX)
 
 static mi_page_t* medium_current(void) {
@@ -526,6 +551,7 @@ int main(void) {
       cmocka_unit_test(hold_sparse_pages_get_their_holes),
       cmocka_unit_test(hold_lent_page_comes_back_with_a_free),
       cmocka_unit_test(hold_free_goes_on_without_the_queues),
+      cmocka_unit_test(hold_empty_pages_go),
       cmocka_unit_test(hold_medium_pages_that_are_allocated_from_go),
       cmocka_unit_test(hold_medium_page_is_lent_with_its_blocks),
       cmocka_unit_test(hold_medium_malloc_and_free_come),

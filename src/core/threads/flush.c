@@ -54,8 +54,11 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_life_forget_sparse(mi_theap_subproc(theap), page);
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
-    if (page->next == page && page->slice_count <= MI_RETAIN_SLICES_MAX) return;
-    if (mi_theap_keep_idle(theap, page)) return;
+    const bool is_only = page->next == page && page->slice_count <= MI_RETAIN_SLICES_MAX;
+    if (is_only || mi_theap_keep_idle(theap, page)) {
+      mi_life_offer(theap, page); // HOLD-2: no block of it can be freed
+      return;
+    }
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
     mi_flush_idle_one(theap, queue);

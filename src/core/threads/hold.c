@@ -20,10 +20,11 @@
 //     Of classes up to MI_SMALL_MAX a theap has at most MI_QUEUED_OWN of these in queues, so that
 //     frees into small heaps are fast. A page that comes when there are so many gets the flag; the
 //     others get it when the thread looks at its idle pages, and all get it at the start of the
-//     purge thread. Of larger classes (`mi_class_is_medium`) all pages in queues have the flag, and
-//     current ones, too: a thread holds its home when it changes `free` or `current` of such a
-//     class, or reads them to decide. Those of smaller classes, guests and portions belong to the
-//     thread alone.
+//     purge thread. So does a page that is kept although it is empty: no block of it can be freed,
+//     and before one is allocated it leaves the queue. Of larger classes (`mi_class_is_medium`) all
+//     pages in queues have the flag, and current ones, too: a thread holds its home when it changes
+//     `free` or `current` of such a class, or reads them to decide. Those of smaller classes,
+//     guests and portions belong to the thread alone.
 // HOLD-3  no free waits: if the purge thread has the queues, the block is pushed as by any other
 //     thread (remote.c), and a page that this claims goes to the pool. A malloc waits for the
 //     thread lock, which the purge thread leaves after MI_ASLEEP_PAGES at most, and takes the
