@@ -89,6 +89,47 @@ UNIT_TEST_PAGE_SIZES(refill_looks_past_untouched_pages) {
   check_equal(mi_page_capacity(third), capacity);
 }
 
+// If this fails, each refill goes through all pages of a heap most of which was freed at random.
+UNIT_TEST_PAGE_SIZES(refill_looks_at_few_untouched_pages) {
+  mi_page_t* page[3 * MI_REFILL_LOOKS];
+  const size_t count = sizeof(page) / sizeof(page[0]);
+  mi_free(mi_malloc(SIZE));
+  mi_theap_t* const theap = unit_theap();
+  mi_flush_class(theap, CLASS);
+  size_t block_count = 0;
+  for (size_t i = 0; i < count; i++) {
+    page[i] = mi_refill_make_page(theap, CLASS);
+    for (mi_block_t* block = unit_carve(page[i]); block != NULL;) {
+      mi_block_t* const next = mi_block_next(block);
+      blocks[block_count++] = block;
+      block = next;
+    }
+    check(mi_page_capacity(page[i]) < page[i]->reserved);
+    mi_life_enqueue(theap, page[i]);
+  }
+  const uint32_t capacity = mi_page_capacity(page[0]);
+  const int64_t pages = unit_tally(PAGES_TOTAL);
+  for (size_t round = 1; round <= 2; round++) { // each refill goes on where the last one ended
+    const size_t last = round * MI_REFILL_LOOKS - 1;
+    many[round - 1] = mi_malloc(SIZE);
+    check(unit_page_of(many[round - 1]) == page[last]);
+    check(mi_page_capacity(page[last]) > capacity);
+    check(mi_life_first(&theap->queue[CLASS]) == page[last + 1]);
+    block_count += drain_list(CLASS, &blocks[block_count]);
+  }
+  // Used blocks that it comes to are taken.
+  mi_free(blocks[block_count - 1]);
+  check(mi_malloc(SIZE) == blocks[block_count - 1]);
+  for (size_t i = 0; i < count; i++) {
+    const bool is_used = i == MI_REFILL_LOOKS - 1 || i == 2 * MI_REFILL_LOOKS - 1;
+    check_equal(mi_page_capacity(page[i]) > capacity, is_used);
+  }
+  check_equal(unit_tally(PAGES_TOTAL), pages);
+  for (size_t i = 0; i < block_count; i++) mi_free(blocks[i]);
+  for (size_t i = 0; i < 2; i++) mi_free(many[i]);
+  unit_check_valid();
+}
+
 // If this fails, oldest pages are never visited, and their free blocks stay unused.
 UNIT_TEST_PAGE_SIZES(refill_takes_the_oldest_page_first) {
   static void* page[4][UNIT_BLOCKS_MAX];
@@ -696,6 +737,7 @@ int main(void) {
       cmocka_unit_test(refill_uses_remote_frees_before_fresh_memory),
       cmocka_unit_test(refill_uses_the_queue_before_fresh_memory),
       cmocka_unit_test(refill_looks_past_untouched_pages),
+      cmocka_unit_test(refill_looks_at_few_untouched_pages),
       cmocka_unit_test(refill_takes_the_oldest_page_first),
       cmocka_unit_test(refill_uses_guests_then_the_pool),
       cmocka_unit_test(refill_adopts_pages_of_ended_threads),

@@ -5,6 +5,9 @@
 
 #include "theap.h"
 
+// Pages with nothing but untouched memory that a refill looks at: REFILL-2.
+#define MI_REFILL_LOOKS ((size_t)4)
+
 // Return a block of the class, from the list, which is filled if it is empty. NULL if there is no
 // memory unless unused memory is given up.
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t size_class);
