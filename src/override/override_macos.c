@@ -53,9 +53,8 @@ extern void vfree(void* p);
 // The purge thread itself is made by libSystem's function, as all calls of this library are.
 static int mi_macos_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                    void* (*run)(void*), void* arg) {
-  const int err = pthread_create(thread, attributes, run, arg);
-  if (err == 0) mi_process_follow_thread();
-  return err;
+  mi_process_await_thread();
+  return pthread_create(thread, attributes, run, arg);
 }
 
 static const mi_interposed_t mi_macos_interposed[] MI_INTERPOSED = {

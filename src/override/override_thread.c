@@ -19,6 +19,11 @@
 //     takes the lock of the loader: a thread that the constructor of a library waits for would wait
 //     for that constructor.
 //
+// OVERRIDE_THREAD-4  the purge thread is started before the thread of the program, so that this has
+//     run no longer than with libc alone when its creator goes on: programs have races there
+//     (Firebird does not end by a signal if its first thread is the faster one). A call that fails
+//     for another reason than a limit leaves the purge thread to a program with one thread.
+//
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
 // for itself (timer_create, aio), and those made by clone(2).
 #if defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT) && defined(__linux__) &&          \
@@ -72,22 +77,22 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
                                  void* (*run)(void*), void* arg) {
   MI_THREAD_NEXT(pthread_create, MI_THREAD_PTHREAD_CREATE);
   if (next == NULL) return EAGAIN;
+  mi_process_await_thread();
   size_t tries = 0;
   int err;
   do err = next(thread, attributes, run, arg);
   while (err == EAGAIN && mi_process_make_room(&tries));
-  if (err == 0) mi_process_follow_thread();
   return err;
 }
 
 MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
   MI_THREAD_NEXT(thrd_create, MI_THREAD_THRD_CREATE);
   if (next == NULL) return thrd_error;
+  mi_process_await_thread();
   size_t tries = 0;
   int err;
   do err = next(thread, run, arg);
   while (err == thrd_error && mi_process_make_room(&tries));
-  if (err == thrd_success) mi_process_follow_thread();
   return err;
 }
 

@@ -17,8 +17,8 @@
 //   STOP    it is asked to end
 //
 // PURGER-1  a process whose program has only one thread has none. It is started when the program
-//     has created a thread (override_thread.c), never inside malloc or free, because creating one
-//     allocates. With option purge_thread 1 it is started with the library.
+//     creates a thread, just before that (override_thread.c), never inside malloc or free, because
+//     creating one allocates. With option purge_thread 1 it is started with the library.
 // PURGER-2  the thread is never in the program's way. It has all signals blocked, and a small
 //     stack; it makes no system call but for memory and to sleep, so that no sandbox ends it (hence
 //     it has no name: setting one needs prctl); it ends where a process must have one thread

@@ -176,6 +176,32 @@ static void child_of_fork(void) {
 
 // The child of a fork hangs, or has no purge thread of its own; a parent with other threads that
 // allocate has none any more.
+static void* tell_its_number(void* arg) {
+  *(pid_t*)arg = (pid_t)syscall(SYS_gettid);
+  return sleep_for_ever(NULL);
+}
+
+// The purge thread is there before the thread of the program: so no time passes between the start
+// of that and the return of pthread_create.
+static int before(void) {
+  pid_t number;
+  pthread_t thread;
+  const pid_t first = (pid_t)syscall(SYS_gettid);
+  CHECK(pthread_create(&thread, NULL, &tell_its_number, &number) == 0);
+  CHECK(comes_to_threads(3));
+  while (atomic_load(&asleep) == 0) usleep(1000);
+  size_t between = 0;
+  DIR* const folder = opendir("/proc/self/task");
+  CHECK(folder != NULL);
+  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+    const pid_t other = (pid_t)atol(entry->d_name);
+    between += other > first && other < number;
+  }
+  closedir(folder);
+  CHECK(between == 1);
+  return 0;
+}
+
 static int in_fork(void) {
   start_thread(&sleep_for_ever);
   CHECK(comes_to_threads(3));
@@ -418,6 +444,7 @@ int main(int argc, char** argv) {
   CHECK(status_file >= 0);
   if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
   if (strcmp(mode, "again") == 0) return again();
+  if (strcmp(mode, "before") == 0) return before();
   if (strcmp(mode, "off") == 0) return off();
   if (strcmp(mode, "count") == 0) return count();
   if (strcmp(mode, "count-c11") == 0) return count_c11();
