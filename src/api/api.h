@@ -138,8 +138,8 @@ typedef struct mi_snapshot_s {
 } mi_snapshot_t;
 MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
 
-// The program is about to create a thread: the purge thread may start.
-MI_INTERNAL void mi_process_await_thread(void);
+// The program is about to create a thread, or wants it at once: the purge thread may start.
+MI_INTERNAL void mi_process_start_purger(void);
 
 // A function failed because the program can have no more threads, or has more than one: end the
 // purge thread. True if the function should be tried again, because there was one, and it is gone.

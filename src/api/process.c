@@ -34,7 +34,7 @@ static bool mi_process_once(mi_atomic(uint32_t) * flag) {
   return true;
 }
 
-MI_INTERNAL void mi_process_await_thread(void) {
+MI_INTERNAL void mi_process_start_purger(void) {
   if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0 && mi_enter_home() != NULL)
     mi_purger_start();
 }
@@ -48,7 +48,7 @@ void mi_process_init(void) mi_attr_noexcept {
   mi_profile_begin();
   mi_control_begin();
   const bool is_controlled = mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
-  if (mi_option_value(purge_thread) == 1 || is_controlled) mi_process_await_thread();
+  if (mi_option_value(purge_thread) == 1 || is_controlled) mi_process_start_purger();
   if (mi_output_is_verbose()) mi_options_print();
 }
 

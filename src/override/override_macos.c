@@ -53,7 +53,7 @@ extern void vfree(void* p);
 // The purge thread itself is made by libSystem's function, as all calls of this library are.
 static int mi_macos_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                    void* (*run)(void*), void* arg) {
-  mi_process_await_thread();
+  mi_process_start_purger();
   return pthread_create(thread, attributes, run, arg);
 }
 

@@ -18,7 +18,6 @@
 // OVERRIDE_THREAD-3  all functions are found at once, when the first of them is called. To find one
 //     takes the lock of the loader: a thread that the constructor of a library waits for would wait
 //     for that constructor.
-//
 // OVERRIDE_THREAD-4  the purge thread is started before the thread of the program, so that this has
 //     run no longer than with libc alone when its creator goes on: programs have races there
 //     (Firebird does not end by a signal if its first thread is the faster one). A call that fails
@@ -77,7 +76,7 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
                                  void* (*run)(void*), void* arg) {
   MI_THREAD_NEXT(pthread_create, MI_THREAD_PTHREAD_CREATE);
   if (next == NULL) return EAGAIN;
-  mi_process_await_thread();
+  mi_process_start_purger();
   size_t tries = 0;
   int err;
   do err = next(thread, attributes, run, arg);
@@ -88,7 +87,7 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
 MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
   MI_THREAD_NEXT(thrd_create, MI_THREAD_THRD_CREATE);
   if (next == NULL) return thrd_error;
-  mi_process_await_thread();
+  mi_process_start_purger();
   size_t tries = 0;
   int err;
   do err = next(thread, run, arg);

@@ -60,6 +60,8 @@ static size_t make_array(const load_t* load) {
   return count;
 }
 
+static size_t more_than(size_t before, size_t now) { return now > before ? now - before : 0; }
+
 static void check_left(size_t before, size_t full, size_t most) {
   load_wait_ms(SLEEP_MS);
   // A machine that is busy elsewhere lets the purge thread wait.
@@ -69,9 +71,8 @@ static void check_left(size_t before, size_t full, size_t most) {
     load_wait_ms(100);
   }
   const size_t left = load_rss();
-  printf("%zu MiB of a thread that sleeps: %zu KiB are left\n",
-         (full > before ? full - before : 0) / LOAD_MIB,
-         left > before ? (left - before) / LOAD_KIB : 0);
+  printf("%zu MiB of a thread that sleeps: %zu KiB are left\n", more_than(before, full) / LOAD_MIB,
+         more_than(before, left) / LOAD_KIB);
   if (load_has_purger()) {
     CHECK_SAY(left < before + load_bound(most), "%zu KiB are left", (left - before) / LOAD_KIB);
   }
@@ -132,7 +133,7 @@ static void use_what_a_sleeper_has(const load_t* load) {
   for (size_t i = 0; i < count; i += 2) block[i] = load_make(SIZE);
   const size_t now = load_rss();
   printf("%zu KiB more for %zu KiB, which a thread that sleeps has free\n",
-         now > full ? (now - full) / LOAD_KIB : 0, count / 2 * SIZE / LOAD_KIB);
+         more_than(full, now) / LOAD_KIB, count / 2 * SIZE / LOAD_KIB);
   if (load_has_purger()) {
     CHECK_SAY(now < full + count / 2 * SIZE / 2, "%zu KiB more", (now - full) / LOAD_KIB);
   }

@@ -229,13 +229,6 @@ UNIT_TEST(hold_free_goes_on_without_the_queues) {
   check_equal(page->count.used, used - 1);
 }
 
-static void fill_a_page(void* arg) {
-  void** const p = (void**)arg;
-  for (size_t i = 0; i < 2 * blocks_of_page(); i++) p[i] = mi_malloc(SIZE);
-  mi_free(p[0]);
-  mi_asleep_share(unit_theap());
-}
-
 // If this fails, a thread that has freed all keeps an empty page of each size while it sleeps,
 // beside the one that it allocates from, and the pages that it keeps in case that it goes on.
 UNIT_TEST(hold_empty_pages_go) {
@@ -384,6 +377,13 @@ UNIT_TEST(hold_medium_pages_from_before_the_purge_thread_are_shared) {
   sweep();
   check(is_lent(unit_page_of(p)));
   mi_free(p);
+}
+
+static void fill_a_page(void* arg) {
+  void** const p = (void**)arg;
+  for (size_t i = 0; i < 2 * blocks_of_page(); i++) p[i] = mi_malloc(SIZE);
+  mi_free(p[0]);
+  mi_asleep_share(unit_theap());
 }
 
 // If this fails, the purge thread of a program that sleeps wakes it twice a second for ever.

@@ -209,9 +209,8 @@ class Process(Target):
         """The ranges that are present and not the kernel's page of zeros (PAGEMAP_SCAN of linux/fs.h, since Linux 6.7)."""
         regions = (ctypes.c_uint64 * (3 * 4096))()  # start, end, categories
         while start < end:
-            request = struct.pack("12Q", 96, 0, start, end, 0, ctypes.addressof(regions), len(regions) // 3, 0,
-                                  SCAN_ZEROS, SCAN_PRESENT | SCAN_ZEROS, 0, SCAN_PRESENT)
-            request = bytearray(request)
+            request = bytearray(struct.pack("12Q", 96, 0, start, end, 0, ctypes.addressof(regions), len(regions) // 3, 0,
+                                            SCAN_ZEROS, SCAN_PRESENT | SCAN_ZEROS, 0, SCAN_PRESENT))
             count = fcntl.ioctl(self.pagemap, PAGEMAP_SCAN, request)
             yield from zip(regions[0:3 * count:3], regions[1:3 * count:3])
             start = struct.unpack_from("Q", request, 32)[0] or end

@@ -7,7 +7,7 @@ MI_INTERNAL_DATA mi_theap_t mi_theap_empty = {
     .home = &mi_theap_empty,
     .heap = MI_HEAP_GONE,
     .named = MI_HEAP_GONE,
-    .hold = 1, // it has no queues: mi_free_queued
+    .hold = 1, // it has no pages: mi_free_held, mi_alloc_medium
 };
 
 #define MI_SELF_INITIAL                                                                            \

@@ -296,7 +296,8 @@ typedef struct mi_state_s {
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;
-  // has_queued - a page that the purge thread may take over came into a queue since it last looked.
+  // has_queued - a page that the purge thread may take over came into a queue, or became current,
+  // since it last looked.
   // Written by any thread, to true, and by the purge thread, to false; read by any, relaxed: the
   // holds order what is behind it (HOLD-6).
   mi_atomic(bool) has_queued;

@@ -4,7 +4,7 @@
 //   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
 //    |- mi_free_emptied   that was the last block in use of a page that is not current
 //    '- mi_free_beside    was the page full, and does a portion serve its class? (portion.h)
-//        |- mi_free_queued  in a queue of this thread: the same, while it holds them (hold.c)
+//        |- mi_free_held    the purge thread may take it: the same, with the home held (hold.c)
 //        '- mi_free_other   everything else, by the value of the owner word:
 //
 //   owner word               what it is                                     where it goes
@@ -87,14 +87,14 @@ static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   mi_parcel_free(page, block);
 }
 
-// The last block in use of a page in a queue, which the thread holds.
-static mi_attr_cold void mi_free_queue_emptied(mi_theap_t* home, mi_page_t* page) {
+// The last block in use of a page in a queue; the thread holds its home.
+static mi_attr_cold void mi_free_held_emptied(mi_theap_t* home, mi_page_t* page) {
   mi_flush_emptied(page->theap, page);
   mi_hold_go(home, mi_atomic_load_relaxed(&home->hold) + 1);
 }
 
-// Free into a page of this thread's queues, without a spill, unless the purge thread asks for them.
-static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
+// Free into a page with MI_OWNER_HELD, without a spill, unless the purge thread asks for it.
+static mi_attr_noinline void mi_free_held(void* p, mi_page_t* page) {
   mi_theap_t* const home = mi_self_home();
   const uint32_t count = mi_atomic_load_relaxed(&home->hold);
   if (mi_likely(count % 2 == 0)) {
@@ -102,7 +102,7 @@ static mi_attr_noinline void mi_free_queued(void* p, mi_page_t* page) {
     const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
     if (mi_likely(is_held && owner == (mi_tls_thread_id() | MI_OWNER_HELD))) {
       if (mi_unlikely(mi_page_push_by(page, (mi_block_t*)p, mi_secret_of_block(p)))) {
-        mi_free_queue_emptied(home, page);
+        mi_free_held_emptied(home, page);
       } else {
         mi_hold_go(home, count + 2);
       }
@@ -120,7 +120,7 @@ static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
   const bool is_parked = flags == MI_OWNER_PARKED;
   if (is_parked && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p)) return;
   if (flags == MI_OWNER_HELD) {
-    mi_free_queued(p, page);
+    mi_free_held(p, page);
   } else {
     mi_free_other(p, page);
   }

@@ -105,9 +105,9 @@ MI_INTERNAL bool mi_life_share(mi_page_t* page, uintptr_t owner, uintptr_t poole
 }
 
 MI_INTERNAL void mi_life_note_interior(mi_page_t* page, uintptr_t thread_id) {
-  const uintptr_t queued = mi_atomic_load_relaxed(&page->owner) & MI_OWNER_HELD;
+  const uintptr_t held = mi_atomic_load_relaxed(&page->owner) & MI_OWNER_HELD;
   mi_atomic_store_relaxed(&page->has_interior, true);
-  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id) | queued);
+  mi_atomic_store_relaxed(&page->owner, mi_life_word(page, thread_id) | held);
 }
 
 MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner) {

@@ -167,6 +167,7 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   return true;
 }
 
+// Out of line: in `free` it would lie where small programs run (layout.ld).
 static mi_attr_noinline bool mi_portion_add_held(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);

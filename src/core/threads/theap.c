@@ -131,12 +131,12 @@ static bool mi_theap_is_current_valid(mi_theap_t* theap, size_t c) {
 static bool mi_theap_is_queued_valid(mi_theap_t* theap, mi_page_t* page, size_t c) {
   const uintptr_t id = theap->thread_id != 0 ? theap->thread_id : MI_OWNER_SHARED;
   const uintptr_t slow = mi_page_has_interior(page) && theap->thread_id != 0 ? MI_OWNER_SLOW : 0;
-  const uintptr_t queued = theap->thread_id != 0 ? MI_OWNER_HELD : 0;
+  const uintptr_t held = theap->thread_id != 0 ? MI_OWNER_HELD : 0;
   return page->place == MI_PLACE_QUEUE && page->size_class == c && page->theap == theap &&
          mi_page_has_free(page) && (!page->is_idle || mi_part_is_empty(page)) &&
          !(page->is_idle && page->is_sparse) &&
          (mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_OWNED) != 0 &&
-         (mi_atomic_load_relaxed(&page->owner) & ~queued) == (id | slow);
+         (mi_atomic_load_relaxed(&page->owner) & ~held) == (id | slow);
 }
 
 // True if THEAP-3 holds for a guest.

@@ -174,8 +174,6 @@ static void child_of_fork(void) {
   exit(0);
 }
 
-// The child of a fork hangs, or has no purge thread of its own; a parent with other threads that
-// allocate has none any more.
 static void* tell_its_number(void* arg) {
   *(pid_t*)arg = (pid_t)syscall(SYS_gettid);
   return sleep_for_ever(NULL);
@@ -202,6 +200,8 @@ static int before(void) {
   return 0;
 }
 
+// The child of a fork hangs, or has no purge thread of its own; a parent with other threads that
+// allocate has none any more.
 static int in_fork(void) {
   start_thread(&sleep_for_ever);
   CHECK(comes_to_threads(3));

@@ -150,9 +150,9 @@ impl World {
     fn free(&self) {
         //@ src/core/front/free.c mi_free_beside mi_atomic_load_relaxed owner
         if self.owner.load(Relaxed) == QUEUED {
-            //@ src/core/front/free.c mi_free_queued mi_atomic_load_relaxed hold left out: `hold_try` loads it
+            //@ src/core/front/free.c mi_free_held mi_atomic_load_relaxed hold left out: `hold_try` loads it
             if self.hold_try() {
-                //@ src/core/front/free.c mi_free_queued mi_atomic_load_relaxed owner
+                //@ src/core/front/free.c mi_free_held mi_atomic_load_relaxed owner
                 let is_own = self.owner.load(Relaxed) == QUEUED || self.fault == Fault::OwnerOnce;
                 if is_own {
                     self.page.with_mut(|page| unsafe { (*page).free += 1 });
