@@ -255,7 +255,7 @@ struct mi_theap_s {
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
   mi_page_t* sparse[MI_SPARSE_RING]; // pages that became sparse, or did so once: sparse.c
-  mi_page_t* sparse_next; // of one queue, where to look for such pages again, a hint: SPARSE-7
+  mi_page_t* sparse_next; // where to look for such pages again, a hint; NULL: the next queue
   uint32_t sparse_turn;
   uint32_t guest_turn;
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
@@ -283,6 +283,7 @@ struct mi_theap_s {
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;
   bool is_in_threadpool;
+  uint8_t sparse_class; // of the queue that was looked at last: SPARSE-7
   uint8_t exchange_ticks; // of a home: 0 if it took no parked page of others of late: refill.c
   bool is_unwatched; // of a home: the system will not call us when its thread ends
   // -- of a home: hold.c --

@@ -25,9 +25,10 @@
 // SPARSE-6  a sparse page of a thread that sleeps gets its holes when the purge thread takes it
 //     over (asleep.c).
 // SPARSE-7  what was within the bounds may be beyond them when the heap has become smaller: with
-//     each page whose memory goes, an older one of the same class is looked for, MI_SPARSE_LOOKS
-//     pages on from where the last look ended. (1 GiB of 1 KiB blocks, freed in their order but for
-//     each hundredth: half of it would stay in a program with one thread that sleeps then.)
+//     each page whose memory goes, an older one is looked for, MI_SPARSE_LOOKS pages on from where
+//     the last look ended, through the queues of all classes in turn. (1 GiB of 1 KiB blocks, freed
+//     in their order but for each hundredth: half of it would stay in a program with one thread
+//     that sleeps then.)
 // SPARSE-8  a page of more blocks than MI_SPARSE_WALK_MAX, but at most MI_SPARSE_WALK_CACHED, joins
 //     the ring if it is the last in its queue when it becomes sparse: its blocks were freed one
 //     after the other, so that they are in the cache. (Of the same 1 GiB in blocks of 300 bytes 320
@@ -78,26 +79,29 @@ static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page
   return page->reserved <= MI_SPARSE_WALK_CACHED && page == theap->queue[page->size_class].last;
 }
 
-// Return the page of a queue that is to be looked at next: SPARSE-7.
-static mi_page_t* mi_sparse_next(const mi_theap_t* theap, const mi_page_queue_t* queue, size_t c) {
+// Return the page that is to be looked at next, or NULL if no page is in a queue: SPARSE-7.
+static mi_page_t* mi_sparse_next(mi_theap_t* theap) {
   mi_page_t* const page = theap->sparse_next;
-  const bool is_own = mi_sparse_is_own(theap, page);
-  const bool is_here = is_own && page->place == MI_PLACE_QUEUE && page->size_class == c;
-  return is_here ? page : mi_life_first(queue);
+  if (mi_sparse_is_own(theap, page) && page->place == MI_PLACE_QUEUE) return page;
+  for (size_t k = 0; k < MI_CLASS_COUNT; k++) {
+    theap->sparse_class = (uint8_t)((theap->sparse_class + 1) % MI_CLASS_COUNT);
+    const mi_page_queue_t* const queue = &theap->queue[theap->sparse_class];
+    if (queue->last != NULL) return mi_life_first(queue);
+  }
+  return NULL;
 }
 
-// SPARSE-7: one of those that were let alone when more might wait.
+// SPARSE-7: one of those that were let alone when more might wait, of the class c or of few blocks.
 static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
-  const mi_page_queue_t* const queue = &theap->queue[c];
-  mi_page_t* page = mi_sparse_next(theap, queue, c);
-  for (size_t k = 0; k < MI_SPARSE_LOOKS && page != NULL; k++) {
-    theap->sparse_next = mi_life_after(queue, page);
-    if (page->is_sparse && !mi_sparse_is_in_ring(theap, page)) {
-      const bool goes = mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count);
-      if (goes) mi_sparse_trim(theap, page);
-      return;
-    }
-    page = theap->sparse_next;
+  for (size_t k = 0; k < MI_SPARSE_LOOKS; k++) {
+    mi_page_t* const page = mi_sparse_next(theap);
+    if (page == NULL) return;
+    theap->sparse_next = mi_life_after(&theap->queue[page->size_class], page);
+    if (!page->is_sparse || mi_sparse_is_in_ring(theap, page)) continue;
+    if (page->reserved > MI_SPARSE_WALK_MAX && page->size_class != c) continue;
+    const bool goes = mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count);
+    if (goes) mi_sparse_trim(theap, page);
+    return;
   }
 }
 
