@@ -1,19 +1,22 @@
 """How much memory we take beyond what a program asks for. If one of these fails, programs of users need more
 memory than they should: small ones most of all, since there are many of them on a machine."""
 import functools
+import re
 import statistics
 
 import pytest
 
 import conftest
 import measure
-from conftest import run
+from conftest import find, run
 
 pytestmark = pytest.mark.slow
 
 EMPTY_KIB = 100
 FEW_KIB = 200
 EMPTY_CALLS = 25
+NEAR = 2 * 65536  # bytes from the start of the library
+NEAR_LEAST = 200  # functions that usual.c runs through, 284 with the library of 2026-11
 # With and without requests before. On a busy machine threads run one after the other: the first 32, which are no
 # crowd, keep the 1,040 KiB they used (555 for each of 60, 166 of 200), the others a portion of 4 KiB of 36 size classes.
 # Where no thread shares pages, each of 60 or 200 keeps 1,550.
@@ -70,6 +73,41 @@ def test_small_program_stays_small(either_library, figure):
     measure.say(figure, f"peak memory of a program with 100 short blocks without libc's code, KiB more than with glibc's malloc{measure.kind(either_library)}",
                 f"{ours[0] - system[0]:.0f}, of which {ours[1] - system[1]:.0f} not shared with other processes", FEW_KIB)
     assert ours[0] - system[0] <= FEW_KIB
+
+
+def functions_of(library):
+    """{name: address} of all functions of a library, also those that it does not export"""
+    lines = re.findall(r"^([0-9a-f]+) [tTwWi] (\S+)$", run(find("nm"), "--defined-only", library), re.M)
+    return {name: int(address, 16) for address, name in lines}
+
+
+def functions_run(library, program, folder):
+    """{name: address} of the functions of a library that a program runs through.
+
+    callgrind names no object, "???", for functions in a section that is not called .text.
+    """
+    out = folder / "out"
+    run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", program)
+    known, names, found, is_ours = functions_of(library), {}, {}, False
+    for kind, number, name in re.findall(r"^c?(ob|fn)=(\(\d+\))(?: (.*))?$", out.read_text(), re.M):
+        names.setdefault((kind, number), name.split("'")[0])
+    for kind, number in re.findall(r"^(ob|fn)=(\(\d+\))", out.read_text(), re.M):
+        name = names[kind, number]
+        if kind == "ob":
+            is_ours = name == "???" or library.name in name
+        elif is_ours and name in known:
+            found[name] = known[name]
+    return found
+
+
+@measure.x86_only
+def test_usual_code_lies_together(library, figure, tmp_path):
+    """If this fails, 64 KiB more are resident in each program of some size, for a function that layout.ld does not name."""
+    found = functions_run(library, measure.program("usual", library), tmp_path)
+    far = sorted(name for name, address in found.items() if address >= NEAR)
+    measure.say(figure, f"functions behind the first {NEAR // 1024} KiB of the library that usual programs run through", len(far), 0)
+    assert len(found) >= NEAR_LEAST, f"only {len(found)} functions were seen"
+    assert not far, f"to be named in cmake/layout.ld: {far}"
 
 
 @measure.x86_only
