@@ -441,6 +441,20 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_pages_beside_other_threads) {
   puppet_end(&other);
 }
 
+// If this fails, a small program with many threads holds many times what it would with one.
+UNIT_TEST_PAGE_SIZES(refill_threads_share_what_may_be_idle) {
+  enum { THREADS = 8 };
+  make_peak(1024);
+  void* const rest = mi_malloc(128 * MI_SLICE_SIZE);
+  mi_count_add(&mi_state.main.count.threads, THREADS - 1);
+  for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
+    mi_free(mi_malloc(mi_class_size(c)));
+    check(idle_large_bytes(unit_theap(), c) <= 4 * MI_SLICE_SIZE);
+  }
+  mi_free(rest);
+  mi_count_add(&mi_state.main.count.threads, 1 - THREADS);
+}
+
 #define FIRST_LARGE (mi_class_of(MI_SLICE_SIZE) + 1)
 
 // If this fails, each of many threads that use large blocks of many sizes keeps a page of each,
@@ -723,6 +737,7 @@ int main(void) {
       cmocka_unit_test(refill_keeps_few_idle_large_pages),
       cmocka_unit_test(refill_keeps_idle_pages_in_a_large_heap),
       cmocka_unit_test(refill_keeps_few_idle_pages_beside_other_threads),
+      cmocka_unit_test(refill_threads_share_what_may_be_idle),
       cmocka_unit_test(refill_gives_up_idle_pages_of_a_thread_that_makes_none),
       cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
       cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
