@@ -17,6 +17,8 @@
 //   --pattern aligned-4m  the same at multiples of 4 MiB
 //   --pattern small    blocks of 16 to 2000 bytes, each replaced once in the mean: replace one at
 //                      random
+//   --pattern refill   blocks of 512 bytes; 15 of 16 are freed at random, then allocated again: a
+//                      free, and a malloc; the same with blocks of 16 to 4000 bytes
 //   --pattern threads  pairs of 2 KiB and of 200,000 bytes in one thread, while others sleep that
 //                      have allocated and freed a little before
 //   --pattern sizes    pairs of 16 bytes to 64 MiB in a heap of 64 MiB as `random` leaves it
@@ -248,6 +250,64 @@ static void growth_small(growth_t* work) {
   growth_heap(work, &set, 1, false);
 }
 
+// Free `count` blocks, each at random among those that are left, and more than GROWTH_BATCH are.
+static double growth_drop_random(growth_t* work, growth_set_t* set, size_t count) {
+  double seconds = 0;
+  for (size_t done = 0; done < count;) {
+    void* batch[GROWTH_BATCH];
+    size_t length = 0;
+    for (; length < GROWTH_BATCH && done < count; done++) {
+      size_t place;
+      do place = bench_below(&work->random, set->count);
+      while (set->blocks[place] == NULL);
+      growth_verify(work, set, place);
+      batch[length++] = set->blocks[place];
+      set->blocks[place] = NULL;
+    }
+    const double start = growth_cpu_seconds();
+    for (size_t i = 0; i < length; i++) free(batch[i]);
+    seconds += growth_cpu_seconds() - start;
+  }
+  return seconds;
+}
+
+// Fill the gaps, with the clock running while nothing but malloc is called.
+static double growth_fill_again(growth_t* work, growth_set_t* set) {
+  double seconds = 0;
+  for (size_t i = 0; i < set->count;) {
+    size_t place[GROWTH_BATCH];
+    size_t length = 0;
+    for (; length < GROWTH_BATCH && i < set->count; i++) {
+      if (set->blocks[i] == NULL) place[length++] = i;
+    }
+    const double start = growth_cpu_seconds();
+    for (size_t k = 0; k < length; k++) set->blocks[place[k]] = growth_new(work, set);
+    seconds += growth_cpu_seconds() - start;
+    for (size_t k = 0; k < length; k++) growth_mark(set, place[k]);
+  }
+  return seconds;
+}
+
+// What malloc finds is a heap of pages that are alike: nearly empty, and their memory may have gone
+// back to the system. One with a search among them is quadratic here.
+static void growth_refill_set(growth_t* work, growth_set_t* set, const char* free_name) {
+  growth_init(work, set);
+  for (size_t mib = GROWTH_FIRST_MIB; mib <= work->largest_mib; mib *= 4) {
+    growth_fill(work, set, mib);
+    work->count = set->count / 16 * 15;
+    growth_print(work, free_name, mib, "MiB", growth_drop_random(work, set, work->count));
+    growth_print(work, set->operation, mib, "MiB", growth_fill_again(work, set));
+  }
+  growth_drop_all(work, set);
+}
+
+static void growth_refill(growth_t* work) {
+  growth_set_t one = {.operation = "malloc", .low = 512, .high = 512, .spread = 512};
+  growth_set_t any = {.operation = "malloc_any", .low = 16, .high = 4000, .spread = 2008};
+  growth_refill_set(work, &one, "free");
+  growth_refill_set(work, &any, "free_any");
+}
+
 static void growth_sizes(growth_t* work) {
   growth_set_t set = growth_random_set;
   growth_init(work, &set);
@@ -352,6 +412,9 @@ int main(int argc, char** argv) {
   } else if (strcmp(pattern, "small") == 0) {
     work.largest_mib = bench_pick(args, GROWTH_FIRST_MIB, 256, 4096); // all of it is touched
     growth_small(&work);
+  } else if (strcmp(pattern, "refill") == 0) {
+    work.largest_mib = bench_pick(args, GROWTH_FIRST_MIB, 256, 4096); // all of it is touched
+    growth_refill(&work);
   } else if (strcmp(pattern, "bursts") == 0) {
     work.largest_mib = bench_pick(args, GROWTH_FIRST_MIB, 256, 1024); // all of it is touched
     growth_bursts(&work);
@@ -361,7 +424,8 @@ int main(int argc, char** argv) {
     work.largest_mib = 64;
     growth_sizes(&work);
   } else {
-    bench_fail("wanted: --pattern half|random|aligned|aligned-4m|small|bursts|threads|sizes");
+    bench_fail(
+        "wanted: --pattern half|random|aligned|aligned-4m|small|refill|bursts|threads|sizes");
   }
   printf("seconds %.6f\n", work.seconds);
   bench_report(work.check, work.ops);

@@ -197,6 +197,8 @@ MICRO_WORKLOADS = [
          "growth --pattern aligned-4m", {"gib": 5.0}),
         ("growth-small", "blocks of 16 to 2000 bytes are replaced in heaps of them", "ours",
          "growth --pattern small", {"gib": 7.0, "is_long": True}),
+        ("growth-refill", "blocks of 512 and of 16 to 4000 bytes, of which 15 of 16 are freed at random, and allocated again", "ours",
+         "growth --pattern refill", {"gib": 7.0, "is_long": True}),
         ("growth-bursts", "bursts of 16 to 1024 MiB of blocks of 32 KiB to 1 MiB, all freed, again and again", "ours",
          "growth --pattern bursts", {"gib": 2.0}),
         ("growth-threads", "pairs of 2 KiB and 200,000 bytes beside 0 to 200 threads that sleep", "ours",
