@@ -205,6 +205,19 @@ def test_hit_path_sees_what_it_counts():
     assert memory_access("ret", "") == (0, 0)
 
 
+def test_cold_lists_are_fetched(library):
+    """If this fails, each malloc in a large heap of which most was freed waits for a cache miss (REFILL-6), and each free that makes
+    holes for as many as the page has blocks: gcc drops calls of functions that do nothing but fetch."""
+    seen, name = set(), ""
+    for line in run(find("objdump"), "-d", "-w", "--no-show-raw-insn", library).splitlines():
+        match = re.match(r"[0-9a-f]+ <(\w+)", line)
+        name = match[1] if match else name
+        if "\tprefetch" in line:
+            seen.add(name)
+    assert any(name.startswith("mi_refill_") for name in seen), seen
+    assert any(name.startswith("mi_hole_") for name in seen), seen
+
+
 # -- Counted by running
 
 def class_sizes():

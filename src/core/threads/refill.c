@@ -34,6 +34,11 @@
 //     makes no more of them: after MI_TRIM_BYTES, in blocks of the slow path, or as many refills as
 //     are without it at most, it gives up what is beyond the bound. Each of many threads would else
 //     keep a page of each size up to 512 KiB.
+// REFILL-6  a list leads from one free block to the next: if they are in no cache, each malloc waits
+//     130 to 170 ns for the one before. So the blocks of a page of which a quarter is free are
+//     fetched when it becomes current, all at once (15 of 16 freed at random in a heap of 64 MiB, a
+//     malloc of 64 bytes: 44 ns, 137 without; of 512 bytes: 80, 178). Not in a small heap, whose
+//     blocks are in a cache.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
@@ -52,6 +57,10 @@
 #define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
 // A page has few free blocks if at most half are free, and these are at most so many: in such a
 // heap and for a thread that takes no pages of others, and, as a part of its blocks, for any other.
+// Pages of a theap that have free blocks, from which on those of one are in no cache near the
+// processor; and the part of a page's blocks that must be free.
+#define MI_REFILL_COLD_PAGES ((size_t)16)
+#define MI_REFILL_COLD_PART 4
 #define MI_REFILL_FEW ((size_t)8)
 #define MI_REFILL_FEW_PART 64
 // The interval at which a thread that refills gives up idle pages.
@@ -100,8 +109,20 @@ static mi_attr_noinline void mi_refill_leave_current(mi_theap_t* theap, size_t c
   if (page != NULL) mi_flush_set_aside(theap, page);
 }
 
+// True if most blocks of the page's list are in no cache, and they are many: REFILL-6.
+static inline bool mi_refill_is_cold(const mi_theap_t* theap, const mi_page_t* page) {
+  const size_t count = page->reserved - page->count.used;
+  return theap->page_count >= MI_REFILL_COLD_PAGES && page->local_free != NULL &&
+         count >= page->reserved / MI_REFILL_COLD_PART;
+}
+
 // Allocate from `page`, which this thread owns and which is in no place.
 static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
+  if (mi_refill_is_cold(theap, page)) {
+    const size_t step = mi_bits_max(page->block_size, 64);
+    const size_t bytes = page->reserved * page->block_size;
+    for (size_t at = 0; at < bytes; at += step) mi_prefetch(page->start + at);
+  }
   if (MI_DEBUG >= 3) mi_page_check(page);
   mi_assert_page_full(page, mi_page_is_valid(page));
   mi_life_make_current(theap, page);
