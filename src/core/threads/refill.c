@@ -34,7 +34,7 @@
 //     makes no more of them: after MI_TRIM_BYTES, in blocks of the slow path, or as many refills as
 //     are without it at most, it gives up what is beyond the bound. Each of many threads would else
 //     keep a page of each size up to 512 KiB.
-// REFILL-6  a list leads from one free block to the next: if they are in no cache, each malloc waits
+// REFILL-6  a list leads from one free block to the next: if these are in no cache, a malloc waits
 //     130 to 170 ns for the one before. So the blocks of a page of which a quarter is free are
 //     fetched when it becomes current, all at once (15 of 16 freed at random in a heap of 64 MiB, a
 //     malloc of 64 bytes: 44 ns, 137 without; of 512 bytes: 80, 178). Not in a small heap, whose
