@@ -57,12 +57,12 @@
 #define MI_REFILL_SPREAD_PAGES ((size_t)(MI_IS_TINY ? 16 : 512))
 // A page has few free blocks if at most half are free, and these are at most so many: in such a
 // heap and for a thread that takes no pages of others, and, as a part of its blocks, for any other.
-// Pages of a theap that have free blocks, from which on those of one are in no cache near the
-// processor; and the part of a page's blocks that must be free.
-#define MI_REFILL_COLD_PAGES ((size_t)16)
-#define MI_REFILL_COLD_PART 4
 #define MI_REFILL_FEW ((size_t)8)
 #define MI_REFILL_FEW_PART 64
+// REFILL-6: pages of a theap that have free blocks, from which on those of one are in no cache near
+// the processor; and the part of a page's blocks that must be free.
+#define MI_REFILL_COLD_PAGES ((size_t)16)
+#define MI_REFILL_COLD_PART 4
 // The interval at which a thread that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: its
@@ -111,7 +111,7 @@ static mi_attr_noinline void mi_refill_leave_current(mi_theap_t* theap, size_t c
 
 // True if most blocks of the page's list are in no cache, and they are many: REFILL-6.
 static inline bool mi_refill_is_cold(const mi_theap_t* theap, const mi_page_t* page) {
-  const size_t count = page->reserved - page->count.used;
+  const size_t count = mi_page_capacity(page) - page->count.used;
   return theap->page_count >= MI_REFILL_COLD_PAGES && page->local_free != NULL &&
          count >= page->reserved / MI_REFILL_COLD_PART;
 }
@@ -120,7 +120,7 @@ static inline bool mi_refill_is_cold(const mi_theap_t* theap, const mi_page_t* p
 static void mi_refill_make_current(mi_theap_t* theap, mi_page_t* page) {
   if (mi_refill_is_cold(theap, page)) {
     const size_t step = mi_bits_max(page->block_size, 64);
-    const size_t bytes = page->reserved * page->block_size;
+    const size_t bytes = mi_page_capacity(page) * page->block_size;
     for (size_t at = 0; at < bytes; at += step) mi_prefetch(page->start + at);
   }
   if (MI_DEBUG >= 3) mi_page_check(page);
