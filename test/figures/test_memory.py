@@ -76,6 +76,7 @@ def test_small_program_stays_small(either_library, figure):
     assert ours[0] - system[0] <= FEW_KIB
 
 
+@functools.lru_cache(maxsize=None)
 def functions_of(library):
     """{name: address} of all functions of a library, also those that it does not export"""
     lines = re.findall(r"^([0-9a-f]+) [tTwWi] (\S+)$", run(find("nm"), "--defined-only", library), re.M)
