@@ -197,15 +197,19 @@ def heap_of(which, *arguments, width=64):
 
 @pytest.mark.parametrize("mib, size", HEAPS)
 def test_metadata_is_small(mib, size, either_library, figure):
-    """Memory for bookkeeping grows with the heap: on a large server one percent is gigabytes."""
+    """Memory for bookkeeping grows with the heap: on a large server one percent is gigabytes.
+
+    One OS page more is allowed: the first two arenas lie in neighbouring GiB of the address space, and in one of 512 processes,
+    as the kernel's random addresses fall, their entries in the table of windows (src/core/common/pagemap.h) lie on two OS pages.
+    """
     others = heap_of(None, 0, 1, width=measure.bits(either_library))["metadata"]  # what the loader and libc have in mappings without a name
     found = heap_of(either_library, mib, size)
-    ratio = (found["metadata"] - others) / found["heap"]
+    metadata = found["metadata"] - others
     what = f"blocks of {size} B" if size else "mixed sizes"
     measure.say(figure, f"metadata of a heap of {mib} MiB, {what}{measure.kind(either_library)}",
-                f"{100 * ratio:.3f} % ({found['metadata'] - others} KiB)", f"{100 * METADATA_RATIO} %")
+                f"{100 * metadata / found['heap']:.3f} % ({metadata} KiB)", f"{100 * METADATA_RATIO} % and an OS page")
     assert found["heap"] >= mib * 1024
-    assert 0 < ratio <= METADATA_RATIO
+    assert 0 < metadata <= METADATA_RATIO * found["heap"] + OS_PAGE / 1024
 
 
 @pytest.mark.parametrize("mib, size", [(33, 64), (42, 64), *HEAPS])
