@@ -73,7 +73,7 @@ unset(CMAKE_REQUIRED_FLAGS)
 unset(CMAKE_REQUIRED_LINK_OPTIONS)
 function(mi_link_layout target)
   if(MI_HAS_LAYOUT)
-    target_compile_options(${target} PRIVATE -ffunction-sections)
+    target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections) # with both, the texts of each function have a section as well
     target_link_options(${target} PRIVATE -Wl,-T,${MI_LAYOUT_SCRIPT})
     set_target_properties(${target} PROPERTIES LINK_DEPENDS ${MI_LAYOUT_SCRIPT})
   endif()

@@ -27,7 +27,7 @@ typedef enum mi_option_effect_e {
   MI_OPTION_EFFECT_ABSENT,
   MI_OPTION_EFFECT_SECURE,
 } mi_option_effect_t;
-static const char* const mi_option_reason[] = {
+static const char mi_option_reason[][32] mi_attr_rare = {
     "",
     "it is of earlier versions",
     "it is about macOS",
@@ -37,11 +37,11 @@ static const char* const mi_option_reason[] = {
 };
 
 static const struct mi_option_info_s {
-  const char* name;
-  const char* legacy; // older name of the environment variable, or NULL
+  char name[32];
+  char legacy[32]; // older name of the environment variable, or empty
   mi_option_kind_t kind;
   mi_option_effect_t effect;
-} mi_option_table[MI_OPTION_COUNT] = {
+} mi_option_table[MI_OPTION_COUNT] mi_attr_rare = {
 #define X(name, value, kind, legacy, effect)                                                       \
   {#name, legacy, MI_OPTION_KIND_##kind, MI_OPTION_EFFECT_##effect},
 #include "../core/common/options.def"
@@ -84,7 +84,8 @@ static bool mi_option_equals(const char* text, size_t length, const char* word) 
 }
 
 static bool mi_option_parse_bool(const char* text, size_t length, long* value) {
-  static const char* const words[2][4] = {{"0", "FALSE", "NO", "OFF"}, {"1", "TRUE", "YES", "ON"}};
+  static const char words[2][4][8] mi_attr_rare = {{"0", "FALSE", "NO", "OFF"},
+                                                   {"1", "TRUE", "YES", "ON"}};
   for (size_t i = 0; i < 2; i++) {
     for (size_t j = 0; j < 4; j++) {
       if (mi_option_equals(text, length, words[i][j])) {
@@ -190,7 +191,7 @@ static mi_option_finding_t mi_option_load(size_t option) {
   const struct mi_option_info_s* const info = &mi_option_table[option];
   mi_option_finding_t finding = MI_OPTION_READ;
   const char* text = mi_option_environment(info->name);
-  if (text == NULL && info->legacy != NULL) {
+  if (text == NULL && info->legacy[0] != 0) {
     text = mi_option_environment(info->legacy);
     finding = MI_OPTION_READ_LEGACY;
   }

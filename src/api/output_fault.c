@@ -224,7 +224,7 @@ static void mi_output_tag_fault(const mi_fault_t* fault, const char* access) {
 }
 
 MI_INTERNAL void mi_hook_fault(const mi_fault_t* fault) {
-  static const char* const accesses[] = {
+  static const char accesses[][8] mi_attr_rare = {
       [MI_OS_UNKNOWN_ACCESS] = "access", [MI_OS_READ] = "read", [MI_OS_WRITE] = "write"};
   const char* const access = accesses[fault->access];
   if (fault->kind == MI_ERROR_TAG) {

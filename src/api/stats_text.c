@@ -17,8 +17,8 @@
 
 MI_INTERNAL void mi_stats_format(char cell[MI_STATS_CELL_MAX], int64_t amount,
                                  mi_stats_unit_t unit) {
-  static const char* const bytes[] = {"KiB", "MiB", "GiB", "TiB"};
-  static const char* const counts[] = {"K", "M", "G", "T"};
+  static const char bytes[][4] mi_attr_rare = {"KiB", "MiB", "GiB", "TiB"};
+  static const char counts[][2] mi_attr_rare = {"K", "M", "G", "T"};
   const bool is_bytes = (unit == MI_STATS_BYTES);
   const uint64_t base = is_bytes ? 1024 : 1000;
   const char* const sign = amount < 0 ? "-" : "";

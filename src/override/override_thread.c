@@ -54,7 +54,7 @@ typedef enum mi_thread_fun_e {
 static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
 
 static mi_attr_cold void mi_thread_find_next(void) {
-  static const char* const names[MI_THREAD_FUN_COUNT] = {
+  static const char names[MI_THREAD_FUN_COUNT][16] mi_attr_rare = {
       "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl"};
   for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
     mi_atomic_store_relaxed(&mi_thread_next_of[i], (uintptr_t)mi_override_next(names[i]));

@@ -52,14 +52,14 @@ def program(name, library=None, width=64):
 
 def trace(mode, *command, preload=None):
     """What trace.c says about a program: the highest count of calls of each phase; "calls", "peak",
-    "private", "libc"."""
+    "private", "libc", "ours"."""
     before = [program("trace"), mode] + (["-p", preload] if preload else [])
     lines = run(*before, *command)
     found = {}
     for name, calls in re.findall(r"^phase (\S+) calls (\d+)", lines, re.M):
         found[name] = max(found.get(name, 0), int(calls))
     for name, value in re.findall(r"^total (calls) (\d+)", lines, re.M) + re.findall(
-            r"\b(peak|private|libc) (\d+)", lines):
+            r"\b(peak|private|libc|ours) (\d+)", lines):
         found[name] = int(value)
     assert found, f"nothing was traced: {lines[-2000:]}"
     return found

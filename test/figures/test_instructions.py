@@ -71,7 +71,7 @@ def disassemble(library):
     exported = {}
     for line in symbols.splitlines():
         fields = line.split()
-        if len(fields) >= 6 and ".text" in fields:
+        if len(fields) >= 6 and any(field.startswith(".text") for field in fields):
             exported[fields[-1]] = int(fields[0], 16)
     return code, exported
 

@@ -196,7 +196,7 @@ static void draw_environment(fuzz_input_t* in) {
   for (size_t n = fuzz_below(in, 12); n > 0; n--) {
     const size_t i = fuzz_below(in, MI_OPTION_COUNT);
     is_set[i] = true;
-    is_legacy[i] = fuzz_below(in, 4) == 0 && table[i].legacy != NULL;
+    is_legacy[i] = fuzz_below(in, 4) == 0 && table[i].legacy[0] != 0;
     draw_value(in, values[i]);
   }
 }

@@ -309,7 +309,7 @@ static void mi_describe_add_block(mi_describe_t* to, const mi_about_t* about) {
 }
 
 static void mi_describe_add_state(mi_describe_t* to, const mi_about_t* about) {
-  static const char* const places[] = {
+  static const char places[][24] mi_attr_rare = {
       [MI_PLACE_NONE] = "in none of its lists",
       [MI_PLACE_CURRENT] = "which allocates from it",
       [MI_PLACE_QUEUE] = "in its queue",

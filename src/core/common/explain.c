@@ -25,9 +25,9 @@
 
 static const struct {
   int code; // what the user's error function receives
-  const char* label; // names the kind in reports
-  const char* hint; // what to try next
-} mi_explain_kinds[MI_ERROR_COUNT] = {
+  char label[32]; // names the kind in reports
+  char hint[192]; // what to try next
+} mi_explain_kinds[MI_ERROR_COUNT] mi_attr_rare = {
     [MI_ERROR_INVALID_POINTER] =
         {EINVAL, "invalid pointer",
          "pass only what malloc of this library returned; MIMALLOC_ABORT_ON_MISUSE=2 stops at the "
@@ -187,7 +187,7 @@ static void mi_explain_letters(const uint8_t* bytes, size_t count, char* letters
 #define MI_EXPLAIN_INDENT "  "
 #define MI_EXPLAIN_PREFIX "mimalloc:   " // so that the lines of a report are found together
 
-static const char* const mi_explain_states[] = {
+static const char mi_explain_states[][28] mi_attr_rare = {
     [MI_BLOCK_NONE] = "none",
     [MI_BLOCK_UNKNOWN] = "not known whether in use",
     [MI_BLOCK_FRESH] = "never handed out",
@@ -253,7 +253,7 @@ static void mi_explain_line(mi_explain_t* to, const mi_about_t* about) {
 
 static void mi_explain_json_block(mi_explain_t* to, const char* key,
                                   const mi_about_block_t* block) {
-  static const char* const states[] = {
+  static const char states[][8] mi_attr_rare = {
       [MI_BLOCK_NONE] = "none",   [MI_BLOCK_UNKNOWN] = "unknown", [MI_BLOCK_FRESH] = "fresh",
       [MI_BLOCK_USED] = "in use", [MI_BLOCK_FREE] = "free",
   };
@@ -281,7 +281,7 @@ static const char* mi_explain_holder(const mi_about_t* about) {
 }
 
 static void mi_explain_json_page(mi_explain_t* to, const mi_about_t* about) {
-  static const char* const heaps[] = {
+  static const char heaps[][12] mi_attr_rare = {
       [MI_ABOUT_HEAP_NONE] = "unknown",      [MI_ABOUT_HEAP_MAIN] = "main",
       [MI_ABOUT_HEAP_NUMBERED] = "numbered", [MI_ABOUT_HEAP_ENDED] = "ended",
       [MI_ABOUT_HEAP_UNKNOWN] = "unknown",
@@ -304,7 +304,7 @@ static void mi_explain_json_page(mi_explain_t* to, const mi_about_t* about) {
 }
 
 static void mi_explain_json_about(mi_explain_t* to, const mi_about_t* about) {
-  static const char* const kinds[] = {
+  static const char kinds[][8] mi_attr_rare = {
       [MI_ABOUT_NOTHING] = "foreign",
       [MI_ABOUT_PAST] = "free",
       [MI_ABOUT_PAGE] = "block",

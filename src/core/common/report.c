@@ -41,7 +41,7 @@ static mi_report_slot_t mi_report_slots[MI_REPORT_SLOTS] mi_attr_sparse;
 mi_static_assert(MI_ERROR_COUNT <= 16, "a kind fits into its field");
 mi_static_assert(MI_REPORT_SLOTS <= UINT8_MAX, "and what waits");
 
-static const char* const mi_report_places[MI_REPORT_PLACES] = {
+static const char mi_report_places[MI_REPORT_PLACES][16] mi_attr_rare = {
     [MI_REPORT_IN_FREE] = "free",          [MI_REPORT_IN_MALLOC] = "malloc",
     [MI_REPORT_IN_COLLECT] = "mi_collect", [MI_REPORT_IN_HEAP_DELETE] = "mi_heap_delete",
     [MI_REPORT_IN_FORK] = "fork",          [MI_REPORT_IN_THREAD_EXIT] = "thread exit",

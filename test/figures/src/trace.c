@@ -12,8 +12,9 @@
 //   phase NAME hits N [last ADDRESS]
 //   phase NAME calls N
 //   total calls N
-//   peak KIB private KIB libc KIB
-// The last is what is mapped of the files of libc and the loader, unchanged.
+//   peak KIB private KIB libc KIB ours KIB
+// The last two are what is mapped, unchanged, of the files of libc and the loader, and of the
+// library.
 #define _GNU_SOURCE // process_vm_readv
 #include <errno.h>
 #include <signal.h>
@@ -216,21 +217,21 @@ static long status_kib(const char* file, const char* field) {
   return value;
 }
 
-// Of the files of libc and the loader, what is mapped and unchanged.
-static long libc_kib(void) {
+// What is mapped and unchanged of files whose path contains one of two words.
+static long file_kib(const char* word, const char* other) {
   char path[64];
   char line[512];
   long value = 0;
-  bool is_libc = false;
+  bool is_wanted = false;
   snprintf(path, sizeof(path), "/proc/%d/smaps", (int)child);
   FILE* f = fopen(path, "r");
   if (f == NULL) return -1;
   while (fgets(line, sizeof(line), f) != NULL) {
     if (line[0] < 'A' || line[0] > 'Z') { // addresses, access, file
-      is_libc = strstr(line, "/libc.so") != NULL || strstr(line, "/ld-linux") != NULL;
+      is_wanted = strstr(line, word) != NULL || strstr(line, other) != NULL;
     }
-    if (is_libc && strncmp(line, "Rss:", 4) == 0) value += atol(line + 4);
-    if (is_libc && strncmp(line, "Anonymous:", 10) == 0) value -= atol(line + 10);
+    if (is_wanted && strncmp(line, "Rss:", 4) == 0) value += atol(line + 4);
+    if (is_wanted && strncmp(line, "Anonymous:", 10) == 0) value -= atol(line + 10);
   }
   fclose(f);
   return value;
@@ -246,7 +247,8 @@ static int trace_peak(void) {
     if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8)) {
       const long peak = status_kib("status", "VmHWM:");
       const long own = status_kib("smaps_rollup", "Anonymous:");
-      fprintf(stderr, "peak %ld private %ld libc %ld\n", peak, own, libc_kib());
+      fprintf(stderr, "peak %ld private %ld libc %ld ours %ld\n", peak, own,
+              file_kib("/libc.so", "/ld-linux"), file_kib("/libmimalloc", "/libmimalloc"));
     }
   }
 }
