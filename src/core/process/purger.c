@@ -173,8 +173,8 @@ MI_INTERNAL mi_attr_cold bool mi_purger_dismiss(void) {
 }
 
 MI_INTERNAL mi_attr_cold bool mi_purger_stop(size_t patience_ms) {
-  const uint64_t begin = mi_os_now_ms();
   if (!mi_purger_dismiss()) return false;
+  const uint64_t begin = mi_os_now_ms(); // not before: what reads it may be 64 KiB more of libc
   while (mi_purger_is(MI_PURGER_STOP)) { // PURGER-3
     if (mi_os_now_ms() - begin > patience_ms) return false;
     mi_os_wait_ms(&mi_state.purger, MI_PURGER_STOP, MI_PURGER_STEP_MS);
