@@ -52,7 +52,7 @@ typedef struct growth_set_s {
 typedef struct growth_s {
   bench_args_t args;
   size_t largest_mib; // largest heap
-  size_t mib; // heap now
+  size_t peak_mib; // largest heap so far
   size_t count; // operations of a point
   bench_random_t random;
   uint64_t check;
@@ -103,14 +103,14 @@ static void growth_init(const growth_t* work, growth_set_t* set) {
 // Ends the workload before an allocator takes all memory of the machine: there is one that makes a
 // huge page resident for each aligned block.
 static void growth_limit(const growth_t* work) {
-  if (bench_resident_kib() > 1024 * (2 * work->mib + 512)) {
-    bench_fail("more than twice the size of the heap is resident");
+  if (bench_resident_kib() > 1024 * (2 * work->peak_mib + 512)) {
+    bench_fail("more than twice the size of the largest heap is resident");
   }
 }
 
 // Fill the gaps, and append blocks until the heap has this size.
 static void growth_fill(growth_t* work, growth_set_t* set, size_t mib) {
-  work->mib = mib;
+  if (mib > work->peak_mib) work->peak_mib = mib;
   for (size_t i = 0; i < set->count; i++) {
     if (set->blocks[i] != NULL) continue;
     set->blocks[i] = growth_new(work, set);
