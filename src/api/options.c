@@ -36,9 +36,12 @@ static const char mi_option_reason[][32] mi_attr_rare = {
     "this is no secure build",
 };
 
+// The longest name of an option, and its end.
+#define MI_OPTION_NAME_MAX 32
+
 static const struct mi_option_info_s {
-  char name[32];
-  char legacy[32]; // older name of the environment variable, or empty
+  char name[MI_OPTION_NAME_MAX];
+  char legacy[MI_OPTION_NAME_MAX]; // older name of the environment variable, or empty
   mi_option_kind_t kind;
   mi_option_effect_t effect;
 } mi_option_table[MI_OPTION_COUNT] mi_attr_rare = {
@@ -55,7 +58,9 @@ static const struct mi_option_info_s {
   ((number) < MI_OPTION_OWN ? (number) : (number)-MI_OPTION_OWN + (int)_mi_option_last)
 #define X(name, value, kind, legacy, effect)                                                       \
   mi_static_assert(MI_OPTION_PLACE((int)mi_option_##name) == (int)MI_OPTION_##name,                \
-                   "the order of the ABI");
+                   "the order of the ABI");                                                        \
+  mi_static_assert(sizeof(#name) <= MI_OPTION_NAME_MAX && sizeof(legacy) <= MI_OPTION_NAME_MAX,    \
+                   "names have an end");
 #include "../core/common/options.def"
 #undef X
 mi_static_assert((int)_mi_option_last < (int)MI_OPTION_COUNT, "every option is in options.def");
