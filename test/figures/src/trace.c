@@ -217,8 +217,8 @@ static long status_kib(const char* file, const char* field) {
   return value;
 }
 
-// What is mapped and unchanged of files whose path contains one of two words.
-static long file_kib(const char* word, const char* other) {
+// What is mapped and unchanged of files whose path contains a word.
+static long file_kib(const char* word) {
   char path[64];
   char line[512];
   long value = 0;
@@ -228,7 +228,7 @@ static long file_kib(const char* word, const char* other) {
   if (f == NULL) return -1;
   while (fgets(line, sizeof(line), f) != NULL) {
     if (line[0] < 'A' || line[0] > 'Z') { // addresses, access, file
-      is_wanted = strstr(line, word) != NULL || strstr(line, other) != NULL;
+      is_wanted = strstr(line, word) != NULL;
     }
     if (is_wanted && strncmp(line, "Rss:", 4) == 0) value += atol(line + 4);
     if (is_wanted && strncmp(line, "Anonymous:", 10) == 0) value -= atol(line + 10);
@@ -248,7 +248,7 @@ static int trace_peak(void) {
       const long peak = status_kib("status", "VmHWM:");
       const long own = status_kib("smaps_rollup", "Anonymous:");
       fprintf(stderr, "peak %ld private %ld libc %ld ours %ld\n", peak, own,
-              file_kib("/libc.so", "/ld-linux"), file_kib("/libmimalloc", "/libmimalloc"));
+              file_kib("/libc.so") + file_kib("/ld-linux"), file_kib("/libmimalloc"));
     }
   }
 }
