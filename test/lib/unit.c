@@ -409,6 +409,11 @@ size_t unit_page_blocks(size_t size_class) {
   return mi_class_slices(size_class) * MI_SLICE_SIZE / mi_class_size(size_class);
 }
 
+void unit_make_peak(size_t slices) {
+  mi_free(mi_malloc(slices * MI_SLICE_SIZE));
+  mi_purge_everything(&mi_state.main);
+}
+
 size_t unit_fill_page(size_t size_class, void** blocks) {
   const size_t size = mi_class_size(size_class);
   size_t count = 0;

@@ -107,6 +107,9 @@ mi_page_t* unit_make_page_in(mi_theap_t* theap, size_t size_class, size_t used, 
 // Blocks of the class until the page that is current is full, and one less than opens another.
 size_t unit_fill_page(size_t size_class, void** blocks);
 
+// Make a peak of committed memory of so many slices, of which nothing is left.
+void unit_make_peak(size_t slices);
+
 // Blocks a page of the class holds, and the most that any page holds.
 size_t unit_page_blocks(size_t size_class);
 #define UNIT_BLOCKS_MAX (MI_SLICE_SIZE * 8 / 8)

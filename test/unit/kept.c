@@ -100,6 +100,31 @@ UNIT_TEST_PAGE_SIZES(kept_makes_way) {
   unit_check_valid();
 }
 
+// If this fails, malloc returns a block that is too short, or the rest of one, which is no block.
+UNIT_TEST_PAGE_SIZES(kept_serves_at_once_only_what_is_asked_for) {
+  mi_free(mi_malloc(2 * SIZE));
+  void* const first = mi_malloc(SIZE); // and the second half is kept
+  check_equal(kept(), SIZE / MI_SLICE_SIZE);
+  void* const second = mi_malloc(SIZE);
+  check_equal(kept(), 0);
+  check_equal(unit_page_of(second)->reserved, 1);
+  // The rare things are done, too.
+  const uint32_t before = unit_theap()->heartbeat;
+  for (size_t i = 0; i < 2 * MI_QUICK_REFILLS; i++) mi_free(mi_malloc(SIZE));
+  check(unit_theap()->heartbeat >= before + MI_QUICK_REFILLS);
+  mi_free(second);
+  void* const third = mi_malloc(SIZE + 1);
+  check(mi_usable_size(third) > SIZE);
+  // A zeroed one is cleared.
+  memset(third, 1, SIZE + 1);
+  mi_free(third);
+  uint8_t* const zero = (uint8_t*)mi_zalloc(SIZE + 1);
+  check(zero[0] == 0 && zero[SIZE] == 0);
+  mi_free(zero);
+  mi_free(first);
+  unit_check_valid();
+}
+
 // If this fails, a block is kept that another heap, or the system, is to have; or much memory is.
 UNIT_TEST(kept_is_plain) {
   mi_process_setup();
@@ -388,6 +413,7 @@ int main(void) {
       cmocka_unit_test(kept_is_not_zero),
       cmocka_unit_test(kept_is_no_block),
       cmocka_unit_test(kept_makes_way),
+      cmocka_unit_test(kept_serves_at_once_only_what_is_asked_for),
       cmocka_unit_test(kept_is_plain),
       cmocka_unit_test(kept_goes_back),
       cmocka_unit_test(kept_is_one_block),

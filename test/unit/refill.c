@@ -382,12 +382,6 @@ UNIT_TEST_PAGE_SIZES(refill_random_sizes_keep_their_contents) {
   unit_check_empty();
 }
 
-// Makes a peak of committed memory of which nothing is left.
-static void make_peak(size_t slices) {
-  mi_free(mi_malloc(slices * MI_SLICE_SIZE));
-  mi_purge_everything(&mi_state.main);
-}
-
 // The bytes of blocks in current pages of all classes but one.
 static size_t idle_large_bytes(const mi_theap_t* theap, size_t besides) {
   size_t bytes = 0;
@@ -402,7 +396,7 @@ static size_t idle_large_bytes(const mi_theap_t* theap, size_t besides) {
 // empty page of each, although it was larger before.
 UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
   mi_theap_t* const theap = unit_theap();
-  make_peak(1024);
+  unit_make_peak(1024);
   for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
     mi_free(mi_malloc(mi_class_size(c)));
     check(idle_large_bytes(theap, c) <= 8 * MI_SLICE_SIZE);
@@ -413,7 +407,7 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_large_pages) {
 // Uses large blocks of many sizes in a large heap, one after the other. Returns the bytes of the
 // pages that the thread still has then.
 static size_t use_many_sizes(void) {
-  make_peak(1024);
+  unit_make_peak(1024);
   void* const rest = mi_malloc(MI_SMALL_HEAP);
   for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
     mi_free(mi_malloc(mi_class_size(c)));
@@ -444,7 +438,7 @@ UNIT_TEST_PAGE_SIZES(refill_keeps_few_idle_pages_beside_other_threads) {
 // If this fails, a small program with many threads holds many times what it would with one.
 UNIT_TEST_PAGE_SIZES(refill_threads_share_what_may_be_idle) {
   enum { THREADS = 8 };
-  make_peak(1024);
+  unit_make_peak(1024);
   void* const rest = mi_malloc(128 * MI_SLICE_SIZE);
   mi_count_add(&mi_state.main.count.threads, THREADS - 1);
   for (size_t c = mi_class_of(MI_SLICE_SIZE) + 1; c < MI_CLASS_COUNT; c++) {
@@ -463,7 +457,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_idle_pages_of_a_thread_that_makes_none) {
   puppet_t other;
   puppet_start(&other);
   puppet_free(&other, puppet_malloc(&other, 8)); // it is counted now
-  make_peak(1024);
+  unit_make_peak(1024);
   for (size_t turn = 0; turn < 2; turn++) {
     void* block[MI_CLASS_COUNT];
     for (size_t c = FIRST_LARGE; c < MI_CLASS_COUNT; c++) block[c] = mi_malloc(mi_class_size(c));
@@ -485,7 +479,7 @@ UNIT_TEST_PAGE_SIZES(refill_gives_up_idle_pages_of_a_thread_that_makes_none) {
 UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
   mi_theap_t* const theap = unit_theap();
   const mi_counters_t* const now = &mi_state.main.count;
-  make_peak(32);
+  unit_make_peak(32);
   const int64_t peak = now->committed_peak;
   // An empty page in a queue, another one of a large class that is current.
   const size_t large = mi_class_of(MI_SLICE_SIZE / 2);

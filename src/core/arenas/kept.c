@@ -38,6 +38,9 @@
 //     there, the two are one again. So no map of an arena changes while a thread takes and frees
 //     buffers of similar sizes (1 to 2 MiB: 1,041 instructions a pair without).
 //
+// A block of the same size is handed out with no more than an exchange and two figures
+// (mi_large_alloc_kept): a pair of 1 MiB takes 230 instructions, 370 through the slow path of malloc.
+//
 // A fork may lose the block that another thread has just taken out: it stays in use in the child,
 // as blocks do which that thread held.
 #include "kept.h"
@@ -200,6 +203,14 @@ MI_INTERNAL mi_page_t* mi_kept_get(mi_theap_t* home) {
   const uint64_t word = mi_atomic_load_relaxed(&kept->kept_run);
   if (word == MI_SPARE_NONE || !mi_kept_take(kept, word)) return NULL;
   return mi_kept_page(word);
+}
+
+MI_INTERNAL mi_page_t* mi_kept_get_like(mi_theap_t* home, size_t size) {
+  const mi_kept_t* const kept = home->kept;
+  if (kept == NULL || kept->is_rest) return NULL;
+  // Both figures are of the block that was put last: KEPT-2.
+  if (mi_atomic_load_relaxed(&home->kept->kept_bytes) != (int64_t)size) return NULL;
+  return mi_kept_get(home);
 }
 
 MI_INTERNAL void mi_kept_note_again(mi_theap_t* home, size_t size) {

@@ -9,7 +9,7 @@
 // would have to follow.
 #define MI_HAS_KEPT (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_SECURE)
 // Longest block that is kept.
-#define MI_KEPT_SLICES_MAX ((size_t)64)
+#define MI_KEPT_SLICES_MAX ((size_t)128)
 #define MI_KEPT_TURNS 8
 
 // The slots of the main sub-process, the only one that has some.
@@ -25,6 +25,8 @@ MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page);
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page);
 // Take out what the thread keeps: NULL if that is nothing.
 MI_INTERNAL mi_page_t* mi_kept_get(mi_theap_t* home);
+// The same, if it is a block of so many bytes, and no rest.
+MI_INTERNAL mi_page_t* mi_kept_get_like(mi_theap_t* home, size_t size);
 // True if that is the rest of a block, no slice of which is described: KEPT-7.
 static inline bool mi_kept_is_rest(const mi_page_t* page) { return page->reserved == 0; }
 // The block that was taken out is to have so many slices only, and bytes; keep the rest.

@@ -279,6 +279,7 @@ struct mi_theap_s {
   size_t idle_bytes; // in pages of the queues that are kept although they are empty
   size_t page_count; // pages in `current` and `queue`
   size_t own_count; // pages in `queue` without MI_OWNER_HELD: HOLD-2
+  int64_t peak_seen; // committed when it last gave up pages for a new peak: REFILL-4
   uint64_t filled; // a bit for each small class of whose last new page much was used: REFILL-3
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;

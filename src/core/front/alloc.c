@@ -47,9 +47,18 @@ static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* the
   return mi_likely(mi_theap_take(theap, c, block)) ? block : mi_slow_malloc(size, theap);
 }
 
+// The page has no block: mostly the next one of the queue takes its place, if it has one or a few.
+static mi_attr_noinline void* mi_alloc_turn(size_t size, mi_theap_t* theap, size_t c) {
+  const mi_hold_t hold = mi_hold_try(theap->home);
+  mi_block_t* block = hold == MI_HOLD_ENTERED ? mi_refill_turn(theap, c) : NULL;
+  if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
+  mi_hold_leave(theap->home, hold);
+  return mi_likely(block != NULL) ? block : mi_slow_malloc(size, theap);
+}
+
 // The home is held, because the purge thread may take the page (HOLD-2).
 static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
-  if (mi_unlikely(size > MI_CLASS_MAX)) return mi_slow_malloc(size, theap);
+  if (mi_unlikely(size > MI_CLASS_MAX)) return mi_slow_malloc_large(size, theap);
   const size_t c = mi_split_class_of_medium(theap, size);
   mi_theap_t* const home = theap->home;
   const uint32_t count = mi_atomic_load_relaxed(&home->hold);
@@ -61,7 +70,7 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
     if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
   }
   mi_hold_go(home, count + 2);
-  return mi_likely(block != NULL) ? block : mi_slow_malloc(size, theap);
+  return mi_likely(block != NULL) ? block : mi_alloc_turn(size, theap, c);
 }
 
 static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {

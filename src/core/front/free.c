@@ -3,7 +3,7 @@
 //
 //   mi_free             address -> descriptor, is it mine, push, count 17 instructions, 2 branches
 //    |- mi_free_emptied   that was the last block in use of a page that is not current
-//    '- mi_free_beside    was the page full, and does a portion serve its class? (portion.h)
+//    '- mi_free_beside    was the page full (portion.h), or is it that of a large block?
 //        |- mi_free_held    the purge thread may take it: the same, with the home held (hold.c)
 //        '- mi_free_other   everything else, by the value of the owner word:
 //
@@ -113,14 +113,14 @@ static mi_attr_noinline void mi_free_held(void* p, mi_page_t* page) {
   mi_free_other(p, page);
 }
 
-// Free where the owner word is not this thread's id alone. A page that was full is not touched as
-// long as the portion of its class has room.
+// Free where the owner word is not this thread's id alone. Most pages that were full stay so.
 static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
   const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
-  const bool is_parked = flags == MI_OWNER_PARKED;
-  if (is_parked && mi_portion_add_quick(mi_self_home(), page, (mi_block_t*)p)) return;
+  if (flags == MI_OWNER_PARKED && mi_portion_free_quick(page, (mi_block_t*)p)) return;
   if (flags == MI_OWNER_HELD) {
     mi_free_held(p, page);
+  } else if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE) {
+    mi_guard_free(page, p);
   } else {
     mi_free_other(p, page);
   }

@@ -168,11 +168,24 @@ static void* mi_slow_fail(size_t size) {
   return NULL;
 }
 
+// True if something waits for the cadence, and is not to wait until `quick_left` is 0.
+static inline bool mi_slow_is_awaited(mi_theap_t* theap) {
+  mi_sample_follow_options(theap); // a thread may begin with large blocks
+  return theap->sample_is_on || theap->home->is_unwatched || mi_budget_asks(theap);
+}
+
 // Return a block of class `c` for a request of `size` bytes.
 static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
   theap->trim_left -= (int32_t)size;
-  mi_refill_cadence(theap, c);
-  if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+  // A page has a few blocks of these classes, or one: the cadence is counted down as in alloc.c.
+  const bool is_counted = mi_class_is_medium(c) && theap->quick_left > 1 && theap->trim_left >= 0;
+  if (is_counted && mi_likely(!mi_slow_is_awaited(theap))) {
+    theap->quick_left--;
+    mi_parcel_flush();
+  } else {
+    mi_refill_cadence(theap, c);
+    if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+  }
   if (mi_sample_may_be_due(theap, c)) {
     void* const p = mi_slow_sample(theap, c, size, fill);
     if (p != NULL) return p;
@@ -200,16 +213,24 @@ static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
 // The cadence of large blocks, counted down as in alloc.c: only each so many of them come to it,
 // unless something waits for it.
 static void mi_slow_count_large(mi_theap_t* theap) {
-  mi_sample_follow_options(theap); // a thread may begin with large blocks
-  const bool is_awaited = theap->sample_is_on || theap->home->is_unwatched;
-  if (mi_likely(!is_awaited && --theap->quick_left != 0)) return;
+  if (mi_likely(!mi_slow_is_awaited(theap) && --theap->quick_left != 0)) return;
   const mi_hold_t hold = mi_hold_enter(theap->home);
   mi_refill_cadence(theap, MI_CLASS_COUNT);
   if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
   mi_hold_leave(theap->home, hold);
 }
 
-static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
+// Return the large block that the thread freed last if it has this size: programs use the same
+// buffer again and again. NULL if it has not, or if anything else is to be done.
+static inline void* mi_slow_kept(mi_theap_t* theap, size_t size) {
+  // (A thread that has no theap yet has 0 left.)
+  if (theap->home != theap || theap->quick_left <= 1 || mi_slow_is_awaited(theap)) return NULL;
+  void* const p = mi_large_alloc_kept(theap, size);
+  if (p != NULL) theap->quick_left--;
+  return p;
+}
+
+static mi_attr_noinline void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   if (size <= MI_CLASS_MAX) return mi_slow_class(theap, size, fill);
   if (size > MI_REQUEST_MAX) return mi_slow_fail(size);
   theap = mi_slow_theap(theap);
@@ -222,6 +243,11 @@ static void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
   mi_slow_note_large(theap, p);
   mi_report_leave();
   return p != NULL ? p : mi_slow_fail(size);
+}
+
+MI_SLOW void* mi_slow_malloc_large(size_t size, mi_theap_t* theap) {
+  void* const p = mi_slow_kept(theap, size);
+  return p != NULL ? p : mi_slow_any(size, theap, MI_UNINITIALIZED);
 }
 
 MI_SLOW void* mi_slow_malloc(size_t size, mi_theap_t* theap) {

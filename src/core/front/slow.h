@@ -9,6 +9,8 @@
 
 // Allocate when the list of the class is empty, the size is large, or the thread has no theap yet.
 MI_SLOW void* mi_slow_malloc(size_t size, mi_theap_t* theap);
+// The same for more than MI_CLASS_MAX bytes: it may be the block that the thread freed last.
+MI_SLOW void* mi_slow_malloc_large(size_t size, mi_theap_t* theap);
 MI_SLOW void* mi_slow_zalloc(size_t size, mi_theap_t* theap);
 
 // Allocate a block of at most MI_CLASS_MAX bytes from its class, zeroed if `fill` says so, as

@@ -182,6 +182,15 @@ static bool mi_large_fit_kept(mi_theap_t* home, mi_page_t* page, const mi_large_
   return true;
 }
 
+// A kept block that was taken out is in use again.
+static mi_attr_inline void mi_large_use_kept(mi_theap_t* home, mi_page_t* page) {
+  page->is_zero = false;
+  page->is_resident = true;
+  mi_kept_note_again(home, page->block_size);
+  mi_life_be_single(page);
+  mi_probe2(large_make, page->start, page->block_size);
+}
+
 // Return the block that this thread freed last, if it is what the plan asks for: kept.c.
 static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, size_t slice_count) {
   mi_theap_t* const home = mi_self_home();
@@ -192,12 +201,16 @@ static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, s
     mi_large_end_kept(page); // KEPT-3
     return NULL;
   }
-  page->is_zero = false;
-  page->is_resident = true;
-  mi_kept_note_again(home, page->block_size);
-  mi_life_be_single(page);
-  mi_probe2(large_make, page->start, page->block_size);
+  mi_large_use_kept(home, page);
   return page;
+}
+
+MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home, size_t size) {
+  if (!MI_HAS_KEPT) return NULL;
+  mi_page_t* const page = mi_kept_get_like(home, mi_large_round(size));
+  if (page == NULL) return NULL;
+  mi_large_use_kept(home, page);
+  return page->start;
 }
 
 // Keep a block that the program freed for the next one of the thread: kept.c.

@@ -37,6 +37,10 @@ MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment,
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill);
 
+// Allocate a block of `size` bytes, more than MI_CLASS_MAX, if the thread keeps one of that size;
+// `home` is its home. NULL if it does not. The caller need not do anything else.
+MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home, size_t size);
+
 // Allocate a block of the size of a class, as one that shares a page has it, at the start of a
 // slice. NULL if there is no memory.
 MI_INTERNAL void* mi_large_alloc_slot(mi_heap_t* heap, size_t size, mi_fill_t fill);

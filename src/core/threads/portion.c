@@ -36,7 +36,6 @@
 #include "portion.h"
 
 #include "hold.h"
-#include "reclaim.h"
 
 MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class) {
   size_t count = 0;

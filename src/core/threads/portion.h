@@ -4,6 +4,7 @@
 #define MI_CORE_PORTION_H
 
 #include "crowd.h"
+#include "reclaim.h"
 
 // In a crowd a portion has at most this many bytes and blocks, but at least one block. With more
 // threads than MI_PORTION_THREADS, those of a class have together as much as with so many, but each
@@ -100,6 +101,16 @@ static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_b
   if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(theap)) return false;
   if (!mi_page_has_block(page, block)) return false;
   mi_portion_push(theap, c, block);
+  return true;
+}
+
+// Free a block of a page that was full when this thread last used it, if that takes few
+// instructions. False, and nothing happened, if there is something to look at.
+static inline bool mi_portion_free_quick(mi_page_t* page, mi_block_t* block) {
+  if (mi_portion_add_quick(mi_self_home(), page, block)) return true;
+  // Larger blocks join neither a portion nor a parcel.
+  if (page->block_size <= MI_PORTION_OWN_SIZE_MAX || !mi_page_has_block(page, block)) return false;
+  mi_reclaim_chain(page, block, block, 1);
   return true;
 }
 

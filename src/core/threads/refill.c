@@ -29,7 +29,10 @@
 // REFILL-4  before a page makes a new peak of committed memory, the theap gives up pages without a
 //     block in use. Their memory is resident: the new page has it without page faults, and what is
 //     needed again is made again in what others leave. So a small program, most of whose memory is
-//     a page for each of many sizes, does not keep those of sizes that it no longer uses.
+//     a page for each of many sizes, does not keep those of sizes that it no longer uses. A theap
+//     of a heap that is not small does so once it has grown by 1/MI_REFILL_PEAK_PART since: one
+//     that replaces blocks of 33 to 64 KB at its peak would else make a page again for three of
+//     four blocks (3,300 instructions for each block, 1,200 so, at 1.02 of the memory).
 // REFILL-5  beside other threads a theap holds little in idle pages of large classes also when it
 //     makes no more of them: after MI_TRIM_BYTES, in blocks of the slow path, or as many refills as
 //     are without it at most, it gives up what is beyond the bound. Each of many threads would else
@@ -39,6 +42,9 @@
 //     fetched when it becomes current, all at once (15 of 16 freed at random in a heap of 64 MiB, a
 //     malloc of 64 bytes: 44 ns, 137 without; of 512 bytes: 80, 178). Not in a small heap, whose
 //     blocks are in a cache.
+//
+// Where a page has a few blocks or one, a malloc mostly finds that the current page is full, and the
+// next one of the queue is not: mi_refill_turn does that alone, and counts down to the cadence.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
@@ -60,9 +66,12 @@
 #define MI_REFILL_FEW ((size_t)8)
 #define MI_REFILL_FEW_PART 64
 // REFILL-6: pages of a theap that have free blocks, from which on those of one are in no cache near
-// the processor; and the part of a page's blocks that must be free.
+// the processor; and how many of a page's blocks must be free, and which part.
 #define MI_REFILL_COLD_PAGES ((size_t)16)
+#define MI_REFILL_COLD_FEW ((size_t)4)
 #define MI_REFILL_COLD_PART 4
+// REFILL-4: the part by which the heap must have grown since.
+#define MI_REFILL_PEAK_PART 1024
 // The interval at which a thread that refills gives up idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: its
@@ -112,8 +121,8 @@ static mi_attr_noinline void mi_refill_leave_current(mi_theap_t* theap, size_t c
 // True if most blocks of the page's list are in no cache, and they are many: REFILL-6.
 static inline bool mi_refill_is_cold(const mi_theap_t* theap, const mi_page_t* page) {
   const size_t count = mi_page_capacity(page) - page->count.used;
-  return theap->page_count >= MI_REFILL_COLD_PAGES && page->local_free != NULL &&
-         count >= page->reserved / MI_REFILL_COLD_PART;
+  return theap->page_count >= MI_REFILL_COLD_PAGES && count > MI_REFILL_COLD_FEW &&
+         page->local_free != NULL && count >= page->reserved / MI_REFILL_COLD_PART;
 }
 
 // Allocate from `page`, which this thread owns and which is in no place.
@@ -228,10 +237,44 @@ static bool mi_refill_from_own(mi_theap_t* theap, size_t c) {
   return mi_refill_carve(theap, c);
 }
 
+// True if the current page of a class has no free block, as far as it has not to be carved.
+static inline bool mi_refill_is_used_up(mi_page_t* current) {
+  return current->local_free == NULL &&
+         mi_atomic_load_relaxed(&current->thread_free) <= MI_REMOTE_BITS;
+}
+
+MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t c) {
+  mi_page_t* const page = mi_life_first(&theap->queue[c]);
+  if (page == NULL || page->local_free == NULL) return NULL;
+  if (page->block_size <= MI_PORTION_OWN_SIZE_MAX) return NULL; // mi_refill_from_few
+  if (theap->quick_left <= 1 || theap->sample_is_on || theap->trim_left < 0) return NULL;
+  mi_page_t* const current = mi_theap_current(theap, c);
+  if (current != NULL && !mi_refill_is_used_up(current)) return NULL;
+  if (!mi_page_is_head_sound(page, page->local_free)) return NULL; // it is reported there
+  theap->quick_left--;
+  theap->trim_left -= (int32_t)page->block_size;
+  mi_life_dequeue(theap, page);
+  mi_refill_leave_current(theap, c);
+  mi_refill_make_current(theap, page);
+  mi_refill_from_lists(theap, c, page);
+  return theap->free[c];
+}
+
+// True if a page of so many fresh slices would make a new peak, and it is worth while to give up
+// pages instead: REFILL-4.
+static bool mi_refill_is_peak(const mi_theap_t* theap, size_t slice_count) {
+  mi_subproc_t* const subproc = mi_theap_subproc(theap);
+  const int64_t committed = mi_atomic_load_relaxed(&subproc->count.committed);
+  if (!mi_retain_is_peak(subproc, slice_count)) return false;
+  return committed < (int64_t)MI_SMALL_HEAP ||
+         committed - theap->peak_seen >= committed / MI_REFILL_PEAK_PART;
+}
+
 // Make a page although it makes a new peak: REFILL-4.
 static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap, mi_page_plan_t* plan) {
   mi_heap_t* const heap = mi_theap_heap(theap);
   const int64_t committed = mi_atomic_load_relaxed(&heap->subproc->count.committed);
+  theap->peak_seen = committed;
   mi_flush_empty(theap);
   mi_flush_trim(theap, (size_t)committed / MI_IDLE_PEAK_PART, plan->size_class);
   plan->is_below_peak = false;
@@ -247,7 +290,7 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
       .slice_count = slice_count,
       .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0,
       .is_likely_full = mi_theap_current(theap, c) != NULL,
-      .is_below_peak = mi_retain_is_peak(heap->subproc, slice_count), // it may be one
+      .is_below_peak = mi_refill_is_peak(theap, slice_count), // it may be one
   };
   theap->filled &= ~mi_refill_bit(c);
   mi_page_t* page = mi_page_make(heap, &plan);

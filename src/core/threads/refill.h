@@ -12,6 +12,11 @@
 // memory unless unused memory is given up.
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t size_class);
 
+// The same for a class whose pages have a few blocks each, or one, if there is nothing to do but to
+// put the first page of the queue in the place of the current one. NULL, and nothing happened, if
+// there is more. The thread holds its home; its current page has no block that it freed.
+MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t size_class);
+
 // Make a fresh page of the class, owned by this thread and in no place. NULL if there is no memory.
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t size_class);
 

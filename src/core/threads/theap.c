@@ -95,9 +95,12 @@ MI_INTERNAL mi_page_t* mi_theap_take_guest(mi_theap_t* theap, size_t size_class)
 // Return the bytes that the theap may have in empty pages.
 static size_t mi_theap_idle_budget(mi_counters_t* count) {
   const size_t committed = (size_t)mi_atomic_load_relaxed(&count->committed);
-  const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
-  const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
-  if (!mi_theap_is_alone(count) || committed < MI_SMALL_HEAP) return budget;
+  if (!mi_theap_is_alone(count)) {
+    const size_t threads = (size_t)mi_atomic_load_relaxed(&count->threads);
+    return MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / (threads + 1);
+  }
+  const size_t budget = MI_IDLE_BYTES_MIN + committed / MI_IDLE_PART / 2; // no division
+  if (committed < MI_SMALL_HEAP) return budget;
   return budget + mi_bits_min(committed / MI_IDLE_MORE_PART, MI_IDLE_MORE_MAX);
 }
 
