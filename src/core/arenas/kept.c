@@ -39,7 +39,7 @@
 //     buffers of similar sizes (1 to 2 MiB: 1,041 instructions a pair without).
 //
 // A block of the same size is handed out with no more than an exchange and two figures
-// (mi_large_alloc_kept): a pair of 1 MiB takes 230 instructions, 370 through the slow path of malloc.
+// (mi_large_alloc_kept): a pair of 1 MiB takes 230 instructions, 370 through all of slow.c.
 //
 // A fork may lose the block that another thread has just taken out: it stays in use in the child,
 // as blocks do which that thread held.

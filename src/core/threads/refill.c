@@ -43,8 +43,8 @@
 //     malloc of 64 bytes: 44 ns, 137 without; of 512 bytes: 80, 178). Not in a small heap, whose
 //     blocks are in a cache.
 //
-// Where a page has a few blocks or one, a malloc mostly finds that the current page is full, and the
-// next one of the queue is not: mi_refill_turn does that alone, and counts down to the cadence.
+// Where a page has a few blocks or one, a malloc mostly finds that the current page is full, and
+// the next one of the queue is not: mi_refill_turn does that alone, and counts down to the cadence.
 //
 // Pages that were full return to the end of the queue at their first free, so that they collect
 // free blocks while others serve: each visit then finds many blocks, and no descriptor is touched
