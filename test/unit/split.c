@@ -49,6 +49,61 @@ UNIT_TEST(split_begins_wide) {
   }
 }
 
+// Makes a page of a class with free blocks, in the queue of the thread or in the pool.
+static mi_page_t* make_page_with_free(size_t size_class, bool is_pooled, void** p) {
+  mi_page_t* const page = unit_make_page(size_class, 3, p);
+  if (is_pooled) {
+    mi_pool_give_up(page);
+  } else {
+    mi_life_enqueue(unit_theap(), page);
+  }
+  return page;
+}
+
+// If this fails, a program whose blocks become shorter grows, although the pages of the longer ones
+// have free blocks; or it wastes more than a fourth of a block, or memory while there is enough.
+UNIT_TEST(split_leans_on_a_wider_class_before_a_peak) {
+  enum { OWN = FIRST + 2, NEAR = FIRST + 3 }; // 176 and 192 bytes; then comes TOP
+  const mi_counters_t* const now = &mi_state.main.count;
+  mi_theap_t* const theap = unit_theap();
+  unit_make_peak(64);
+  for (size_t turn = 0; turn < 2; turn++) { // the queue, the pool
+    size_t count = 0;
+    while (served_by(theap, OWN) != OWN) count += fill(OWN, blocks + count);
+    count += fill(OWN, blocks + count);
+    void* beside[12];
+    make_page_with_free(TOP, turn == 1, beside);
+    void* const rest = mi_malloc((size_t)(now->committed_peak - now->committed));
+    blocks[count++] = mi_malloc(mi_class_size(OWN)); // TOP is too wide
+    check_equal(class_of_block(blocks[count - 1]), OWN);
+    count += fill(OWN, blocks + count);
+    const mi_page_t* const page = make_page_with_free(NEAR, turn == 1, beside + 3);
+    mi_page_t* const fits = make_page_with_free(OWN, true, beside + 9); // is in the pool
+    blocks[count++] = mi_malloc(mi_class_size(OWN));
+    check(unit_page_of(blocks[count - 1]) == fits);
+    count += fill(OWN, blocks + count);
+    void* const p = mi_malloc(mi_class_size(OWN));
+    check(unit_page_of(p) == page);
+    check_equal(served_by(theap, OWN), NEAR);
+    blocks[count++] = p;
+    count += fill(NEAR, blocks + count);
+    blocks[count++] = mi_malloc(mi_class_size(OWN)); // nothing is left of it
+    check_equal(served_by(theap, OWN), OWN);
+    check(mi_split_is_valid(theap));
+    mi_free(rest);
+    mi_purge_everything(&mi_state.main); // below the peak there is memory
+    count += fill(OWN, blocks + count);
+    make_page_with_free(NEAR, turn == 1, beside + 6);
+    blocks[count++] = mi_malloc(mi_class_size(OWN));
+    check_equal(class_of_block(blocks[count - 1]), OWN);
+    free_all(count);
+    for (size_t i = 0; i < 12; i++) mi_free(beside[i]);
+    mi_flush_theap(theap);
+    mi_purge_everything(&mi_state.main);
+  }
+  unit_check_valid();
+}
+
 // If this fails, a block of an aligned request is not aligned.
 UNIT_TEST(split_keeps_the_alignment) {
   mi_theap_t* const theap = unit_theap();
@@ -168,6 +223,7 @@ UNIT_TEST(split_in_a_crowd) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(split_begins_wide),
+      cmocka_unit_test(split_leans_on_a_wider_class_before_a_peak),
       cmocka_unit_test(split_keeps_the_alignment),
       cmocka_unit_test(split_fits_many_blocks),
       cmocka_unit_test(split_waits_for_another_size),

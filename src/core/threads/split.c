@@ -29,6 +29,13 @@
 // SPLIT-4  a class without a page is joined with the next one above it when idle pages are given
 //     up: at each tick, and when the theap gives everything up. `is_split` saves the walk through
 //     all classes where none is split, as in most theaps of heaps that come and go.
+// SPLIT-5  where a page of the size's own class would make a new peak of committed memory, a class
+//     above it in the picture serves the size, if it has free blocks beside its current page, or
+//     in the pool, that are at most a fourth too long. So a program whose blocks become shorter as
+//     time goes by has the memory of the longer ones, of whose pages each has some block in use.
+//     (40,000 blocks of 8,000 bytes, replaced by shorter and shorter ones down to 1,000: 407 MiB
+//     and 1.0 s, 600 and 1.8 without; glibc 301 and 1.5, tcmalloc 461, snmalloc 529, jemalloc 673.)
+//     It is split again as SPLIT-2 says.
 //
 // Any block that is large enough is a block for a size: nothing else depends on this map, and only
 // the owner of the theap reads and changes it. Deliberately absent: a map for the whole heap, which
@@ -42,6 +49,8 @@
 
 // One behind the last class that others can serve.
 #define MI_SPLIT_END (MI_CLASS_COUNT - MI_SPLIT_TOP * (MI_CLASS_MAX_LOG2 - MI_SLICE_SHIFT))
+// SPLIT-5: the part of a block that may be lost, at most.
+#define MI_SPLIT_WASTE_PART 4
 // The pages of a wide class from which on a crowd splits it.
 #define MI_SPLIT_CROWD_PAGES 2
 
@@ -143,10 +152,35 @@ static size_t mi_split_find(mi_theap_t* theap, size_t own, size_t server, bool i
   return server;
 }
 
+// True if others may serve the sizes of the class.
+static bool mi_split_may_lean(size_t own) {
+  return MI_HAS_SPLIT && own - MI_SPLIT_FIRST < MI_SPLIT_END - MI_SPLIT_FIRST &&
+         own % MI_SPLIT_TOP != 0;
+}
+
+// SPLIT-5: the theap has no free block of such a class. Return the class that serves its sizes now.
+static mi_attr_noinline size_t mi_split_lean(mi_theap_t* theap, size_t own) {
+  mi_heap_t* const heap = mi_theap_heap(theap);
+  if (!mi_retain_is_peak(heap->subproc, mi_class_slices(own))) return own;
+  if (mi_pool_has(heap, own)) return own;
+  for (size_t step = 2; step <= MI_SPLIT_TOP; step *= 2) {
+    const size_t c = mi_split_above(own, step);
+    const size_t size = mi_class_size(c);
+    if (c == own) continue;
+    if (size - mi_class_size(own) > size / MI_SPLIT_WASTE_PART) break;
+    const bool has_free = theap->queue[c].last != NULL || mi_pool_has(heap, c);
+    if (has_free) return mi_split_use(theap, c, own);
+  }
+  return own;
+}
+
 MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size) {
   const size_t own = mi_class_of(size);
   size_t server = mi_split_class(theap, size);
-  if (mi_likely(own == server)) return own;
+  if (mi_likely(own == server)) {
+    const bool is_lean = mi_split_may_lean(own) && mi_split_is_full(theap, own);
+    return mi_unlikely(is_lean) ? mi_split_lean(theap, own) : own;
+  }
   server = mi_split_find(theap, own, server, false);
   if (own == server || !mi_split_is_full(theap, server)) return server;
   server = mi_split_find(theap, own, server, true);
