@@ -45,7 +45,7 @@ ROUNDS = 50  # of 100 pairs
 REPLACE_BOUND = {64: 210, 32: 295}
 REPLACE_MAX = 32768  # larger blocks have no portion: an empty page waits for the next one
 # 3,000 to 5,000 if a page is made each time. While memory of earlier sizes waits to go back, which depends on the
-# clock, each new page looks whether some is due (830 and 1,080 with 32 bits while none waits).
+# clock, each new page looks whether some is due (950 to 1,080 while none waits).
 REPLACE_BOUND_ABOVE = {64: 1100, 32: 1450}
 # The block that the thread freed last, up to 8 MiB, is the next one of that size (kept.c).
 LARGE = [600 * 1024, 1024 * 1024, 8 * 1024 * 1024]

@@ -66,7 +66,8 @@ UNIT_TEST(split_leans_on_a_wider_class_before_a_peak) {
   enum { OWN = FIRST + 2, NEAR = FIRST + 3 }; // 176 and 192 bytes; then comes TOP
   const mi_counters_t* const now = &mi_state.main.count;
   mi_theap_t* const theap = unit_theap();
-  unit_make_peak(64);
+  unit_make_peak(1024);
+  void* const much = mi_malloc(MI_SMALL_HEAP);
   for (size_t turn = 0; turn < 2; turn++) { // the queue, the pool
     size_t count = 0;
     while (served_by(theap, OWN) != OWN) count += fill(OWN, blocks + count);
@@ -101,6 +102,24 @@ UNIT_TEST(split_leans_on_a_wider_class_before_a_peak) {
     mi_flush_theap(theap);
     mi_purge_everything(&mi_state.main);
   }
+  mi_free(much);
+  unit_check_valid();
+}
+
+// If this fails, a small program has blocks that are too long instead of an OS page more.
+UNIT_TEST(split_leans_on_none_in_a_small_heap) {
+  enum { OWN = FIRST + 2, NEAR = FIRST + 3 };
+  mi_theap_t* const theap = unit_theap();
+  size_t count = 0;
+  while (served_by(theap, OWN) != OWN) count += fill(OWN, blocks + count);
+  count += fill(OWN, blocks + count);
+  void* beside[3];
+  make_page_with_free(NEAR, false, beside);
+  check_equal(mi_state.main.count.committed, mi_state.main.count.committed_peak);
+  blocks[count++] = mi_malloc(mi_class_size(OWN));
+  check_equal(class_of_block(blocks[count - 1]), OWN);
+  free_all(count);
+  for (size_t i = 0; i < 3; i++) mi_free(beside[i]);
   unit_check_valid();
 }
 
@@ -224,6 +243,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(split_begins_wide),
       cmocka_unit_test(split_leans_on_a_wider_class_before_a_peak),
+      cmocka_unit_test(split_leans_on_none_in_a_small_heap),
       cmocka_unit_test(split_keeps_the_alignment),
       cmocka_unit_test(split_fits_many_blocks),
       cmocka_unit_test(split_waits_for_another_size),

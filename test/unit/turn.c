@@ -44,8 +44,14 @@ UNIT_TEST_PAGE_SIZES(turn_seldom_gives_up_pages_at_the_peak_of_a_large_heap) {
 UNIT_TEST_PAGE_SIZES(turn_takes_the_next_page) {
   mi_theap_t* const theap = unit_theap();
   void* p[2] = {malloc_long(), malloc_long()};
-  const uint32_t before = theap->heartbeat;
-  for (size_t i = 0; i < 10; i++) {
+  // In a small heap the rare things are done with each page.
+  uint32_t before = theap->heartbeat;
+  mi_free(p[0]);
+  p[0] = malloc_long();
+  check(theap->heartbeat > before);
+  void* const much = mi_malloc(MI_SMALL_HEAP);
+  before = theap->heartbeat;
+  for (size_t i = 1; i <= 10; i++) {
     const uint32_t left = theap->quick_left;
     const int32_t before_trim = theap->trim_left; // REFILL-5
     void* const was = p[i % 2];
@@ -70,16 +76,19 @@ UNIT_TEST_PAGE_SIZES(turn_takes_the_next_page) {
   theap->sample_is_on = false;
   mi_free(p[0]);
   mi_free(p[1]);
+  mi_free(much);
   unit_check_valid();
 }
 
 // If this fails, the rare things are never done while a program only allocates such blocks.
 UNIT_TEST(turn_ends_at_the_cadence) {
+  void* const much = mi_malloc(MI_SMALL_HEAP);
   const uint32_t before = unit_theap()->heartbeat;
   void* p[2 * MI_QUICK_REFILLS];
   for (size_t i = 0; i < 2 * MI_QUICK_REFILLS; i++) p[i] = malloc_long();
   check(unit_theap()->heartbeat >= before + MI_QUICK_REFILLS);
   for (size_t i = 0; i < 2 * MI_QUICK_REFILLS; i++) mi_free(p[i]);
+  mi_free(much);
   unit_check_valid();
 }
 
@@ -87,6 +96,7 @@ UNIT_TEST(turn_ends_at_the_cadence) {
 // or a damaged list is followed.
 UNIT_TEST_PAGE_SIZES(turn_only_where_nothing_else_is_to_do) {
   puppet_start(&other);
+  void* const much = mi_malloc(MI_SMALL_HEAP);
   void* const first = malloc_long();
   void* const second = malloc_long();
   puppet_free(&other, second); // its page is the current one
@@ -95,6 +105,7 @@ UNIT_TEST_PAGE_SIZES(turn_only_where_nothing_else_is_to_do) {
   check(malloc_long() == first);
   mi_free(second);
   mi_free(first);
+  mi_free(much);
   puppet_end(&other);
   unit_check_valid();
 }

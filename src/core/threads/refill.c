@@ -247,7 +247,7 @@ MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_life_first(&theap->queue[c]);
   if (page == NULL || page->local_free == NULL) return NULL;
   if (page->block_size <= MI_PORTION_OWN_SIZE_MAX) return NULL; // mi_refill_from_few
-  if (theap->quick_left <= 1 || theap->sample_is_on || theap->trim_left < 0) return NULL;
+  if (theap->sample_is_on || !mi_refill_may_wait(theap)) return NULL;
   mi_page_t* const current = mi_theap_current(theap, c);
   if (current != NULL && !mi_refill_is_used_up(current)) return NULL;
   if (!mi_page_is_head_sound(page, page->local_free)) return NULL; // it is reported there
@@ -266,7 +266,7 @@ static bool mi_refill_is_peak(const mi_theap_t* theap, size_t slice_count) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const int64_t committed = mi_atomic_load_relaxed(&subproc->count.committed);
   if (!mi_retain_is_peak(subproc, slice_count)) return false;
-  return committed < (int64_t)MI_SMALL_HEAP ||
+  return mi_theap_is_in_small_heap(theap) ||
          committed - theap->peak_seen >= committed / MI_REFILL_PEAK_PART;
 }
 

@@ -16,6 +16,11 @@ static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
   return mi_theap_heap(theap)->subproc;
 }
 
+static inline bool mi_theap_is_in_small_heap(const mi_theap_t* theap) {
+  const int64_t committed = mi_atomic_load_relaxed(&mi_theap_subproc(theap)->count.committed);
+  return committed < (int64_t)MI_SMALL_HEAP;
+}
+
 // True if the sub-process has one thread: nobody else could use what this one keeps.
 static inline bool mi_theap_is_alone(mi_counters_t* count) {
   return mi_atomic_load_relaxed(&count->threads) <= 1;
