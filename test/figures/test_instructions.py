@@ -42,7 +42,7 @@ PAIR_BOUND = {64: 72, 32: 105}  # with the home held: HOLD-2
 ROUNDS = 50  # of 100 pairs
 # A random block of a heap full of blocks of one size is freed, and another allocated: 500 to 800 if the page of each is
 # parked and taken back in turn.
-REPLACE_BOUND = {64: 210, 32: 295}
+REPLACE_BOUND = {64: 218, 32: 305}
 REPLACE_MAX = 32768  # larger blocks have no portion: an empty page waits for the next one
 # 3,000 to 5,000 if a page is made each time. While memory of earlier sizes waits to go back, which depends on the
 # clock, each new page looks whether some is due (950 to 1,080 while none waits).

@@ -49,6 +49,7 @@ static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* the
 
 // The page has no block: mostly the next one of the queue takes its place, if it has one or a few.
 static mi_attr_noinline void* mi_alloc_turn(size_t size, mi_theap_t* theap, size_t c) {
+  if (!mi_refill_may_wait(theap)) return mi_slow_malloc(size, theap);
   const mi_hold_t hold = mi_hold_try(theap->home);
   mi_block_t* block = hold == MI_HOLD_ENTERED ? mi_refill_turn(theap, c) : NULL;
   if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
@@ -70,7 +71,9 @@ static mi_attr_noinline void* mi_alloc_medium(size_t size, mi_theap_t* theap) {
     if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
   }
   mi_hold_go(home, count + 2);
-  return mi_likely(block != NULL) ? block : mi_alloc_turn(size, theap, c);
+  if (mi_likely(block != NULL)) return block;
+  if (mi_portion_is_above(c)) return mi_alloc_turn(size, theap, c);
+  return mi_slow_malloc(size, theap);
 }
 
 static mi_attr_inline void* mi_alloc_block(mi_theap_t* theap, size_t size) {

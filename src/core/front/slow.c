@@ -177,8 +177,8 @@ static inline bool mi_slow_is_awaited(mi_theap_t* theap) {
 // Return a block of class `c` for a request of `size` bytes.
 static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
   theap->trim_left -= (int32_t)size;
-  // A page has a few blocks of these classes, or one: the cadence is counted down as in alloc.c.
-  const bool is_counted = mi_class_is_medium(c) && mi_refill_may_wait(theap);
+  // A page has one block of these classes, or a few: the cadence is counted down as in alloc.c.
+  const bool is_counted = mi_portion_is_above(c) && mi_refill_may_wait(theap);
   if (is_counted && mi_likely(!mi_slow_is_awaited(theap))) {
     theap->quick_left--;
     mi_parcel_flush();

@@ -20,6 +20,11 @@
 #define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
 #define MI_PORTION_OWN_SIZE_MAX (MI_SLICE_SIZE / 2) // 16 such blocks of each class may lie idle
 
+// True for the classes of larger blocks.
+static mi_attr_inline bool mi_portion_is_above(size_t size_class) {
+  return size_class > mi_class_of(MI_PORTION_OWN_SIZE_MAX);
+}
+
 // The most blocks of a portion of `bytes` bytes.
 static inline size_t mi_portion_blocks(size_t bytes, size_t size_class) {
   const size_t count = bytes / mi_class_size(size_class);

@@ -246,8 +246,7 @@ static inline bool mi_refill_is_used_up(mi_page_t* current) {
 MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t c) {
   mi_page_t* const page = mi_life_first(&theap->queue[c]);
   if (page == NULL || page->local_free == NULL) return NULL;
-  if (page->block_size <= MI_PORTION_OWN_SIZE_MAX) return NULL; // mi_refill_from_few
-  if (theap->sample_is_on || !mi_refill_may_wait(theap)) return NULL;
+  if (theap->sample_is_on) return NULL;
   mi_page_t* const current = mi_theap_current(theap, c);
   if (current != NULL && !mi_refill_is_used_up(current)) return NULL;
   if (!mi_page_is_head_sound(page, page->local_free)) return NULL; // it is reported there

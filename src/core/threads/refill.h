@@ -12,17 +12,17 @@
 // memory unless unused memory is given up.
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t size_class);
 
-// The same for a class whose pages have a few blocks each, or one, if there is nothing to do but to
-// put the first page of the queue in the place of the current one. NULL, and nothing happened, if
-// there is more. The thread holds its home; its current page has no block that it freed.
+// The same for a class above MI_PORTION_OWN_SIZE_MAX, if there is nothing to do but to put the
+// first page of the queue in the place of the current one, and the cadence may wait. NULL, and
+// nothing happened, if there is more. The thread holds its home.
 MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t size_class);
 
 // Make a fresh page of the class, owned by this thread and in no place. NULL if there is no memory.
 MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t size_class);
 
-// True if the cadence may wait for later refills of blocks above MI_SMALL_MAX. In a small heap it
-// comes with each: what waits to go back is a larger part of that (recorded python would peak at
-// 1.03).
+// True if the cadence may wait for later refills of blocks above MI_PORTION_OWN_SIZE_MAX. In a
+// small heap it comes with each: what waits to go back is a larger part of that (recorded python
+// would peak at 1.03).
 static inline bool mi_refill_may_wait(const mi_theap_t* theap) {
   return theap->quick_left > 1 && theap->trim_left >= 0 && !mi_theap_is_in_small_heap(theap);
 }
