@@ -83,6 +83,11 @@ UNIT_TEST(split_leans_on_a_wider_class_before_a_peak) {
     blocks[count++] = mi_malloc(mi_class_size(OWN));
     check(unit_page_of(blocks[count - 1]) == fits);
     count += fill(OWN, blocks + count);
+    mi_count_add(&mi_state.main.count.threads, 1); // not beside another thread
+    blocks[count++] = mi_malloc(mi_class_size(OWN));
+    check_equal(class_of_block(blocks[count - 1]), OWN);
+    mi_count_add(&mi_state.main.count.threads, -1);
+    count += fill(OWN, blocks + count);
     void* const p = mi_malloc(mi_class_size(OWN));
     check(unit_page_of(p) == page);
     check_equal(served_by(theap, OWN), NEAR);
