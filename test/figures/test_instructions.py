@@ -46,7 +46,7 @@ REPLACE_BOUND = {64: 218, 32: 305}
 REPLACE_MAX = 32768  # larger blocks have no portion: an empty page waits for the next one
 # 3,000 to 5,000 if a page is made each time. While memory of earlier sizes waits to go back, which depends on the
 # clock, each new page looks whether some is due (950 to 1,080 while none waits).
-REPLACE_BOUND_ABOVE = {64: 1100, 32: 1450}
+REPLACE_BOUND_ABOVE = {64: 1150, 32: 1550}
 # The block that the thread freed last, up to 8 MiB, is the next one of that size (kept.c).
 LARGE = [600 * 1024, 1024 * 1024, 8 * 1024 * 1024]
 LARGE_BOUND = {64: 250, 32: 450}

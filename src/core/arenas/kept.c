@@ -205,14 +205,6 @@ MI_INTERNAL mi_page_t* mi_kept_get(mi_theap_t* home) {
   return mi_kept_page(word);
 }
 
-MI_INTERNAL mi_page_t* mi_kept_get_like(mi_theap_t* home, size_t size) {
-  const mi_kept_t* const kept = home->kept;
-  if (kept == NULL || kept->is_rest) return NULL;
-  // Both figures are of the block that was put last: KEPT-2.
-  if (mi_atomic_load_relaxed(&home->kept->kept_bytes) != (int64_t)size) return NULL;
-  return mi_kept_get(home);
-}
-
 MI_INTERNAL void mi_kept_note_again(mi_theap_t* home, size_t size) {
   mi_kept_t* const kept = home->kept;
   const int64_t bytes = mi_atomic_load_relaxed(&kept->again_bytes) + (int64_t)size;

@@ -25,8 +25,13 @@ MI_INTERNAL bool mi_kept_may_keep(mi_theap_t* home, mi_page_t* page);
 MI_INTERNAL mi_page_t* mi_kept_put(mi_theap_t* home, const mi_page_t* page);
 // Take out what the thread keeps: NULL if that is nothing.
 MI_INTERNAL mi_page_t* mi_kept_get(mi_theap_t* home);
-// The same, if it is a block of so many bytes, and no rest.
-MI_INTERNAL mi_page_t* mi_kept_get_like(mi_theap_t* home, size_t size);
+// True if that is a block of so many bytes, and no rest. (Both figures are of what was put last, by
+// this thread: KEPT-2.)
+static inline bool mi_kept_is_like(const mi_theap_t* home, size_t size) {
+  mi_kept_t* const kept = home->kept;
+  return kept != NULL && !kept->is_rest &&
+         mi_atomic_load_relaxed(&kept->kept_bytes) == (int64_t)size;
+}
 // True if that is the rest of a block, no slice of which is described: KEPT-7.
 static inline bool mi_kept_is_rest(const mi_page_t* page) { return page->reserved == 0; }
 // The block that was taken out is to have so many slices only, and bytes; keep the rest.

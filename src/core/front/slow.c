@@ -224,8 +224,9 @@ static void mi_slow_count_large(mi_theap_t* theap) {
 // buffer again and again. NULL if it has not, or if anything else is to be done.
 static inline void* mi_slow_kept(mi_theap_t* theap, size_t size) {
   // (A thread that has no theap yet has 0 left.)
-  if (theap->home != theap || theap->quick_left <= 1 || mi_slow_is_awaited(theap)) return NULL;
-  void* const p = mi_large_alloc_kept(theap, size);
+  if (!MI_HAS_KEPT || theap->quick_left <= 1 || theap->home != theap) return NULL;
+  if (!mi_large_keeps(theap, size) || mi_slow_is_awaited(theap)) return NULL;
+  void* const p = mi_large_alloc_kept(theap);
   if (p != NULL) theap->quick_left--;
   return p;
 }

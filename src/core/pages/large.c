@@ -205,9 +205,8 @@ static mi_page_t* mi_large_again(mi_heap_t* heap, const mi_large_plan_t* plan, s
   return page;
 }
 
-MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home, size_t size) {
-  if (!MI_HAS_KEPT) return NULL;
-  mi_page_t* const page = mi_kept_get_like(home, mi_large_round(size));
+MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home) {
+  mi_page_t* const page = mi_kept_get(home);
   if (page == NULL) return NULL;
   mi_large_use_kept(home, page);
   return page->start;

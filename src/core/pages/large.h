@@ -37,9 +37,14 @@ MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment,
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill);
 
-// Allocate a block of `size` bytes, more than MI_CLASS_MAX, if the thread keeps one of that size;
-// `home` is its home. NULL if it does not. The caller need not do anything else.
-MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home, size_t size);
+// True if the thread with this home keeps a block of `size` bytes, in whole OS pages.
+static inline bool mi_large_keeps(const mi_theap_t* home, size_t size) {
+  return mi_kept_is_like(home, mi_bits_align_up(size, mi_state.os.page_size));
+}
+
+// Allocate that block. NULL if another thread has just released it. The caller need not do anything
+// else.
+MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home);
 
 // Allocate a block of the size of a class, as one that shares a page has it, at the start of a
 // slice. NULL if there is no memory.
