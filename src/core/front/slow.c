@@ -174,6 +174,11 @@ static inline bool mi_slow_is_awaited(mi_theap_t* theap) {
   return theap->sample_is_on || theap->home->is_unwatched || mi_budget_asks(theap);
 }
 
+static mi_attr_inline void mi_slow_cadence(mi_theap_t* theap, size_t c) {
+  mi_refill_cadence(theap, c);
+  if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+}
+
 // Return a block of class `c` for a request of `size` bytes.
 static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fill) {
   theap->trim_left -= (int32_t)size;
@@ -183,8 +188,7 @@ static void* mi_slow_take(mi_theap_t* theap, size_t c, size_t size, mi_fill_t fi
     theap->quick_left--;
     mi_parcel_flush();
   } else {
-    mi_refill_cadence(theap, c);
-    if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+    mi_slow_cadence(theap, c);
   }
   if (mi_sample_may_be_due(theap, c)) {
     void* const p = mi_slow_sample(theap, c, size, fill);
@@ -215,8 +219,7 @@ static void* mi_slow_class(mi_theap_t* theap, size_t size, mi_fill_t fill) {
 static void mi_slow_count_large(mi_theap_t* theap) {
   if (mi_likely(!mi_slow_is_awaited(theap) && --theap->quick_left != 0)) return;
   const mi_hold_t hold = mi_hold_enter(theap->home);
-  mi_refill_cadence(theap, MI_CLASS_COUNT);
-  if (mi_unlikely(mi_budget_asks(theap))) mi_slow_answer(theap);
+  mi_slow_cadence(theap, MI_CLASS_COUNT);
   mi_hold_leave(theap->home, hold);
 }
 
