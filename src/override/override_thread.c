@@ -53,11 +53,14 @@ typedef enum mi_thread_fun_e {
 // is there is older than the thread.
 static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
 
+// Their names. Beside the code that reads them (cmake/layout.ld).
+static const char mi_thread_name_of[MI_THREAD_FUN_COUNT][16] = {
+    "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl"};
+
 static mi_attr_cold void mi_thread_find_next(void) {
-  static const char names[MI_THREAD_FUN_COUNT][16] mi_attr_rare = {
-      "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl"};
   for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
-    mi_atomic_store_relaxed(&mi_thread_next_of[i], (uintptr_t)mi_override_next(names[i]));
+    const uintptr_t next = (uintptr_t)mi_override_next(mi_thread_name_of[i]);
+    mi_atomic_store_relaxed(&mi_thread_next_of[i], next);
   }
   mi_os_thread_join_by(mi_atomic_load_relaxed(&mi_thread_next_of[MI_THREAD_PTHREAD_JOIN]));
 }

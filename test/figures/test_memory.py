@@ -126,6 +126,16 @@ def test_usual_code_lies_together(library, figure, tmp_path):
 
 
 @measure.x86_only
+def test_thread_code_lies_together(library, figure, tmp_path):
+    """If this fails, 64 KiB more are resident in each program with threads, for what layout.ld does not name."""
+    program = measure.program("thread", library)
+    kib = measure.trace("peak", program, "1")["ours"]
+    far = sorted(name for name, address in functions_run(library, program, tmp_path).items() if address >= NEAR)
+    measure.say(figure, "KiB of the library's file that are resident in a program with a second thread", kib, NEAR // 1024)
+    assert 0 < kib <= NEAR // 1024, f"to be named in cmake/layout.ld: {far or 'constants that are read, also by the kernel'}"
+
+
+@measure.x86_only
 def test_empty_program_makes_few_system_calls(library, figure):
     """Scripts start thousands of short programs: their start must not become slower."""
     program = measure.program("empty")
