@@ -43,7 +43,7 @@ typedef struct mi_os_limit_files_s {
       // those that are in memory only
 } mi_os_limit_files_t;
 
-static const mi_os_limit_files_t mi_os_limit_versions[2] mi_attr_rare = {
+static const mi_os_limit_files_t mi_os_limit_versions[2] = {
     {MI_OS_LIMIT_MOUNT "/memory",
      "memory",
      {"memory.limit_in_bytes", ""},
@@ -53,12 +53,12 @@ static const mi_os_limit_files_t mi_os_limit_versions[2] mi_attr_rare = {
     {MI_OS_LIMIT_MOUNT, "", {"memory.max", "memory.high"}, "memory.current", "file", "shmem"},
 };
 
-static const char mi_os_limit_self[] mi_attr_rare = "/proc/self/cgroup";
-static const char mi_os_limit_members[] mi_attr_rare = "cgroup.procs";
-static const char mi_os_limit_stat[] mi_attr_rare = "memory.stat";
-static const char mi_os_limit_waits[] mi_attr_rare = "memory.pressure";
-static const char mi_os_limit_waits_all[] mi_attr_rare = "/proc/pressure/memory";
-static const char mi_os_limit_share[] mi_attr_rare = "some avg10=";
+static const char mi_os_limit_self[] = "/proc/self/cgroup";
+static const char mi_os_limit_members[] = "cgroup.procs";
+static const char mi_os_limit_stat[] = "memory.stat";
+static const char mi_os_limit_waits[] = "memory.pressure";
+static const char mi_os_limit_waits_all[] = "/proc/pressure/memory";
+static const char mi_os_limit_share[] = "some avg10=";
 
 // What one look needs: OS_LINUX_LIMIT-4.
 typedef struct mi_os_limit_look_s {

@@ -31,7 +31,7 @@
 
 #if defined(__x86_64__)
 #define MI_LOADER_ENTRY(name)                                                                      \
-  __asm__(".pushsection .text.unlikely.mi_loader, \"ax\", @progbits\n"                             \
+  __asm__(".pushsection .text.unlikely." #name ", \"ax\", @progbits\n"                             \
           ".globl " #name "\n.type " #name ", @function\n" #name ":\n"                             \
           ".cfi_startproc\n"                                                                       \
           "endbr64\n"                                                                              \
@@ -48,7 +48,7 @@
           ".size " #name ", . - " #name "\n.popsection")
 #elif defined(__aarch64__)
 #define MI_LOADER_ENTRY(name)                                                                      \
-  __asm__(".pushsection .text.unlikely.mi_loader, \"ax\", %progbits\n"                             \
+  __asm__(".pushsection .text.unlikely." #name ", \"ax\", %progbits\n"                             \
           ".globl " #name "\n.type " #name ", %function\n.p2align 2\n" #name ":\n"                 \
           ".cfi_startproc\n"                                                                       \
           "hint #34\n" /* bti c */                                                                 \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // usual.c - what programs of some size do: blocks of 16 bytes to 1 MiB that are replaced, grow and
-// are cleared, a heap that shrinks and grows again, and a thread that frees blocks of another.
+// are cleared, a heap that shrinks and grows again, a thread that frees blocks of another, a library
+// that is loaded late, and a heap of its own that is thrown away as a whole.
+#include <dlfcn.h>
+#include <mimalloc.h>
 #include <pthread.h>
 
 #include "figures.h"
@@ -46,8 +49,16 @@ static void* run(void* argument) {
   return argument;
 }
 
+static void use_own_heap(void) {
+  mi_heap_t* const heap = mi_heap_new();
+  for (size_t i = 0; i < BLOCKS; i++) figures_keep(mi_heap_malloc(heap, any_size()));
+  mi_heap_destroy(heap);
+}
+
 int main(void) {
   run(NULL);
+  if (dlopen("libm.so.6", RTLD_LAZY) == NULL) return 1;
+  use_own_heap();
   pthread_t id;
   if (pthread_create(&id, NULL, &run, NULL) != 0) return 1;
   pthread_join(id, NULL);
