@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // usual.c - what programs of some size do: blocks of 16 bytes to 1 MiB that are replaced, grow and
-// are cleared, a heap that shrinks and grows again, a thread that frees blocks of another, a library
-// that is loaded late, and a heap of its own that is thrown away as a whole.
+// are cleared, a heap that shrinks and grows again, a thread that frees blocks of another, a
+// library that is loaded late, and a heap of its own that is thrown away as a whole.
 #include <dlfcn.h>
 #include <mimalloc.h>
 #include <pthread.h>
