@@ -94,6 +94,17 @@ def test_means_and_work_list(python, synthetic):
                                 ["wrong", "other", "wrong result: check d instead of c"]]
 
 
+def test_envelope_of_each(python, synthetic):
+    """Each allocator beside the best of the others, ours among them, where it works."""
+    found, rows = evaluate(python, synthetic, """print(json.dumps([
+        results.envelopes("time"), [[cell.text for cell in row] for row in report.envelopes_table(results).rows]]))""")
+    assert found == {"ours": [pytest.approx((1.1 * 0.5 * 1.005 * 1.05 * 0.5) ** (1 / 9)), 9],
+                     "glibc": [pytest.approx((1 / 1.1 * 4 / 1.005 / 1.05 * 2) ** (1 / 9)), 9],
+                     "other": [pytest.approx((3 * 2 * 2 * 9 * 9 * 10) ** (1 / 7)), 7]}
+    assert [row[0] for row in rows] == ["ours", "glibc", "other"]
+    assert rows[2][1:] == [f"{found['other'][0]:.2f}"] * 3
+
+
 def test_costs(python, synthetic):
     """As something grows: the points are in order, and ours stands beside the best of each point."""
     costs, cells, keys = evaluate(python, synthetic, """tables = report.all_tables(results)

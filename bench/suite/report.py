@@ -70,6 +70,17 @@ def summary_table(results):
                  ["what", "group", "workloads", "ours / best", "ahead", "tie", "behind"], rows)
 
 
+def envelopes_table(results):
+    metrics = {metric: results.envelopes(metric) for metric in METRICS}
+    rows = [[own] + [Text(number(mean), mean, hint=f"{count} workloads") if mean else Text("–", 0.0)
+                     for mean, count in (envelopes.get(own, (None, 0)) for envelopes in metrics.values())]
+            for own in results.allocators()]
+    return table("envelopes", "The envelope of each",
+                 "The same for each allocator: its figures to those of the best of all others, another one for each "
+                 "workload, ours among them. Workloads that it does not finish do not count.",
+                 ["allocator", *(metric.title for metric in METRICS.values())], rows)
+
+
 def work_table(results):
     rows = [[row.workload, row.group, METRICS[row.metric].title, number(row.ours), row.best_peer, number(row.best),
              ratio_field(row.ratio, row.verdict)] for row in results.work_list()]
@@ -220,7 +231,7 @@ def facts(results):
 
 def all_tables(results):
     """In the order of the report; those without rows are left out."""
-    found = [summary_table(results), work_table(results), *group_tables(results),
+    found = [summary_table(results), envelopes_table(results), work_table(results), *group_tables(results),
              *(against_table(results, metric) for metric in METRICS),
              *(full_table(results, metric) for metric in METRICS),
              limit_table(results), instruction_table(results), *extra_tables(results),
@@ -275,6 +286,7 @@ def markdown(results, pictures):
     parts.append(markdown_table(table("peers", "", "", ["peer", "version"], versions(results))))
     show("overview")
     add("summary")
+    add("envelopes")
     for group in results.groups:
         add(f"group-{group}")
         for metric in ("time", "memory"):
@@ -283,7 +295,7 @@ def markdown(results, pictures):
         if name.startswith(("curve-", "latency-", "cost-")):
             show(name)
     for key in tables:
-        if key not in ("summary", "work") and not key.startswith(("group-", "all-")):
+        if key not in ("summary", "envelopes", "work") and not key.startswith(("group-", "all-")):
             add(key)
     add("work")
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -85,7 +85,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """Where we stand on one workload in one metric. ratio is ours to the best peer's."""
+    """Where an allocator, mostly ours, stands on one workload in one metric. ratio is its to that of the best other."""
     workload: str
     group: str
     metric: str
@@ -93,7 +93,7 @@ class Standing:
     best_peer: str
     best: float | None
     ratio: Estimate | None
-    verdict: str  # ahead, tie, behind, failed (ours), alone (no peer works)
+    verdict: str  # ahead, tie, behind, failed, alone (no other works)
 
 
 def worth(row):
@@ -186,15 +186,18 @@ class Results:
             self._ratios[key] = found
         return self._ratios[key]
 
-    def standing(self, workload, metric):
+    def allocators(self):
+        return [OURS, *self.rivals()]
+
+    def standing(self, workload, metric, own=OURS):
         group = self.workloads[workload]
-        working = [peer for peer in self.rivals() if self.works(workload, peer)]
+        working = [peer for peer in self.allocators() if peer != own and self.works(workload, peer)]
         medians = {peer: self.cell(workload, peer).median(metric) for peer in working}
         medians = {peer: value for peer, value in medians.items() if value is not None}
         best = min(medians, key=medians.get, default="")
-        cell = self.cell(workload, OURS)
+        cell = self.cell(workload, own)
         ours = cell.median(metric) if cell else None
-        ratio = self.ratio(workload, OURS, best, metric) if best else None
+        ratio = self.ratio(workload, own, best, metric) if best else None
         if cell and cell.failure:
             verdict = "failed"
         elif ratio is None:
@@ -204,8 +207,17 @@ class Results:
         return Standing(workload, group, metric, ours, best, medians.get(best), ratio, verdict)
 
     @functools.cache
-    def envelope(self, metric):
-        return [self.standing(workload, metric) for workload in self.workloads]
+    def envelope(self, metric, own=OURS):
+        return [self.standing(workload, metric, own) for workload in self.workloads]
+
+    def envelopes(self, metric):
+        """{allocator: (geometric mean of its ratios to the best other, workloads)}"""
+        found = {}
+        for own in self.allocators():
+            ratios = [row.ratio.value for row in self.envelope(metric, own) if row.ratio]
+            if ratios:
+                found[own] = geometric_mean(ratios), len(ratios)
+        return found
 
     def summary(self, metric):
         """[(group or "all", workloads compared, geometric mean of ours to best, ahead, tie, behind)]"""
