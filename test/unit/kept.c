@@ -144,6 +144,24 @@ UNIT_TEST(kept_is_plain) {
   unit_check_valid();
 }
 
+// If this fails, a block is used again whose memory was moved to another, and a user sees less
+// committed memory than there is, by each such block.
+UNIT_TEST_PAGE_SIZES(kept_has_its_memory) {
+  void* const p = mi_malloc(SIZE);
+  void* const wall = mi_malloc(SIZE); // p cannot grow in place
+  void* const moved = mi_large_move(mi_pagemap_find(p), UNIT_HEAP, 3 * SIZE);
+  check(moved != NULL && moved != p);
+  check_equal(os_fake_calls(OS_FAKE_MOVE), 1);
+  check_equal(kept(), 0);
+  const int64_t before = mi_atomic_load_relaxed(&MAIN->count.charged);
+  void* const again = mi_malloc(SIZE);
+  check(mi_atomic_load_relaxed(&MAIN->count.charged) - before >= (int64_t)SIZE);
+  mi_free(again);
+  mi_free(moved);
+  mi_free(wall);
+  check_all_goes();
+}
+
 // If this fails, an idle program keeps the memory of its last large block (KEPT-4).
 UNIT_TEST_PAGE_SIZES(kept_goes_back) {
   unit_option(purge_delay, 100);
@@ -415,6 +433,7 @@ int main(void) {
       cmocka_unit_test(kept_makes_way),
       cmocka_unit_test(kept_serves_at_once_only_what_is_asked_for),
       cmocka_unit_test(kept_is_plain),
+      cmocka_unit_test(kept_has_its_memory),
       cmocka_unit_test(kept_goes_back),
       cmocka_unit_test(kept_is_one_block),
       cmocka_unit_test(kept_stays_in_use),

@@ -15,7 +15,8 @@
 //     MI_KEPT_SLICES_MAX slices of an arena which any heap may use. Its one descriptor stays as it
 //     was, but for the owner word, which is MI_OWNER_NONE: nobody finds the block, and a second
 //     free of it is seen. Its slices, its charge and its bytes count as in use until it is
-//     released; mi_kept_count corrects what a user sees.
+//     released; mi_kept_count corrects what a user sees. (So a block is not kept whose memory was
+//     moved to another: it is not charged, and would be used again without.)
 // KEPT-2  only the thread that has a slot puts a block there. Any thread takes one out by an
 //     exchange, and then owns the block. (Slots are never freed.)
 // KEPT-3  a thread releases what it keeps before it claims slices (slices.c), or takes a large
@@ -314,7 +315,8 @@ MI_INTERNAL bool mi_kept_is_valid(mi_subproc_t* subproc, size_t* slice_count) {
     const size_t count = mi_spare_count(word);
     mi_arena_t* const arena = mi_arena_of(subproc, page->start);
     const bool is_known = page->start == mi_spare_start(word) && page->slice_count == count &&
-                          page->arena == arena && arena != NULL && page->shift == 0;
+                          page->arena == arena && arena != NULL && page->shift == 0 &&
+                          page->is_charged != mi_kept_is_rest(page);
     if (!is_known || (mi_atomic_load_relaxed(&subproc->kept_slots) >> i & 1) == 0) return false;
     const size_t index = mi_arena_slice_of(arena, page->start);
     if (mi_atomic_load_relaxed(&page->owner) != MI_OWNER_NONE || arena->is_exclusive ||

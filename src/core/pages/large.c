@@ -215,7 +215,8 @@ MI_INTERNAL void* mi_large_alloc_kept(mi_theap_t* home) {
 // Keep a block that the program freed for the next one of the thread: kept.c.
 static bool mi_large_keep(mi_page_t* page) {
   mi_theap_t* const home = mi_self_home();
-  if (page->shift != 0 || page->sampled != NULL || !mi_kept_may_keep(home, page)) return false;
+  const bool is_plain = page->shift == 0 && page->sampled == NULL && page->is_charged; // KEPT-1
+  if (!is_plain || !mi_kept_may_keep(home, page)) return false;
   mi_subproc_t* const subproc = page->arena->subproc;
   mi_probe2(large_release, page->start, page->block_size);
   mi_life_undescribe(page, mi_large_interior(page->reserved));
