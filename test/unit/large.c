@@ -643,6 +643,59 @@ UNIT_TEST_PAGE_SIZES(large_zero_memory_is_not_cleared_by_hand) {
   unit_check_empty();
 }
 
+// A zeroed block, all of which is written but for the OS pages that are looked at when it is freed,
+// as far as they are among the first `absent` of four. Returns how many calls gave memory back.
+static size_t zalloc_and_use(size_t absent) {
+  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
+  uint8_t* const p = zalloc_used(MUCH);
+  check(unit_is_zero(p, MUCH));
+  memset(p, 1, MUCH);
+  for (size_t i = 1; i <= absent; i++) {
+    memset(p + MUCH / 4 * i - os_fake.page_size, 0, os_fake.page_size);
+  }
+  mi_free(p);
+  return os_fake_calls(OS_FAKE_PURGE) - calls;
+}
+
+// If this fails, a program that writes to all that it gets from calloc pays a fault for each OS
+// page each time; or one that no longer does so has all of it resident for ever (LARGE-7).
+UNIT_TEST_PAGE_SIZES(large_zero_memory_that_is_used_is_cleared_by_hand) {
+  unit_reserve(64 * MUCH); // one arena for all
+  start_much();
+  for (size_t i = 0; i < 4; i++) check_equal(zalloc_and_use(i % 2), 1);
+  for (size_t i = 4; i < 16; i++) check_equal(zalloc_and_use(4), 0);
+  check_equal(zalloc_and_use(1), 1); // is that still so?
+  for (size_t i = 17; i < 32; i++) check_equal(zalloc_and_use(4), 0);
+  check_equal(zalloc_and_use(2), 1); // and now?
+  for (size_t i = 33; i < 48; i++) check_equal(zalloc_and_use(0), 1);
+  check_equal(mi_self_home()->zero_used, 0); // none of these was watched
+  for (size_t i = 48; i < 52; i++) check_equal(zalloc_and_use(0), 1);
+  check_equal(zalloc_and_use(0), 0);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, memory that the program cannot see, or that has moved, tells what it uses.
+UNIT_TEST_PAGE_SIZES(large_zero_memory_is_watched_where_it_is) {
+  unit_reserve(64 * MUCH);
+  start_much();
+  mi_free(mi_malloc(1)); // there is a home
+  uint8_t* const shifted =
+      (uint8_t*)mi_large_alloc_shifted(UNIT_HEAP, MUCH, MI_SLICE_SIZE, MI_SLICE_SIZE, MI_ZERO);
+  check(!mi_pagemap_find(shifted - MI_SLICE_SIZE)->is_watched);
+  uint8_t* const p = (uint8_t*)mi_zalloc(MUCH);
+  check(mi_pagemap_find(p)->is_watched);
+  void* const wall = mi_malloc(MUCH);
+  memset(p, 1, MUCH);
+  uint8_t* const moved = (uint8_t*)mi_large_move(mi_pagemap_find(p), UNIT_HEAP, 3 * MUCH);
+  check(moved != NULL && mi_self_home()->zero_used == 0);
+  memset(moved, 1, 3 * MUCH);
+  mi_free(moved);
+  check_equal(mi_self_home()->zero_used, 1);
+  mi_free(wall);
+  mi_free(shifted);
+}
+
 // If this fails, calloc returns old contents where the system refuses, or where the user wants all
 // memory kept.
 UNIT_TEST_PAGE_SIZES(large_zero_memory_is_cleared_where_it_must_stay) {
@@ -711,6 +764,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_in_the_spare_run_is_charged_for_more),
       cmocka_unit_test(large_zero_memory_is_not_cleared_by_hand),
+      cmocka_unit_test(large_zero_memory_that_is_used_is_cleared_by_hand),
+      cmocka_unit_test(large_zero_memory_is_watched_where_it_is),
       cmocka_unit_test(large_zero_memory_is_cleared_where_it_must_stay),
       cmocka_unit_test(large_zero_memory_of_others_is_cleared),
       cmocka_unit_test(large_tail_is_not_cleared_by_hand),

@@ -173,7 +173,12 @@ struct mi_page_s {
   };
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint16_t holes; // parts whose memory went back: hole.c
-  uint8_t sparse_at; // blocks in use at which the page is sparse, 0: it never is (const): sparse.c
+  union {
+    uint8_t
+        sparse_at; // blocks in use at which the page is sparse, 0: it never is (const): sparse.c
+    bool is_watched; // of a single block: its free sees if it was used, written by its holder:
+        // LARGE-7
+  };
   // One byte; who may write one of these may write all.
   uint8_t backing : 1; // (const) mi_page_backing_t
   bool is_idle : 1; // the page is empty and kept in its queue, within the theap's budget
@@ -287,6 +292,8 @@ struct mi_theap_s {
   uint8_t sparse_class; // of the queue that was looked at last: SPARSE-7
   uint8_t exchange_ticks; // of a home: 0 if it took no parked page of others of late: refill.c
   bool is_unwatched; // of a home: the system will not call us when its thread ends
+  // Of a home: long blocks that were to be zero and were used, of late; and how many there were.
+  uint8_t zero_used, zero_turn; // LARGE-7
   // -- of a home: hold.c --
   // hold - odd while the thread is at its queues; grows each time.
   //   write  its thread  store relaxed  it comes  mi_hold_come  (HOLD-5 orders it)
