@@ -17,6 +17,7 @@ SMALL, LARGE = 64, 4096  # MiB
 GROWTH = 1.3
 # Instructions of malloc and free of a large block that is found without a search: of the same size, or of another one.
 PAIR, PAIR_NEAR = 730, 585
+CROWD = 1.5
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.1}
 # The heaps are of addresses: no memory is to be populated ahead of its use.
@@ -55,6 +56,14 @@ def test_pair_of_similar_sizes_has_one_place(mib, library, figure, tmp_path):
     near = cost(library, "near", mib, tmp_path)
     measure.say(figure, f"instructions of a pair of 1 to 2 MiB in a heap of {mib} MiB with holes", f"{near:.0f}", PAIR_NEAR)
     assert near <= PAIR_NEAR
+
+
+def test_threads_that_sleep_cost_nothing(library, figure, tmp_path):
+    """If this fails, a program of which one thread works pays for its others, from some number of them on."""
+    alone, few, many = (cost(library, "crowd", threads, tmp_path) / 20 for threads in (1, 31, 100))
+    measure.say(figure, "instructions of a replacement in a small heap beside 1, 31 and 100 threads that sleep",
+                f"{alone:.0f}, {few:.0f} and {many:.0f}", CROWD)
+    assert max(few, many) <= CROWD * alone
 
 
 def test_cost_does_not_grow_with_the_size(library, figure, tmp_path):

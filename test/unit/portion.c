@@ -288,10 +288,8 @@ static void refill_often(uint64_t wait_us) {
   }
 }
 
-// If this fails, a thread that works in a crowd, and needs no more than its portion, pays for the
-// crowd for ever.
-UNIT_TEST_PAGE_SIZES(portion_ends_for_a_thread_that_works) {
-  gather();
+static void work(void* unused) {
+  (void)unused;
   mi_theap_t* const theap = unit_theap();
   mi_free(mi_malloc(SIZE));
   check(!theap->is_busy && mi_portion_of(theap, CLASS) != NULL);
@@ -299,7 +297,17 @@ UNIT_TEST_PAGE_SIZES(portion_ends_for_a_thread_that_works) {
     mi_free(mi_malloc(SIZE));
   }
   check(theap->is_busy);
+}
+
+// If this fails, a thread that works in a crowd, and needs no more than its portion, pays for the
+// crowd for ever; or so do others after it has ended.
+UNIT_TEST_PAGE_SIZES(portion_ends_for_a_thread_that_works) {
+  gather();
+  work(NULL);
+  puppet_do(&crowd[0], &work, NULL);
+  check_equal(mi_state.main.count.busy_threads, 2);
   dismiss();
+  check_equal(mi_state.main.count.busy_threads, 1);
 }
 
 // If this fails, a thread that works all the time goes a long way for most blocks because there are
@@ -319,7 +327,9 @@ UNIT_TEST_PAGE_SIZES(portion_is_for_threads_that_wait) {
   os_fake.now_us += OS_FAKE_AWAY_US; // another thread ran in its place
   refill_often(0);
   check(theap->is_busy);
+  check_equal(mi_state.main.count.busy_threads, 1);
   refill_often(OS_FAKE_AWAY_US);
+  check_equal(mi_state.main.count.busy_threads, 0);
   const size_t count = 2 * unit_page_blocks(CLASS);
   for (size_t i = 0; i <= count && mi_theap_current(theap, CLASS) != NULL; i++) {
     blocks[2] = mi_malloc(SIZE);

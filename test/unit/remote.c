@@ -87,28 +87,32 @@ UNIT_TEST_PAGE_SIZES(remote_own_free_wakes_a_parked_page) {
   }
 }
 
-// If this fails, a busy thread beside threads that sleep pays several times as much for each block
-// of a large heap, or hundreds of busy threads with small heaps keep pages for each class.
+// If this fails, a busy thread beside threads that sleep pays several times as much for each block,
+// or hundreds of busy threads with small heaps keep pages for each class.
 UNIT_TEST_PAGE_SIZES(remote_own_free_in_a_crowd_depends_on_the_heap) {
   mi_counters_t* const count = &mi_state.main.count;
   mi_theap_t* const theap = unit_theap();
-  for (size_t round = 0; round < 2; round++) {
-    const bool is_large = round == 1;
+  enum { MANY_AND_LITTLE, MANY, ONE, ROUNDS };
+  for (size_t round = 0; round < ROUNDS; round++) {
     const size_t block_count = park_page();
     mi_page_t* const page = unit_page_of(blocks[0]);
-    const int64_t threads = MI_CROWD_THREADS + 1;
-    // A slice for each class and thread; one of the threads is here already.
-    const int64_t little = (int64_t)(MI_CLASS_COUNT * MI_SLICE_SIZE) * (threads + 1);
-    const int64_t more = little - count->committed + (is_large ? (int64_t)MI_SLICE_SIZE : 0);
+    const int64_t threads = MI_CROWD_THREADS + 1; // one of them is here already
+    const int64_t busy = round == ONE ? 1 : threads;
+    // A slice for each class and busy thread besides one; in the last round there is hardly any.
+    const int64_t little = (int64_t)(MI_CLASS_COUNT * MI_SLICE_SIZE) * (busy - 1);
+    const int64_t beyond = round == MANY ? MI_SLICE_SIZE : 0;
+    const int64_t more = round == ONE ? 0 : little + beyond - count->committed;
     mi_count_add(&count->threads, threads - 1);
+    mi_count_add(&count->busy_threads, busy);
     mi_count_add(&count->committed, more);
     theap->is_busy = true;
     mi_free(blocks[3]);
     mi_count_add(&count->threads, 1 - threads);
+    mi_count_add(&count->busy_threads, -busy);
     mi_count_add(&count->committed, -more);
     theap->is_busy = false;
     check_equal(owner(page), mi_tls_thread_id());
-    check_equal(page->place, is_large ? MI_PLACE_QUEUE : MI_PLACE_GUEST);
+    check_equal(page->place, round == MANY_AND_LITTLE ? MI_PLACE_GUEST : MI_PLACE_QUEUE);
     blocks[3] = blocks[block_count];
     free_all(block_count);
     unit_check_empty();

@@ -39,6 +39,7 @@ typedef struct mi_counters_s {
   mi_atomic(int64_t) large, large_peak; // bytes in single-block pages
   mi_atomic(int64_t) census[MI_CENSUS_COUNT], census_peak[MI_CENSUS_COUNT]; // blocks: census.h
   mi_atomic(int64_t) threads, threads_peak, threads_total;
+  mi_atomic(int64_t) busy_threads; // that keep pages in a crowd: CROWD-1
   mi_atomic(int64_t) heaps, heaps_peak, heaps_total; // with the main one
   mi_atomic(int64_t) theaps, theaps_peak, theaps_total;
   mi_atomic(int64_t) purged, purge_calls; // bytes, calls

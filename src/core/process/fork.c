@@ -129,6 +129,7 @@ static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
   }
   const bool is_here = own->thread_id != 0 && mi_theap_subproc(own) == subproc;
   mi_atomic_store_relaxed(&subproc->count.threads, is_here ? 1 : 0);
+  mi_atomic_store_relaxed(&subproc->count.busy_threads, is_here && own->is_busy ? 1 : 0);
   mi_lock_leave(&mi_state.thread_lock);
 }
 

@@ -21,14 +21,25 @@
 #define MI_WAIT_COST 2
 #define MI_WAIT_COST_BUSY 1
 
+static void mi_crowd_set_busy(mi_theap_t* home, bool is_busy) {
+  if (home->is_busy == is_busy) return;
+  home->is_busy = is_busy;
+  mi_count_add(&mi_theap_subproc(home)->count.busy_threads, is_busy ? 1 : -1);
+}
+
 MI_INTERNAL mi_attr_cold void mi_crowd_look(mi_theap_t* home) {
   if (!mi_os_was_away(&home->seen)) return;
   const uint32_t cost = home->is_busy ? MI_WAIT_COST_BUSY : MI_WAIT_COST;
   home->busy_score -= home->busy_score < cost ? home->busy_score : cost;
-  if (home->busy_score == 0) home->is_busy = false;
+  if (home->busy_score == 0) mi_crowd_set_busy(home, false);
 }
 
 MI_INTERNAL void mi_crowd_credit(mi_theap_t* home) {
   if (home->busy_score < MI_BUSY_SCORE) home->busy_score++;
-  if (home->busy_score == MI_BUSY_SCORE) home->is_busy = true;
+  if (home->busy_score == MI_BUSY_SCORE) mi_crowd_set_busy(home, true);
+}
+
+MI_INTERNAL void mi_crowd_leave(mi_theap_t* home) {
+  home->busy_score = 0;
+  mi_crowd_set_busy(home, false);
 }

@@ -31,6 +31,14 @@ static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
   return mi_atomic_load_relaxed(&subproc->count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
 }
 
+// True if pages in the queues of the busy threads of a crowd might be most of its memory:
+// it has less than a slice for each class and each of them, besides one.
+static inline bool mi_crowd_is_tight(mi_subproc_t* subproc) {
+  const int64_t others = mi_atomic_load_relaxed(&subproc->count.busy_threads) - 1;
+  const int64_t slices = (int64_t)MI_CLASS_COUNT * others;
+  return mi_atomic_load_relaxed(&subproc->count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
+}
+
 // True if old contents of the slices of a new page should be given back: the first page of a class
 // of small blocks may never use much of its slices, unless it is shared.
 static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class) {
@@ -45,5 +53,8 @@ MI_INTERNAL void mi_crowd_look(mi_theap_t* home);
 
 // Called after MI_CADENCE_CALLS refills: it is more busy.
 MI_INTERNAL void mi_crowd_credit(mi_theap_t* home);
+
+// The thread ends.
+MI_INTERNAL void mi_crowd_leave(mi_theap_t* home);
 
 #endif

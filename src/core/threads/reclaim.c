@@ -50,10 +50,11 @@ static mi_reclaim_t mi_reclaim_decide(mi_theap_t* theap, const mi_heap_t* heap, 
   if (theap == NULL || reclaim < 0 || mi_crowd_shares(theap)) return MI_RECLAIM_NONE;
   const bool is_home = theap->home == theap;
   const bool is_crowd = is_home && mi_crowd_is_here(heap->subproc);
-  // 1,000,000 blocks replaced beside 40 threads that sleep: 140 ns each, 450 as guests. With little
-  // memory queues would be most of it (64 threads of larson: 285 MiB, 420 with queues).
+  // 1,000,000 blocks replaced beside 40 threads that sleep: 140 ns each, 450 as guests; 2,000 of
+  // them 14 and 38. Of many busy threads with little memory queues would be most of it (64 threads
+  // of larson: 285 MiB, 420 with queues).
   const bool is_queued =
-      mi_reclaim_is_parked_by(page, theap) && !(is_crowd && mi_crowd_has_little(heap->subproc));
+      mi_reclaim_is_parked_by(page, theap) && !(is_crowd && mi_crowd_is_tight(heap->subproc));
   if (is_queued || (reclaim > 0 && !is_crowd)) return MI_RECLAIM_OWN;
   return is_home && !mi_part_is_empty(page) ? MI_RECLAIM_GUEST : MI_RECLAIM_NONE; // RECLAIM-1
 }

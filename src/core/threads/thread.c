@@ -197,8 +197,6 @@ MI_INTERNAL mi_theap_t* mi_thread_start(mi_subproc_t* subproc) {
     mi_thread_note(id);
     mi_assert((id & (MI_OWNER_FLAGS | MI_OWNER_MAX_SPECIAL)) == 0);
     theap->thread_id = id;
-    theap->is_busy = false;
-    theap->busy_score = 0;
     theap->bucket_next = *mi_thread_bucket(id);
     *mi_thread_bucket(id) = theap;
     mi_life_set_owner(theap, id);
@@ -410,6 +408,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_life_set_owner(theap, MI_OWNER_SHARED);
   theap->orphan_since_ms = mi_os_now_ms();
   theap->is_in_threadpool = false;
+  mi_crowd_leave(theap);
   theap->filled = 0; // REFILL-3: the next thread may do other things
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t** link = mi_thread_bucket(theap->thread_id);

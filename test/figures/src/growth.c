@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // growth.c - what operations cost in a heap of a given size, for callgrind.
 //
-//   growth PATTERN MIB
+//   growth PATTERN MIB|THREADS
 //
 // The patterns, in a heap of so many MiB of addresses, hardly any of them touched:
 //   half      blocks of 64 KiB, every second was freed: allocate 1 MiB and free it; three times as
@@ -15,12 +15,16 @@
 //   same      no heap: allocate so many MiB and free it
 //   thin      blocks of 1 to 200 KB, three of four were freed: free one at random
 //   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
+//   crowd     beside so many threads that sleep: 2,000 blocks of 16 to 3,000 bytes, replaced often:
+//             replace twenty of them at random
 // `measured` is called twice with OPERATIONS: to warm up, and to be counted.
 #include <pthread.h>
 
 #include "figures.h"
 
 #define OPERATIONS 200
+#define CROWD_BLOCKS 2000
+#define CROWD_WORK 300000 // replacements until the thread counts as busy
 
 static void** block;
 static size_t count;
@@ -35,6 +39,8 @@ static void same(size_t size) {
   figures_keep(p);
   free(p);
 }
+
+static size_t any_short(void) { return 16 + any(3000); }
 
 static void pair(size_t size) {
   static size_t turn;
@@ -81,6 +87,9 @@ __attribute__((noinline, noipa)) void measured(char kind) {
       case 's':
         same(count);
         break;
+      case 'c':
+        for (size_t k = 0; k < 20; k++) replace(any(count), malloc(any_short()));
+        break;
       default:
         replace(any(count), malloc(7000));
         break;
@@ -114,6 +123,26 @@ static void* leave(void* bytes) {
   return NULL;
 }
 
+static pthread_barrier_t gathered;
+
+static void* sleep_on(void* unused) {
+  for (size_t size = 16; size < 2000; size += 100) figures_keep(malloc(size));
+  pthread_barrier_wait(&gathered);
+  pause();
+  return unused;
+}
+
+static void gather(unsigned threads) {
+  pthread_barrier_init(&gathered, NULL, threads + 1);
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, &sleep_on, NULL) != 0) _exit(3);
+  }
+  pthread_barrier_wait(&gathered);
+  fill(CROWD_BLOCKS * 1500, 1500, 1);
+  for (size_t i = 0; i < CROWD_WORK; i++) replace(any(count), malloc(any_short()));
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const size_t bytes = strtoul(argv[2], NULL, 10) * FIGURES_MIB;
@@ -129,6 +158,8 @@ int main(int argc, char** argv) {
     fill(bytes, 4096, 256 * FIGURES_KIB);
   } else if (kind == 's') {
     count = bytes;
+  } else if (kind == 'c') {
+    gather((unsigned)(bytes / FIGURES_MIB));
   } else if (kind == 'l') {
     if (pthread_create(&thread, NULL, &leave, (void*)bytes) != 0) return 3;
     pthread_join(thread, NULL);
@@ -138,5 +169,6 @@ int main(int argc, char** argv) {
   for (size_t left = count / 4; kind == 't' && count > left;) drop();
   measured(kind);
   measured(kind);
-  return 0;
+  fflush(stdout);
+  _exit(0); // there may be threads that sleep
 }
