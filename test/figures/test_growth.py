@@ -16,7 +16,7 @@ OPERATIONS = 200  # as growth.c has it
 SMALL, LARGE = 64, 4096  # MiB
 GROWTH = 1.3
 # Instructions of malloc and free of a large block that is found without a search: of the same size, or of another one.
-PAIR, PAIR_NEAR = 730, 585
+PAIR, PAIR_NEAR = 730, 595
 CROWD = 1.5
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.1}

@@ -316,13 +316,17 @@ typedef enum mi_large_fill_e {
   MI_LARGE_ZERO_USED // it is better resident
 } mi_large_fill_t;
 
-static mi_large_fill_t mi_large_fill_for(size_t size, mi_fill_t fill) {
+// Out of line: most blocks need not be zero.
+static mi_attr_noinline mi_large_fill_t mi_large_zero_for(size_t size) {
   mi_theap_t* const home = mi_self_home();
-  if (fill != MI_ZERO) return MI_LARGE_ANY;
   if (size < MI_LARGE_GIVE_BACK_MIN || home->thread_id == 0 || MI_IS_TRACKED) return MI_LARGE_ZERO;
   const bool is_turn = home->zero_turn++ % MI_LARGE_TURNS == 0;
   if (home->zero_used == MI_LARGE_USED_ENOUGH && !is_turn) return MI_LARGE_ZERO_USED;
   return home->zero_used > 0 || is_turn ? MI_LARGE_ZERO_WATCHED : MI_LARGE_ZERO;
+}
+
+static mi_attr_inline mi_large_fill_t mi_large_fill_for(size_t size, mi_fill_t fill) {
+  return mi_likely(fill != MI_ZERO) ? MI_LARGE_ANY : mi_large_zero_for(size);
 }
 
 // Return how many bytes of a block will be written.
@@ -390,10 +394,13 @@ MI_INTERNAL mi_attr_noinline void mi_large_clear_freed(void* p, uint32_t was) {
 }
 #endif
 
-static void mi_large_zero(mi_page_t* page, mi_large_fill_t fill) {
-  if (fill == MI_LARGE_ANY) return;
+static mi_attr_noinline void mi_large_make_zero(mi_page_t* page, mi_large_fill_t fill) {
   if (!page->is_zero) mi_large_clear_range(page, page->start, page->block_size, fill);
   page->is_watched = fill == MI_LARGE_ZERO_WATCHED;
+}
+
+static mi_attr_inline void mi_large_zero(mi_page_t* page, mi_large_fill_t fill) {
+  if (mi_unlikely(fill != MI_LARGE_ANY)) mi_large_make_zero(page, fill);
 }
 
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
