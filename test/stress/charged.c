@@ -83,12 +83,14 @@ static void look_at_peak(const char* state) {
   compare(state, "peak", (size_t)charged_by_us().peak - first_ours, most_system);
 }
 
-// Contents of all OS pages of the block.
-static void add(size_t size) {
+static void keep(void* p, size_t size) {
   CHECK(set.count < BLOCKS_MAX);
   set.size[set.count] = size;
-  set.block[set.count++] = load_make(size);
+  set.block[set.count++] = p;
 }
+
+// Contents of all OS pages of the block.
+static void add(size_t size) { keep(load_make(size), size); }
 
 static void fill(size_t bytes, size_t smallest, size_t largest) {
   for (size_t have = 0; have < bytes;) {
@@ -185,8 +187,7 @@ static void moved_blocks(void) {
     p = realloc(p, large);
     CHECK(p != NULL);
     load_fill(p, large, (uint8_t)large);
-    set.size[set.count] = large;
-    set.block[set.count++] = p;
+    keep(p, large);
     add(size);
   }
   look("blocks have moved");

@@ -174,10 +174,8 @@ struct mi_page_s {
   uint32_t slice_count; // slices of the page (const, as `block_size`)
   uint16_t holes; // parts whose memory went back: hole.c
   union {
-    uint8_t
-        sparse_at; // blocks in use at which the page is sparse, 0: it never is (const): sparse.c
-    bool is_watched; // of a single block: its free sees if it was used, written by its holder:
-        // LARGE-7
+    uint8_t sparse_at; // blocks in use at which the page is sparse, 0: never (const): sparse.c
+    bool is_watched; // of a single block, by its holder: its free sees if it was used: LARGE-7
   };
   // One byte; who may write one of these may write all.
   uint8_t backing : 1; // (const) mi_page_backing_t

@@ -23,20 +23,22 @@ static inline bool mi_crowd_shares(const mi_theap_t* theap) {
   return mi_crowd_is_here(mi_theap_subproc(theap)) && !theap->home->is_busy;
 }
 
-// True if the heap has less than a slice for each class and thread: a page that one thread keeps,
-// or that is hardly used, counts then.
-static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
-  const int64_t threads = mi_atomic_load_relaxed(&subproc->count.threads);
-  const int64_t slices = (int64_t)MI_CLASS_COUNT * (threads + 1);
-  return mi_atomic_load_relaxed(&subproc->count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
+// True if the heap has at most a slice for each class and each of so many threads.
+static inline bool mi_crowd_has_only(mi_subproc_t* subproc, int64_t threads) {
+  const int64_t bytes = (int64_t)(MI_CLASS_COUNT * MI_SLICE_SIZE) * threads;
+  return mi_atomic_load_relaxed(&subproc->count.committed) <= bytes;
 }
 
-// True if pages in the queues of the busy threads of a crowd might be most of its memory:
-// it has less than a slice for each class and each of them, besides one.
+// True if the heap is small for its threads: a page that one thread keeps, or that is hardly used,
+// counts then.
+static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
+  return mi_crowd_has_only(subproc, mi_atomic_load_relaxed(&subproc->count.threads) + 1);
+}
+
+// True if it is small for those threads of a crowd that are busy, but one: pages in their queues
+// might be most of it.
 static inline bool mi_crowd_is_tight(mi_subproc_t* subproc) {
-  const int64_t others = mi_atomic_load_relaxed(&subproc->count.busy_threads) - 1;
-  const int64_t slices = (int64_t)MI_CLASS_COUNT * others;
-  return mi_atomic_load_relaxed(&subproc->count.committed) <= slices * (int64_t)MI_SLICE_SIZE;
+  return mi_crowd_has_only(subproc, mi_atomic_load_relaxed(&subproc->count.busy_threads) - 1);
 }
 
 // True if old contents of the slices of a new page should be given back: the first page of a class
