@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/pages/page.h"
+#include "core/threads/portion.h"
 #include "core/threads/refill.h"
 #include "core/threads/theap.h"
 
@@ -110,12 +111,48 @@ UNIT_TEST_PAGE_SIZES(turn_only_where_nothing_else_is_to_do) {
   unit_check_valid();
 }
 
+// Return a class above those of portions of which a page has at least so many blocks.
+static size_t class_of_page_with(size_t count) {
+  size_t c = mi_class_of(MI_CLASS_MAX);
+  while (unit_page_blocks(c) < count) c--;
+  check(mi_portion_is_above(c) && mi_class_is_medium(c));
+  return c;
+}
+
+// HOLD-5. If this fails, what a thread has free of a page is lost when the purge thread asks for it
+// just before the thread allocates from it.
+UNIT_TEST_PAGE_SIZES(turn_not_while_the_list_has_blocks) {
+  mi_theap_t* const home = unit_theap();
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE);
+  void* const much = mi_malloc(MI_SMALL_HEAP);
+  const size_t c = class_of_page_with(3);
+  const size_t count = 2 * unit_page_blocks(c);
+  for (size_t i = 0; i < count; i++) blocks[i] = mi_malloc(mi_class_size(c));
+  mi_page_t* const page = unit_page_of(blocks[count - 1]);
+  mi_free(blocks[count - 2]);
+  mi_free(blocks[count - 1]);
+  mi_free(blocks[0]); // its page waits in the queue
+  check(mi_malloc(mi_class_size(c)) == blocks[count - 1]);
+  check(home->free[c] == blocks[count - 2] && home->queue[c].last != NULL);
+  const uint32_t used = mi_part_used(page);
+  mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
+  check(mi_malloc(mi_class_size(c)) == blocks[count - 2]);
+  check_equal(mi_atomic_load_relaxed(&home->asked), MI_HOLD_NONE);
+  check(mi_theap_current(home, c) == page);
+  check_equal(mi_part_used(page), used);
+  check(mi_malloc(mi_class_size(c)) == blocks[0]);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_free(much);
+  unit_check_valid();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(turn_seldom_gives_up_pages_at_the_peak_of_a_large_heap),
       cmocka_unit_test(turn_takes_the_next_page),
       cmocka_unit_test(turn_ends_at_the_cadence),
       cmocka_unit_test(turn_only_where_nothing_else_is_to_do),
+      cmocka_unit_test(turn_not_while_the_list_has_blocks),
   };
   return cmocka_run_group_tests_name("turn", tests, NULL, NULL);
 }

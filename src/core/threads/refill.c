@@ -244,6 +244,7 @@ static inline bool mi_refill_is_used_up(mi_page_t* current) {
 }
 
 MI_INTERNAL mi_block_t* mi_refill_turn(mi_theap_t* theap, size_t c) {
+  if (theap->free[c] != NULL) return NULL; // alloc.c did not look: the purge thread asked (HOLD-5)
   mi_page_t* const page = mi_life_first(&theap->queue[c]);
   if (page == NULL || page->local_free == NULL) return NULL;
   if (theap->sample_is_on) return NULL;
