@@ -7,10 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <mimalloc-stats.h>
-
+#include "guards.h"
 #include "race.h"
-#include "test_api.h"
 
 // The size of the block of most tests: so far behind or before it is a guard, wherever it lies.
 #define SIZE ((size_t)100)
@@ -21,41 +19,12 @@ static const size_t sizes[] = {0,     1,     7,     8,     16,     17,     48,
                                10000, 40000, 65536, 70000, 300000, 524288, 3 * TEST_MIB + 5};
 #define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
 
-static void guard(long rate) { mi_option_set(mi_option_guarded_sample_rate, rate); }
-
-// Blocks that ever got guards.
-static size_t guarded_count(void) {
-  mi_stats_t_decl(stats);
-  assert_true(mi_stats_get(&stats));
-  return (size_t)stats.malloc_guarded_count.total;
-}
-
 // qemu-user tells a handler on aarch64 where the access was, and not what it was.
 #if defined(__x86_64__)
 #define KNOWS_ACCESS true
 #else
 #define KNOWS_ACCESS false
 #endif
-
-static int reset(void** state) {
-  (void)state;
-  guard(0);
-  mi_option_set(mi_option_guarded_precise, 0);
-  mi_option_set(mi_option_guarded_min, 0);
-  mi_option_set(mi_option_guarded_max, (long)TEST_GIB);
-  return 0;
-}
-
-// Whether guards can be had at all; a build for a tool has none.
-static void need_guards(void) {
-  mi_theap_t* const theap = mi_theap_get_default();
-  mi_theap_guarded_set_sample_rate(theap, 1, 0);
-  const size_t before = guarded_count();
-  mi_free(mi_malloc(SIZE));
-  const bool is_guarded = guarded_count() > before;
-  mi_theap_guarded_set_sample_rate(theap, 0, 0);
-  if (!is_guarded) test_skip("no block can have guards here");
-}
 
 // -- The blocks --
 
@@ -240,49 +209,6 @@ static void guarded_rarely_is_bounded_in_time(void** state) {
   assert_in_range(run_blocks(1000000), 1, 64 + 2000); // 64 and 250 a second
 }
 
-static _Atomic(bool) is_over;
-static _Atomic(size_t) loops;
-
-static void* run_loop(void* arg) {
-  (void)arg;
-  while (!is_over) {
-    for (size_t i = 0; i < 50; i++) mi_free(mi_malloc(i * 10));
-    loops++;
-  }
-  return NULL;
-}
-
-static void wait_for_loops(size_t count) {
-  const size_t goal = loops + count;
-  while (loops < goal) sched_yield();
-}
-
-// If this fails, guards cannot be switched on in a server that runs, or not off again.
-static void guarded_while_threads_run(void** state) {
-  (void)state;
-  need_guards();
-  pthread_t threads[3];
-  is_over = false;
-  loops = 0;
-  for (size_t i = 0; i < 3; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, &run_loop, NULL), 0);
-  for (size_t round = 0; round < 5; round++) {
-    wait_for_loops(100);
-    const size_t before = guarded_count();
-    guard(10);
-    // Threads look when they next refill slowly.
-    while (guarded_count() < before + 100) wait_for_loops(10);
-    guard(0);
-    size_t last;
-    do {
-      last = guarded_count();
-      wait_for_loops(3000);
-    } while (guarded_count() != last);
-  }
-  is_over = true;
-  for (size_t i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-}
-
 // If this fails, a guarded block loses its contents when it grows, or its guard is not at its end.
 static void guarded_realloc_moves(void** state) {
   (void)state;
@@ -372,26 +298,6 @@ static void guarded_blocks_are_visited(void** state) {
 
 #define PASSED 400
 static void* passed[PASSED];
-
-static void* free_passed(void* arg) {
-  (void)arg;
-  for (size_t i = 0; i < PASSED; i++) mi_free(passed[i]);
-  return NULL;
-}
-
-// If this fails, a block that another thread frees stays accessible, or is freed twice.
-static void guarded_freed_by_others(void** state) {
-  (void)state;
-  need_guards();
-  guard(1);
-  for (size_t round = 0; round < 5; round++) {
-    for (size_t i = 0; i < PASSED; i++) passed[i] = mi_malloc(i * 7);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, &free_passed, NULL), 0);
-    pthread_join(thread, NULL);
-    for (size_t i = 0; i < PASSED; i++) passed[i] = NULL;
-  }
-}
 
 // If this fails, memory that had guards is used again with them, or not as zeros.
 static void guarded_memory_is_used_again(void** state) {
@@ -782,11 +688,9 @@ int main(int argc, char** argv) {
       cmocka_unit_test_teardown(guarded_with_a_seed_is_repeated, reset),
       cmocka_unit_test_teardown(guarded_blocks_in_use_are_bounded, reset),
       cmocka_unit_test_teardown(guarded_rarely_is_bounded_in_time, reset),
-      cmocka_unit_test_teardown(guarded_while_threads_run, reset),
       cmocka_unit_test_teardown(guarded_realloc_moves, reset),
       cmocka_unit_test_teardown(guarded_in_heaps, reset),
       cmocka_unit_test_teardown(guarded_blocks_are_visited, reset),
-      cmocka_unit_test_teardown(guarded_freed_by_others, reset),
       cmocka_unit_test_teardown(guarded_memory_is_used_again, reset),
       cmocka_unit_test_teardown(guarded_huge_block_ends, reset),
       cmocka_unit_test_teardown(guarded_faults_are_reported, reset),

@@ -16,6 +16,9 @@
 
 #include "secret.h"
 
+// The size of slots that have no canary: CANARY-3.
+#define MI_CANARY_NONE_SIZE ((size_t)16)
+
 #if MI_HAS_CANARY
 
 mi_static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the last byte is the highest");
@@ -23,7 +26,6 @@ mi_static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the last byte is th
 #define MI_CANARY_SIZE ((size_t)8)
 // A slack of so many bytes or more is told by the 8 bytes before the canary.
 #define MI_CANARY_FAR ((size_t)0x78)
-#define MI_CANARY_NONE_SIZE ((size_t)16)
 
 // The bits of the last 8 bytes of a slot that are no part of the canary, by the slack.
 MI_INTERNAL_DATA_DECL const uint8_t mi_canary_shift[256];

@@ -332,6 +332,7 @@ struct mi_theap_s {
   size_t guarded_min, guarded_max; // sizes of guarded blocks, bytes
   uint32_t guarded_credit; // guarded blocks that the theap may make at once: SAMPLE-5
   uint64_t guarded_ms; // when that was last raised
+  bool is_plain; // the request that is under way has no byte for a canary: CANARY-3
   mi_theap_t* bucket_next; // homes in use, by thread id, under the thread lock
   mi_theap_t* orphan_next; // list of theaps without a thread, under the thread lock
   uint64_t orphan_since_ms;

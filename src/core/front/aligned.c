@@ -41,8 +41,21 @@ static bool mi_aligned_mark(void* block, size_t shift) {
   return is_own;
 }
 
+// Allocate a block of a class. `is_plain`: the request has no byte for a canary.
+static void* mi_aligned_of_class(mi_theap_t* theap, size_t request, bool is_plain, mi_fill_t fill) {
+  if (!MI_HAS_CANARY || !is_plain) return mi_alloc_of_class(theap, request, fill);
+  theap = mi_slow_theap(theap);
+  if (theap == NULL) return mi_aligned_fail(MI_ERROR_OUT_OF_MEMORY, request, ENOMEM);
+  const bool was_plain = theap->is_plain; // a callback may have brought us here
+  theap->is_plain = true;
+  void* const p = mi_alloc_of_class(theap, request, fill);
+  theap->is_plain = was_plain;
+  return p;
+}
+
+// `is_plain`: as above.
 static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, size_t offset,
-                              mi_fill_t fill) {
+                              bool is_plain, mi_fill_t fill) {
   if (!mi_bits_is_power_of_two(alignment)) {
     return mi_aligned_fail(MI_ERROR_ALIGNMENT, alignment, EINVAL);
   }
@@ -54,7 +67,7 @@ static void* mi_aligned_block(mi_theap_t* theap, size_t size, size_t alignment, 
   if (size <= MI_REQUEST_MAX - shift) {
     const size_t request = mi_class_request(size + shift, alignment);
     if (request <= MI_CLASS_MAX && (shift == 0 || !MI_IS_SECURE)) {
-      uint8_t* const block = (uint8_t*)mi_alloc_of_class(theap, request, fill);
+      uint8_t* const block = (uint8_t*)mi_aligned_of_class(theap, request, is_plain, fill);
       if (block == NULL || shift == 0) return block;
       if (mi_aligned_mark(block, shift)) return block + shift;
       mi_free(mi_track_give(block, 0, alignment, MI_UNINITIALIZED)); // tools know it from now on
@@ -83,6 +96,6 @@ MI_INTERNAL void* mi_aligned_alloc_at(mi_theap_t* theap, size_t size, size_t ali
     void* const p = mi_slow_sample_aligned(theap, size, alignment, fill);
     if (p != NULL) return mi_track_give(p, size, alignment, fill);
   }
-  void* const p = mi_aligned_block(theap, room, alignment, offset, fill);
+  void* const p = mi_aligned_block(theap, room, alignment, offset, room == size, fill);
   return mi_track_give(p, size, alignment, fill);
 }

@@ -55,9 +55,10 @@ static mi_attr_noinline void mi_slow_answer(mi_theap_t* theap) {
 
 // Return the size that the program asked for, when the core is asked for `size` bytes; with a note
 // behind it, that of the slot.
-static size_t mi_slow_asked(size_t size) {
+static size_t mi_slow_asked(const mi_theap_t* theap, size_t size) {
   if (MI_IS_TRACKED) return mi_bits_align_up(size, MI_TRACK_ALIGNMENT);
-  return MI_HAS_CANARY && size > 16 ? size - 1 : mi_bits_max(size, 1);
+  const bool has_canary = MI_HAS_CANARY && size > MI_CANARY_NONE_SIZE && !theap->is_plain;
+  return has_canary ? size - 1 : mi_bits_max(size, 1);
 }
 
 // Allocate a sample of `size` bytes with guards. NULL if it is to have none.
@@ -105,7 +106,7 @@ static mi_attr_noinline void* mi_slow_sample(mi_theap_t* theap, size_t c, size_t
   if (sample == MI_SAMPLE_NONE) return NULL;
   void* p = NULL;
   if ((sample & MI_SAMPLE_GUARD) != 0) {
-    p = mi_slow_guard(theap, mi_slow_asked(size), mi_slow_alignment(size), fill);
+    p = mi_slow_guard(theap, mi_slow_asked(theap, size), mi_slow_alignment(size), fill);
   }
   if ((sample & MI_SAMPLE_PROFILE) != 0) p = mi_slow_record(theap, c, p, fill);
   mi_sample_resume(theap, c, p != NULL ? 0 : 1);
@@ -114,7 +115,7 @@ static mi_attr_noinline void* mi_slow_sample(mi_theap_t* theap, size_t c, size_t
 
 static mi_attr_noinline void* mi_slow_sample_large(mi_theap_t* theap, size_t size, mi_fill_t fill) {
   if (!mi_sample_is_large_due(theap)) return NULL;
-  const size_t asked = mi_slow_asked(size);
+  const size_t asked = mi_slow_asked(theap, size);
   return mi_slow_guard(theap, asked, mi_slow_alignment(size), fill);
 }
 
