@@ -194,6 +194,19 @@ static inline void load_verify(const void* p, size_t size, uint8_t mark) {
   }
 }
 
+// What calloc returned.
+static inline void load_verify_zero(const void* p, size_t size) {
+  const uint8_t* const bytes = (const uint8_t*)p;
+  for (size_t i = 0; p != NULL && i < size; i += load_step(i, size)) {
+    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
+  }
+}
+
+// Contents that realloc moved from a block of `old` bytes into one of `size`, if all were filled.
+static inline void load_verify_moved(const void* p, size_t old, size_t size, uint8_t mark) {
+  if (old <= LOAD_WHOLE_MAX) load_verify(p, size < old ? size : old, mark);
+}
+
 // Where malloc is not replaced, as with a sanitizer, the names are: the program tests our malloc.
 #if defined(LOAD_BY_NAME)
 #include <mimalloc-override.h>

@@ -83,10 +83,7 @@ static size_t draw_size(uint64_t* state) {
 
 static block_t* make_zeroed(mi_heap_t* heap, size_t size) {
   block_t* const block = (block_t*)mi_heap_calloc(heap, 1, size);
-  const uint8_t* const bytes = (const uint8_t*)block;
-  for (size_t i = 0; block != NULL && i < size; i += load_step(i, size)) {
-    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
-  }
+  load_verify_zero(block, size);
   return block;
 }
 
@@ -106,8 +103,7 @@ static block_t* resize(mi_heap_t* heap, uint32_t life, block_t* block, uint64_t*
   const uint8_t mark = block->mark;
   block_t* const moved = (block_t*)mi_heap_realloc(heap, block, size);
   CHECK_SAY(moved != NULL, "no memory for %zu bytes", size);
-  const size_t common = (size < old ? size : old) - sizeof(block_t);
-  if (old - sizeof(block_t) <= LOAD_WHOLE_MAX) load_verify(moved + 1, common, mark);
+  load_verify_moved(moved + 1, old - sizeof(block_t), size - sizeof(block_t), mark);
   fill(moved, size, life, state);
   return moved;
 }

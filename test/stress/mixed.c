@@ -59,7 +59,7 @@ static size_t draw_size(worker_t* w) {
   return sizeof(header_t) + least + random_below(&w->random, least);
 }
 
-// Note what the block is, which may be NULL only near a limit that none of these programs has.
+// Note what the block is, and fill it.
 static header_t* make_of(worker_t* w, void* p, size_t size) {
   CHECK_SAY(p != NULL, "no memory for %zu bytes", size);
   header_t* const block = (header_t*)p;
@@ -70,7 +70,11 @@ static header_t* make_of(worker_t* w, void* p, size_t size) {
 
 static header_t* make(worker_t* w) {
   const size_t size = draw_size(w);
-  if (one_in(w, 8)) return make_of(w, mi_calloc(1, size), size);
+  if (one_in(w, 8)) {
+    void* const zeroed = mi_calloc(1, size);
+    load_verify_zero(zeroed, size);
+    return make_of(w, zeroed, size);
+  }
   if (!one_in(w, 8)) return make_of(w, mi_malloc(size), size);
   const size_t alignment = (size_t)16 << random_below(&w->random, 9);
   void* const p = mi_malloc_aligned(size, alignment);
@@ -93,8 +97,7 @@ static header_t* resize(worker_t* w, header_t* block) {
   const size_t old = block->size, size = draw_size(w);
   header_t* const moved = (header_t*)mi_realloc(block, size);
   CHECK_SAY(moved != NULL, "no memory for %zu bytes", size);
-  const size_t common = (size < old ? size : old) - sizeof(header_t);
-  if (old - sizeof(header_t) <= LOAD_WHOLE_MAX) load_verify(moved + 1, common, moved->mark);
+  load_verify_moved(moved + 1, old - sizeof(header_t), size - sizeof(header_t), moved->mark);
   return make_of(w, moved, size);
 }
 
@@ -111,12 +114,11 @@ static void heap_replace(worker_t* w) {
 static void heap_end(worker_t* w) {
   const bool is_destroyed = one_in(w, 2);
   for (size_t i = 0; i < OF_HEAP; i++) {
-    if (w->of_heap[i] != NULL) verify(w->of_heap[i]);
-    if (one_in(w, 2))
-      drop(w->of_heap[i]);
-    else if (!is_destroyed)
-      continue;
-    w->of_heap[i] = NULL;
+    header_t** const block = &w->of_heap[i];
+    const bool is_freed = one_in(w, 2);
+    if (*block != NULL) verify(*block);
+    if (is_freed) drop(*block);
+    if (is_freed || is_destroyed) *block = NULL;
   }
   if (is_destroyed) {
     mi_heap_destroy(w->heap);
@@ -245,7 +247,8 @@ int main(int argc, char** argv) {
   const uint64_t deadline_ms = load_now_ms() + seconds * 1000;
   uint64_t random = load.seed;
   const size_t before = used();
-  size_t most = 0, done = 0;
+  ptrdiff_t most = 0;
+  size_t done = 0;
   for (; done < programs && load_now_ms() < deadline_ms; done++) {
     load_alive();
     program = draw_program(&random);
@@ -253,12 +256,12 @@ int main(int argc, char** argv) {
       run_threads(&random);
     }
     for (size_t i = 0; i < SLOTS_MAX; i++) drop(atomic_exchange(&slot[i], NULL));
-    const size_t left = used() - before;
-    if ((ptrdiff_t)left > (ptrdiff_t)most) most = left;
-    CHECK_SAY((ptrdiff_t)left <= (ptrdiff_t)LEFT_MAX,
-              "%zu bytes left by program %zu: %zu threads, 2^%u to 2^%u bytes", left, done,
+    const ptrdiff_t left = (ptrdiff_t)used() - (ptrdiff_t)before;
+    if (left > most) most = left;
+    CHECK_SAY(left <= (ptrdiff_t)LEFT_MAX,
+              "%td bytes left by program %zu: %zu threads, 2^%u to 2^%u bytes", left, done,
               program.threads, program.bits, program.bits + program.bits_more);
   }
-  printf("%zu programs, at most %zu bytes left\n", done, most);
+  printf("%zu programs, at most %td bytes left\n", done, most);
   return 0;
 }

@@ -34,10 +34,7 @@ static size_t draw_size(uint64_t* state) {
 
 static header_t* make_zeroed(size_t size) {
   header_t* const block = (header_t*)calloc(1, size);
-  const uint8_t* const bytes = (const uint8_t*)block;
-  for (size_t i = 0; block != NULL && i < size; i += load_step(i, size)) {
-    CHECK_SAY(bytes[i] == 0, "calloc of %zu: byte %zu is %u", size, i, bytes[i]);
-  }
+  load_verify_zero(block, size);
   return block;
 }
 
@@ -77,8 +74,7 @@ static header_t* resize(header_t* block, uint64_t* state) {
   const size_t old = block->size, size = draw_size(state);
   header_t* const moved = (header_t*)realloc(block, size);
   CHECK_SAY(moved != NULL, "no memory for %zu bytes", size);
-  const size_t common = (size < old ? size : old) - sizeof(header_t);
-  if (old - sizeof(header_t) <= LOAD_WHOLE_MAX) load_verify(moved + 1, common, moved->mark);
+  load_verify_moved(moved + 1, old - sizeof(header_t), size - sizeof(header_t), moved->mark);
   atomic_fetch_add(&live, size - old);
   moved->size = size;
   load_fill(moved + 1, size - sizeof(header_t), moved->mark);
