@@ -18,7 +18,6 @@ import argparse
 import math
 import pathlib
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -271,7 +270,7 @@ def list_all(arguments, workloads, chosen):
 
 
 def header(arguments, workloads, chosen, missing):
-    found = {"command": "bench/run.py " + shlex.join(sys.argv[1:]), **raw.machine(), "scale": arguments.scale,
+    found = {"command": raw.command(sys.argv[1:]), **raw.machine(), "scale": arguments.scale,
              "rounds": arguments.rounds, "seed": "none" if arguments.seed is None else arguments.seed,
              "repeated if others took over": f"{measure.DISTURBED:.0%}"}
     found |= {f"peer.{peer.name}": peer.version or "built here" for peer in chosen}

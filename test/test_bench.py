@@ -202,6 +202,11 @@ def test_peers_that_do_not_parse(text, message):
         peers.parse(text)
 
 
+@pytest.mark.parametrize("output", [["--output", "/home/me/results"], ["--output=/a b"], []])
+def test_no_path_of_one_machine_is_published(output):
+    assert raw.command(["--only", "a", *output, "--update-docs"]) == "bench/run.py --only a --update-docs"
+
+
 def test_raw_results_round_trip(tmp_path):
     path = tmp_path / "raw.csv"
     writer = raw.Writer(path, {"command": "run.py --only a", "peer.ours": "1\n2"})

@@ -10,6 +10,7 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import subprocess
 
 from suite import catalog
@@ -37,6 +38,17 @@ def text_of(path, pattern=".*"):
     except OSError:
         return ""
     return (found[found.re.groups] if found else "").strip()
+
+
+def command(arguments):
+    """The command line without --output: it says where the results lie on one machine, not what was measured."""
+    told, rest = [], iter(arguments)
+    for argument in rest:
+        if argument == "--output":
+            next(rest, None)
+        elif not argument.startswith("--output="):
+            told.append(argument)
+    return "bench/run.py " + shlex.join(told)
 
 
 def machine():
