@@ -12,24 +12,39 @@ from conftest import find, run
 
 pytestmark = [measure.x86_only, pytest.mark.slow]
 
-OPERATIONS = 200  # as growth.c has it
+OPERATIONS, REQUEST_BLOCKS = 200, 1000  # as growth.c has them
 SMALL, LARGE = 64, 4096  # MiB
 GROWTH = 1.3
 # Instructions of malloc and free of a large block that is found without a search: of the same size, or of another one.
 PAIR, PAIR_NEAR = 730, 595
 CROWD = 1.5
+# A block of a request, beside so many threads, for one beside 7: where there are many, each one holds less ready.
+REQUESTS = {40: 1.6, 200: 4.0}
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.1}
 # The heaps are of addresses: no memory is to be populated ahead of its use.
 ENVIRONMENT = {"MIMALLOC_ALLOW_THP": "0"}
 
 
-def cost(library, pattern, mib, folder, **options):
-    """Instructions of an operation in a heap of that size."""
+def totals(library, pattern, mib, folder, **options):
+    """Instructions of each call of `measured`, in the order in which they ended."""
     out = folder / f"out-{pattern}-{mib}"
     run(find("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", "--toggle-collect=measured",
         "--dump-after=measured", measure.program("growth", library), pattern, mib, **ENVIRONMENT, **options)
-    return int(re.search(r"^totals: (\d+)", out.with_name(f"{out.name}.2").read_text(), re.M)[1]) / OPERATIONS
+    parts = sorted(folder.glob(f"{out.name}.*"), key=lambda part: int(part.suffix[1:]))
+    return [int(re.search(r"^totals: (\d+)", part.read_text(), re.M)[1]) for part in parts]
+
+
+def cost(library, pattern, mib, folder, **options):
+    """Instructions of an operation in a heap of that size."""
+    return totals(library, pattern, mib, folder, **options)[1] / OPERATIONS
+
+
+def cost_of_requests(library, threads, folder):
+    """Instructions of a block, on average over the threads."""
+    each = totals(library, "requests", threads, folder)[:threads]
+    assert len(each) == threads
+    return sum(each) / threads / REQUEST_BLOCKS
 
 
 @pytest.mark.parametrize("pattern", ["half", "holes", "random", "pair", "aligned", "left"])
@@ -64,6 +79,15 @@ def test_threads_that_sleep_cost_nothing(library, figure, tmp_path):
     measure.say(figure, "instructions of a replacement in a small heap beside 1, 31 and 100 threads that sleep",
                 f"{alone:.0f}, {few:.0f} and {many:.0f}", CROWD)
     assert max(few, many) <= CROWD * alone
+
+
+@pytest.mark.parametrize("threads", REQUESTS)
+def test_threads_that_wait_between_requests(threads, library, figure, tmp_path):
+    """If this fails, a server pays with each request for what its other threads have, from some number of them on."""
+    few, many = (cost_of_requests(library, count, tmp_path) for count in (8, threads))
+    measure.say(figure, f"instructions of a block of a request with {threads} and with 8 threads",
+                f"{many:.0f} and {few:.0f}, {many / few:.2f}", REQUESTS[threads])
+    assert many <= REQUESTS[threads] * few
 
 
 def test_cost_does_not_grow_with_the_size(library, figure, tmp_path):

@@ -20,7 +20,7 @@ NEAR = 2 * PIECE  # bytes from the start of the library
 NEAR_RUNS = 3  # what the clock decides happens in some of them only
 NEAR_LEAST = 200  # functions that usual.c runs through, 283 and more with the library of 2026-11
 # With and without requests before. On a busy machine threads run one after the other: the first 32, which are no
-# crowd, keep the 1,040 KiB they used (555 for each of 60, 166 of 200), the others a portion of 4 KiB of 36 size classes.
+# crowd, keep the 1,040 KiB they used (555 for each of 60, 166 of 200), the others a portion of 2 to 8 KiB of 36 size classes.
 # Where no thread shares pages, each of 60 or 200 keeps 1,550.
 BLOCKED_KIB = {60: 650, 200: 350}
 THREAD_KIB = 80

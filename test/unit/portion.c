@@ -79,6 +79,7 @@ UNIT_TEST_PAGE_SIZES(portion_is_bounded_and_filled_by_frees) {
   for (size_t i = 0; i < count; i++) {
     mi_free(blocks[i]);
     const size_t length = length_of(theap);
+    if (i == LENGTH) mi_theap_set_quick(theap, 1); // frees alone are no reason for the slow path
     if (i < LENGTH) {
       check_equal(length, i + 1);
     } else { // PORTION-2
@@ -194,22 +195,29 @@ UNIT_TEST_PAGE_SIZES(portion_reports_a_double_free) {
   dismiss();
 }
 
-// If this fails, a program that writes to a freed block crashes in malloc or hangs at thread exit.
+// If this fails, a program that writes to a freed block crashes in malloc or in free, or hangs at
+// thread exit.
 UNIT_TEST_PAGE_SIZES(portion_with_a_wrong_link_is_reported) {
-  for (size_t k = 0; k < 3; k++) {
+  for (size_t k = 0; k < 6; k++) {
     gather();
     mi_theap_t* const theap = unit_theap();
     void* const p = mi_malloc(SIZE);
     void* const q = mi_malloc(SIZE);
+    void* const r = mi_malloc(SIZE);
     while (theap->free[CLASS] != NULL) blocks[0] = mi_malloc(SIZE);
     mi_free(p);
     mi_free(q);
     mi_block_t* const newest = theap->free[CLASS];
-    if (k == 0) newest->next = (mi_block_t*)(uintptr_t)0x4141414141414140;
-    if (k == 1) newest->next = (mi_block_t*)((uint8_t*)newest->next + 3);
-    if (k == 2) newest->next->next = newest; // a loop
+    if (k % 3 == 0) newest->next = (mi_block_t*)(uintptr_t)0x4141414141414140;
+    if (k % 3 == 1) newest->next = (mi_block_t*)((uint8_t*)newest->next + 3);
+    if (k % 3 == 2) newest->next->next = newest; // a loop
     const size_t before = hooks_fake.error_count;
-    mi_portion_return_all(theap);
+    if (k < 3) {
+      mi_portion_return_all(theap);
+    } else {
+      mi_handed_set_room(theap, CLASS, 0);
+      mi_free(r); // sees if there is room
+    }
     check(hooks_fake.error_count > before);
     check(theap->free[CLASS] == NULL);
     dismiss();
@@ -223,9 +231,10 @@ UNIT_TEST_PAGE_SIZES(portion_from_a_page_with_a_wrong_link) {
     gather();
     blocks[0] = mi_malloc(SIZE);
     const size_t left = length_of(unit_theap());
-    // Behind what is left of this portion come the next one and, with k, the block after it.
+    // Behind what is left of this portion come the next one and, with k, the block after it; or as
+    // much as the page has prepared.
     mi_block_t* last = unit_page_of(blocks[0])->local_free;
-    for (size_t i = 1; i < LENGTH + k; i++) last = last->next;
+    for (size_t i = 1; i < LENGTH + k && last->next != NULL; i++) last = last->next;
     last->next = (mi_block_t*)(uintptr_t)0x4141414141414140;
     const size_t before = hooks_fake.count[MI_ERROR_CORRUPT_LIST];
     const size_t count = 1 + left + 3 * LENGTH;

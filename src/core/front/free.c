@@ -115,13 +115,14 @@ static mi_attr_noinline void mi_free_held(void* p, mi_page_t* page) {
 
 // Free where the owner word is not this thread's id alone. Most pages that were full stay so.
 static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
-  const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  const uintptr_t flags = owner ^ mi_tls_thread_id();
   if (flags == MI_OWNER_PARKED && mi_portion_free_quick(page, (mi_block_t*)p)) return;
   if (flags == MI_OWNER_HELD) {
     mi_free_held(p, page);
-  } else if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE) {
+  } else if (owner == MI_OWNER_SINGLE) {
     mi_guard_free(page, p);
-  } else {
+  } else if (owner != MI_OWNER_SHARED || !mi_portion_free_shared(page, (mi_block_t*)p)) {
     mi_free_other(p, page);
   }
 }
@@ -177,9 +178,8 @@ static mi_attr_noinline void mi_free_single(void* p) {
   if (mi_mark_take_single(p)) mi_free_with_care(p, MI_MARK_SINGLE);
 }
 
-// Free any address. The canary, at the end of the block, may be as far from the
-// caches as the mark, which tells where it is. The descriptor tells it, too, so that both are on
-// their way at once.
+// Free any address. The canary, at the end of the block, may be as far from the caches as the mark.
+// That tells where it is; the descriptor tells it, too, so that both are on their way at once.
 static mi_attr_inline void mi_free_marked(void* p) {
   mi_mark_t* const mark = mi_mark_at(mi_mark_number(p));
   if (mi_unlikely(mark == NULL)) {

@@ -28,8 +28,8 @@
 // PORTION-4  without a crowd only a refill begins a portion, by giving it room, and one that is
 //     full goes back as a whole: a thread that only frees keeps no page by a block in a portion.
 // PORTION-5  a thread that allocates and frees from one portion still comes to the slow path of
-//     malloc: each count of the list stands for a refill, and when none is left, the portion goes
-//     back.
+//     malloc: when its room is used up, and it is not full, then blocks were allocated from it.
+//     Each time stands for a refill, and when none is left, the portion goes back.
 //
 // Deliberately absent: an exact count for each list. `room` says how many blocks may be added
 // before the list is counted again.
@@ -37,16 +37,35 @@
 
 #include "hold.h"
 
-MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class) {
-  size_t count = 0;
-  const mi_block_t* block = mi_portion_of(theap, size_class);
+// What a walk through a list found.
+typedef struct mi_portion_walk_s {
+  size_t count;
+  mi_block_t* middle; // up to it are half of the blocks, but not more than half of `length`
+  bool is_valid;
+} mi_portion_walk_t;
+
+// Walk through a list, which the program may have damaged.
+static mi_portion_walk_t mi_portion_walk(mi_block_t* block, size_t c, size_t length) {
+  mi_portion_walk_t walk = {.middle = block, .is_valid = false};
+  const mi_page_t* page = NULL;
   for (; block != NULL; block = mi_block_next(block)) {
-    mi_page_t* const page = mi_pagemap_find(block);
-    if (page == NULL || page->size_class != size_class) return false;
-    if (mi_page_block_of(page, block) != block) return false;
-    if (++count > mi_portion_most(size_class)) return false; // a loop
+    if (page == NULL || !mi_page_has_address(page, block)) {
+      page = mi_pagemap_find(block);
+      if (page == NULL || page->size_class != c) return walk;
+    }
+    if (mi_page_block_of(page, block) != block) return walk;
+    if (walk.count > 0 && walk.count % 2 == 0 && walk.count < length) {
+      walk.middle = mi_block_next(walk.middle);
+    }
+    if (++walk.count > MI_PORTION_OWN_MAX) return walk; // a loop
   }
-  return true;
+  walk.is_valid = true;
+  return walk;
+}
+
+MI_INTERNAL bool mi_portion_is_valid(const mi_theap_t* theap, size_t size_class) {
+  const mi_portion_walk_t walk = mi_portion_walk(mi_portion_of(theap, size_class), size_class, 0);
+  return walk.is_valid && walk.count <= mi_portion_most(size_class);
 }
 
 // Return a chain of blocks to their page. An earlier block of the portion may have brought it back
@@ -123,30 +142,25 @@ static mi_theap_t* mi_portion_theap(mi_page_t* page) {
   return theap;
 }
 
-// The room is used up: count what there is. True if there is more room.
-static mi_attr_noinline bool mi_portion_recount(mi_theap_t* theap, size_t c, size_t length) {
-  if (theap->quick_left <= 1) { // PORTION-5
+// The room is used up: see how much there is. A portion that is full gives back what was freed
+// first: all of it, or half, so that a thread that only frees comes here once for so many blocks.
+// True if there is room.
+static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, size_t length,
+                                                  bool keeps_half) {
+  const mi_portion_walk_t walk = mi_portion_walk(theap->free[c], c, length);
+  const bool is_full = walk.count >= length;
+  if (!walk.is_valid || (is_full ? !keeps_half : theap->quick_left <= 1)) { // PORTION-4, -5
     mi_portion_return_class(theap, c);
     return false;
   }
-  theap->quick_left--;
-  mi_handed_set_room(theap, c, length - mi_portion_count(theap->free[c], length));
-  return theap->room[c] > 0;
-}
-
-// The portion is full, or was returned: return the half of it that was freed first, so that a
-// thread that only frees comes here once for so many blocks. True if there is room.
-static mi_attr_noinline bool mi_portion_halve(mi_theap_t* theap, size_t c, size_t length) {
-  if (theap->free[c] == NULL || !mi_portion_is_valid(theap, c)) {
-    mi_portion_return_class(theap, c);
-    return false;
+  if (!is_full) {
+    theap->quick_left--;
+    mi_handed_set_room(theap, c, length - walk.count);
+    return true;
   }
-  mi_block_t* last = theap->free[c];
-  size_t kept = 1;
-  for (; kept < length / 2 && mi_block_next(last) != NULL; kept++) last = mi_block_next(last);
-  mi_block_t* list = mi_block_next(last);
-  mi_block_set_next(last, NULL);
-  mi_handed_set_room(theap, c, length - kept);
+  mi_handed_set_room(theap, c, length / 2);
+  mi_block_t* list = mi_block_next(walk.middle);
+  mi_block_set_next(walk.middle, NULL);
   while (list != NULL) list = mi_portion_return(theap, list);
   return true;
 }
@@ -158,8 +172,8 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   if (theap == NULL || !mi_crowd_shares(theap)) return false;
   const size_t length = mi_portion_length(theap, c);
   if (length == 1) return false;
-  if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_recount(theap, c, length) &&
-      !mi_portion_halve(theap, c, length)) {
+  if (theap->room[c] == 0 && block != theap->free[c] &&
+      !mi_portion_make_room(theap, c, length, true)) {
     return false;
   }
   mi_portion_push_checked(theap, page, block);
@@ -175,10 +189,7 @@ static mi_attr_noinline bool mi_portion_add_held(mi_page_t* page, mi_block_t* bl
   if (theap->room[c] == 0 && block != newest) {
     const size_t length = mi_portion_limit(theap, c);
     if (newest == NULL || length == 1) return false;
-    if (!mi_portion_recount(theap, c, length)) {
-      mi_portion_return_class(theap, c); // PORTION-4
-      return false;
-    }
+    if (!mi_portion_make_room(theap, c, length, false)) return false; // PORTION-4
   }
   mi_portion_push_checked(theap, page, block);
   return true;

@@ -10,9 +10,9 @@
 // threads than MI_PORTION_THREADS, those of a class have together as much as with so many, but each
 // one has MI_PORTION_BYTES_MIN. A theap that has not refilled MI_PORTION_REFILLS lists has only
 // that, too: its thread may have started to wait for ever.
-#define MI_PORTION_BYTES (MI_SLICE_SIZE / 16)
+#define MI_PORTION_BYTES (MI_SLICE_SIZE / 8)
 #define MI_PORTION_BYTES_MIN (MI_SLICE_SIZE / 64)
-#define MI_PORTION_THREADS ((size_t)128)
+#define MI_PORTION_THREADS ((size_t)64)
 #define MI_PORTION_REFILLS 640
 // Elsewhere it has this many bytes, within these numbers of blocks. Larger blocks have none.
 #define MI_PORTION_OWN_BYTES MI_SLICE_SIZE
@@ -107,6 +107,14 @@ static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_b
   if (!mi_page_has_block(page, block)) return false;
   mi_portion_push(theap, c, block);
   return true;
+}
+
+// Free a block of a page that no thread owns, in a crowd, if that takes few instructions. False,
+// and nothing happened, if there is something to look at. (A thread without a home has no room.)
+static inline bool mi_portion_free_shared(mi_page_t* page, mi_block_t* block) {
+  mi_theap_t* const home = mi_self_home();
+  if (home->room[page->size_class] == 0 || !mi_crowd_shares(home)) return false;
+  return mi_portion_add_quick(home, page, block);
 }
 
 // Free a block of a page that was full when this thread last used it, if that takes few

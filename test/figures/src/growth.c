@@ -17,7 +17,10 @@
 //   left      blocks of 8 KiB of a thread that ended: free one of them, allocate another size
 //   crowd     beside so many threads that sleep: 2,000 blocks of 16 to 3,000 bytes, replaced often:
 //             replace twenty of them at random
-// `measured` is called twice with OPERATIONS: to warm up, and to be counted.
+//   requests  so many threads: each one allocates 1,000 blocks of 16 to 512 bytes, frees them, and
+//             waits, often
+// `measured` is called twice with OPERATIONS: to warm up, and to be counted. With requests each
+// thread calls it once, for its last one.
 #include <pthread.h>
 
 #include "figures.h"
@@ -25,6 +28,8 @@
 #define OPERATIONS 200
 #define CROWD_BLOCKS 2000
 #define CROWD_WORK 300000 // replacements until the thread counts as busy
+#define REQUEST_BLOCKS 1000
+#define REQUESTS 40 // until portions are as long as they get
 
 static void** block;
 static size_t count;
@@ -58,9 +63,20 @@ static void drop(void) {
   block[i] = block[--count];
 }
 
+static void request(void) {
+  static _Thread_local uint64_t seed = 5;
+  static _Thread_local void* part[REQUEST_BLOCKS];
+  for (size_t i = 0; i < REQUEST_BLOCKS; i++) part[i] = malloc(16 + random_below(&seed, 497));
+  for (size_t i = REQUEST_BLOCKS; i-- > 0;) free(part[i]);
+}
+
 void measured(char kind);
 
 __attribute__((noinline, noipa)) void measured(char kind) {
+  if (kind == 'q') {
+    request();
+    return;
+  }
   for (size_t i = 0; i < OPERATIONS; i++) {
     switch (kind) {
       case 'h':
@@ -123,6 +139,23 @@ static void* leave(void* bytes) {
   return NULL;
 }
 
+static void* serve(void* unused) {
+  for (size_t i = 0; i < REQUESTS; i++) {
+    request();
+    usleep(1000);
+  }
+  measured('q');
+  return unused;
+}
+
+static void serve_all(size_t threads) {
+  pthread_t thread[threads];
+  for (size_t i = 0; i < threads; i++) {
+    if (pthread_create(&thread[i], NULL, &serve, NULL) != 0) _exit(3);
+  }
+  for (size_t i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+}
+
 static pthread_barrier_t gathered;
 
 static void* sleep_on(void* unused) {
@@ -158,6 +191,9 @@ int main(int argc, char** argv) {
     fill(bytes, 4096, 256 * FIGURES_KIB);
   } else if (kind == 's') {
     count = bytes;
+  } else if (strcmp(pattern, "requests") == 0) {
+    serve_all(bytes / FIGURES_MIB);
+    _exit(0);
   } else if (kind == 'c') {
     gather((unsigned)(bytes / FIGURES_MIB));
   } else if (kind == 'l') {
