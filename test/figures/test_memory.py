@@ -23,6 +23,8 @@ NEAR_LEAST = 200  # functions that usual.c runs through, 283 and more with the l
 # crowd, keep the 1,040 KiB they used (555 for each of 60, 166 of 200), the others a portion of 2 to 8 KiB of 36 size classes.
 # Where no thread shares pages, each of 60 or 200 keeps 1,550.
 BLOCKED_KIB = {60: 650, 200: 350}
+# Where each thread has pages of its own: 13.0, 45.9 and 74.5. With jemalloc 7.1, 12.0 and 16.1; glibc 7.1, 19.2 and 22.0.
+TURNS_MIB = {4: 10.5, 16: 30, 32: 44}
 THREAD_KIB = 80
 THREADS, THREAD_RUNS = 9, 41
 WASTE_RATIO = 1 / 8
@@ -164,6 +166,14 @@ def test_thread_costs_little(library, figure):
     assert statistics.median(more[1:]) <= THREAD_KIB
     assert max(more[1:]) <= 2 * THREAD_KIB
     assert more[0] <= first[0] + THREAD_KIB + PIECE // 1024
+
+
+@pytest.mark.parametrize("threads", TURNS_MIB)
+def test_threads_that_exchange_blocks_share_them(threads, library, figure):
+    """If this fails, each of the threads that replace blocks in one table has memory for the whole table."""
+    peak = int(run(measure.program("turns", library), threads)) / 1024
+    measure.say(figure, f"MiB that {threads} threads need which replace each other's 2.2 MiB in turns", f"{peak:.1f}", TURNS_MIB[threads])
+    assert peak <= TURNS_MIB[threads]
 
 
 @pytest.mark.parametrize("threads,rounds", [(60, 20), (200, 20), (200, 1)])

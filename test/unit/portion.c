@@ -602,6 +602,21 @@ UNIT_TEST(portion_of_one_thread_has_no_blocks_of_other_heaps) {
   unit_check_valid();
 }
 
+// If this fails, a thread that has its own blocks keeps those of others that it frees now and then.
+UNIT_TEST(portion_of_one_thread_has_no_blocks_of_others) {
+  unit_theap();
+  puppet_t other;
+  puppet_start(&other);
+  for (size_t i = 0; i < 2 * OWN_PER; i++) blocks[i] = puppet_malloc(&other, OWN_SIZE);
+  spread();
+  begin_portion();
+  const size_t length = own_length();
+  for (size_t i = 0; i < 3; i++) mi_free(blocks[i]);
+  check_equal(own_length(), length);
+  puppet_end(&other);
+  unit_check_valid();
+}
+
 // If this fails, a thread whose every block may be a sample hands blocks out without a look.
 UNIT_TEST(portion_of_one_thread_ends_with_samples) {
   spread();
@@ -644,6 +659,7 @@ int main(void) {
       cmocka_unit_test(portion_of_one_thread_reports_a_double_free),
       cmocka_unit_test(portion_of_one_thread_refuses_an_address_inside_a_block),
       cmocka_unit_test(portion_of_one_thread_has_no_blocks_of_other_heaps),
+      cmocka_unit_test(portion_of_one_thread_has_no_blocks_of_others),
       cmocka_unit_test(portion_of_one_thread_ends_with_samples),
   };
   return cmocka_run_group_tests_name("portion", tests, NULL, NULL);

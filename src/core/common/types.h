@@ -257,6 +257,7 @@ struct mi_theap_s {
   mi_page_queue_t queue[MI_CLASS_COUNT]; // pages with free blocks, oldest first
   mi_page_t* guest[MI_GUEST_COUNT]; // pages of other theaps that this thread frees into
   uint8_t room[MI_CLASS_COUNT]; // frees that may join a portion until its next count: portion.c
+  uint8_t exchange[MI_CLASS_SMALL_COUNT]; // of a home: how much it exchanges blocks: PORTION-6
   mi_page_t* sparse[MI_SPARSE_RING]; // pages that became sparse, or did so once: sparse.c
   mi_page_t* sparse_next; // where to look for such pages again, a hint; NULL: the next queue
   uint32_t sparse_turn;

@@ -12,7 +12,7 @@
 //   interior                 a later slice of a page                        its first slice, again
 //   single                   a large block                                  guard.c, large.c
 //   this thread and flags    parked: full before; slow: interior pointers   portion.c, flush.c
-//   another thread, shared   remote free                                    parcel.c
+//   another thread, shared   remote free                                    portion.h, parcel.c
 //
 // This file takes no lock, never waits and makes no thread state. errno is preserved: every system
 // call below saves it.
@@ -41,8 +41,7 @@ static mi_attr_inline void mi_free_local(mi_page_t* page, mi_block_t* block) {
   mi_free_local_by(page, block, mi_secret_of_block(block));
 }
 
-// Return the start of the block that `p` is in, or NULL, with a report, if no block there was ever
-// handed out.
+// Return the start of the block that `p` is in, or NULL, with a report, if none was handed out.
 static mi_block_t* mi_free_block_of(mi_page_t* page, void* p) {
   const size_t index = mi_page_index_of(page, p);
   mi_block_t* const block = (mi_block_t*)(page->start + index * page->block_size);
@@ -61,6 +60,7 @@ static mi_attr_cold void mi_free_none(void* p) {
 static mi_attr_noinline void mi_free_other(void* p, mi_page_t* page) {
   uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
   const uintptr_t self = mi_tls_thread_id();
+  if (mi_portion_free_others(page, owner, (mi_block_t*)p)) return;
   if (owner == MI_OWNER_INTERIOR) {
     page = page->first;
     owner = mi_atomic_load_relaxed(&page->owner);
@@ -115,14 +115,13 @@ static mi_attr_noinline void mi_free_held(void* p, mi_page_t* page) {
 
 // Free where the owner word is not this thread's id alone. Most pages that were full stay so.
 static mi_attr_noinline void mi_free_beside(void* p, mi_page_t* page) {
-  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-  const uintptr_t flags = owner ^ mi_tls_thread_id();
+  const uintptr_t flags = mi_atomic_load_relaxed(&page->owner) ^ mi_tls_thread_id();
   if (flags == MI_OWNER_PARKED && mi_portion_free_quick(page, (mi_block_t*)p)) return;
   if (flags == MI_OWNER_HELD) {
     mi_free_held(p, page);
-  } else if (owner == MI_OWNER_SINGLE) {
+  } else if (mi_atomic_load_relaxed(&page->owner) == MI_OWNER_SINGLE) {
     mi_guard_free(page, p);
-  } else if (owner != MI_OWNER_SHARED || !mi_portion_free_shared(page, (mi_block_t*)p)) {
+  } else {
     mi_free_other(p, page);
   }
 }

@@ -35,6 +35,12 @@ static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
   return mi_crowd_has_only(subproc, mi_atomic_load_relaxed(&subproc->count.threads) + 1);
 }
 
+// True if it is so small for its threads that blocks which they exchange are to stay with whoever
+// frees them: PORTION-6.
+static inline bool mi_crowd_may_exchange(mi_subproc_t* subproc) {
+  return mi_crowd_has_only(subproc, 2 * mi_atomic_load_relaxed(&subproc->count.threads) + 2);
+}
+
 // True if it is small for those threads of a crowd that are busy, but one: pages in their queues
 // might be most of it.
 static inline bool mi_crowd_is_tight(mi_subproc_t* subproc) {

@@ -77,6 +77,7 @@ static void mi_parcel_start(mi_parcel_t* parcel, mi_page_t* page, mi_block_t* bl
 }
 
 MI_INTERNAL void mi_parcel_free(mi_page_t* page, mi_block_t* block) {
+  if (mi_portion_add_exchanged(page, block)) return;
   mi_parcel_t* const parcel = &mi_self()->parcel;
   if (mi_likely(parcel->page == page)) {
     if (!mi_remote_is_sane(page, block, parcel->first)) return;

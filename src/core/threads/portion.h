@@ -19,6 +19,16 @@
 #define MI_PORTION_OWN_MAX ((size_t)128)
 #define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
 #define MI_PORTION_OWN_SIZE_MAX (MI_SLICE_SIZE / 2) // 16 such blocks of each class may lie idle
+// A thread that exchanges blocks with others has this many bytes, of blocks up to this size. Its
+// score of a class is in parts of such a portion: it exchanges from ON on, begins with START, and a
+// portion whose room is used up counts for ON. See PORTION-6.
+#define MI_PORTION_EXCHANGE_BYTES (MI_SLICE_SIZE / 4)
+#define MI_PORTION_EXCHANGE_SIZE_MAX (MI_PORTION_EXCHANGE_BYTES / 4)
+#define MI_PORTION_EXCHANGE_PART 128
+#define MI_PORTION_EXCHANGE_ON 32
+#define MI_PORTION_EXCHANGE_START 128
+
+mi_static_assert(MI_PORTION_EXCHANGE_SIZE_MAX <= MI_SMALL_MAX, "each such class has a score");
 
 // True for the classes of larger blocks.
 static mi_attr_inline bool mi_portion_is_above(size_t size_class) {
@@ -26,10 +36,7 @@ static mi_attr_inline bool mi_portion_is_above(size_t size_class) {
 }
 
 // The most blocks of a portion of `bytes` bytes.
-static inline size_t mi_portion_blocks(size_t bytes, size_t size_class) {
-  const size_t count = bytes / mi_class_size(size_class);
-  return mi_bits_max(mi_bits_min(count, MI_PORTION_OWN_MAX), 1);
-}
+MI_INTERNAL size_t mi_portion_blocks(size_t bytes, size_t size_class);
 
 // The most blocks of a portion in a crowd, of any number of threads.
 static inline size_t mi_portion_length_max(size_t size_class) {
@@ -55,10 +62,36 @@ static inline size_t mi_portion_own_length(size_t size_class) {
                      MI_PORTION_OWN_MIN);
 }
 
+// True if the thread exchanges blocks of the class with others: PORTION-6.
+static mi_attr_inline bool mi_portion_exchanges(const mi_theap_t* theap, size_t size_class) {
+  return size_class < MI_CLASS_SMALL_COUNT && theap->exchange[size_class] >= MI_PORTION_EXCHANGE_ON;
+}
+
+// What so many blocks of the class are in its score. A few of the largest say nothing yet.
+static inline size_t mi_portion_exchange_score(size_t size_class, size_t count) {
+  const size_t unit = MI_PORTION_EXCHANGE_BYTES / MI_PORTION_EXCHANGE_PART;
+  const size_t units = mi_class_size(size_class) / unit;
+  return count * mi_bits_max(mi_bits_min(units, MI_PORTION_EXCHANGE_ON / 8), 1);
+}
+
+// Other classes have no score.
+static inline void mi_portion_exchange_more(mi_theap_t* theap, size_t size_class, size_t more) {
+  if (mi_class_is_medium(size_class)) return;
+  const size_t score = theap->exchange[size_class] + more;
+  theap->exchange[size_class] = (uint8_t)mi_bits_min(score, UINT8_MAX);
+}
+
+static inline void mi_portion_exchange_less(mi_theap_t* theap, size_t size_class, size_t less) {
+  if (mi_class_is_medium(size_class)) return;
+  const size_t score = theap->exchange[size_class];
+  theap->exchange[size_class] = (uint8_t)(score - mi_bits_min(score, less));
+}
+
 // The most blocks of the portions that the theap has now: PORTION-2.
 static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
   if (mi_unlikely(mi_crowd_shares(theap))) return mi_portion_length(theap, size_class);
-  return mi_portion_own_length(size_class);
+  if (!mi_portion_exchanges(theap, size_class)) return mi_portion_own_length(size_class);
+  return mi_portion_blocks(MI_PORTION_EXCHANGE_BYTES, size_class);
 }
 
 // The most blocks of any portion.
@@ -109,11 +142,15 @@ static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_b
   return true;
 }
 
-// Free a block of a page that no thread owns, in a crowd, if that takes few instructions. False,
-// and nothing happened, if there is something to look at. (A thread without a home has no room.)
-static inline bool mi_portion_free_shared(mi_page_t* page, mi_block_t* block) {
+// Free a block of a page with this owner word, in a crowd or among threads that exchange blocks, if
+// that takes few instructions. False, and nothing happened, if there is something to look at. (A
+// thread without a home has no room, and no heap to look at.)
+static inline bool mi_portion_free_others(mi_page_t* page, uintptr_t owner, mi_block_t* block) {
+  if (owner <= MI_OWNER_MAX_SPECIAL && owner != MI_OWNER_SHARED) return false;
   mi_theap_t* const home = mi_self_home();
-  if (home->room[page->size_class] == 0 || !mi_crowd_shares(home)) return false;
+  const size_t c = page->size_class;
+  if (home->room[c] == 0) return false;
+  if (!mi_portion_exchanges(home, c) && !mi_crowd_shares(home)) return false;
   return mi_portion_add_quick(home, page, block);
 }
 
@@ -126,6 +163,10 @@ static inline bool mi_portion_free_quick(mi_page_t* page, mi_block_t* block) {
   mi_reclaim_chain(page, block, block, 1);
   return true;
 }
+
+// The same for a block of a page of others, if the thread exchanges blocks of the class, which this
+// free may say, and there is no crowd.
+MI_INTERNAL bool mi_portion_add_exchanged(mi_page_t* page, mi_block_t* block);
 
 // True if PORTION-1 and PORTION-2 hold: the list, which the program may have damaged, has blocks of
 // pages of the class, and not too many.

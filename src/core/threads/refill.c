@@ -13,7 +13,8 @@
 // Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
 // memory and tries 3 to 7 once more.
 //
-// In a crowd of threads steps 3 to 5 are left out, and 6 and 7 end in a portion (portion.c).
+// In a crowd of threads steps 3 to 5 are left out, and 6 and 7 end in a portion (portion.c). Threads
+// that exchange blocks get a portion in each step, and no page is current (PORTION-6).
 //
 // REFILL-1  on success `free[c]` is not empty, and its blocks belong to `current[c]`, or to pages
 //     that no thread owns, and all count as used there.
@@ -86,10 +87,19 @@
 #define MI_TRIM_BYTES ((int32_t)(256 * MI_SLICE_SIZE))
 #define MI_TRIM_REFILL (MI_TRIM_BYTES / MI_QUICK_REFILLS) // that a refill counts for
 
+// The list of a page that the thread has: PORTION-6. What others freed does not count.
+static mi_attr_noinline void mi_refill_note_own(mi_theap_t* theap, size_t c, uint32_t length) {
+  if (length == MI_LENGTH_UNKNOWN) return;
+  mi_portion_exchange_less(theap, c, mi_portion_exchange_score(c, length) / 2);
+}
+
 // Put a list of `length` blocks in place: all blocks of the page count as used from now on.
 static mi_attr_inline bool mi_refill_set(mi_theap_t* theap, size_t c, mi_block_t* list,
                                          uint32_t length) {
   theap->free[c] = list;
+  if (c < MI_CLASS_SMALL_COUNT && mi_unlikely(theap->exchange[c] != 0)) {
+    mi_refill_note_own(theap, c, length);
+  }
   if (mi_unlikely(theap->sample_ahead != 0)) mi_sample_window(theap, c, length);
   return true;
 }
@@ -407,11 +417,6 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   }
 }
 
-// Steps 3 to 7.
-static bool mi_refill_list(mi_theap_t* theap, size_t c) {
-  return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
-}
-
 // Find or make a list of free blocks in a page that the theap has just taken. False if the program
 // has damaged it so that there is none.
 static bool mi_refill_ready(mi_theap_t* theap, mi_page_t* page) {
@@ -428,20 +433,15 @@ static bool mi_refill_ready(mi_theap_t* theap, mi_page_t* page) {
   return page->local_free != NULL;
 }
 
-// In a crowd of threads: fill a portion from a page that no thread owns before and after.
-static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
-  mi_flush_class(theap, c); // pages from before there was a crowd
-  mi_page_t* page;
-  while ((page = mi_refill_find_page(theap, c)) != NULL && !mi_refill_ready(theap, page)) {
-    mi_pool_give_up(page); // damaged: it counts as full, and is in no pool
-  }
-  if (page == NULL) return false;
+// Begin a portion with blocks of the page's list: half of what may be in it, so that the next frees
+// find room, and the list is not counted each time. Returns how many they are.
+static size_t mi_refill_set_portion(mi_theap_t* theap, mi_page_t* page) {
+  const size_t c = page->size_class;
+  const size_t length = mi_portion_limit(theap, c);
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;
   mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
-  // Half of what may be in it: the next frees find room, and the list is not counted each time.
-  const size_t length = mi_portion_length(theap, c);
   for (; count < length / 2 && rest != NULL; count++) {
     last = rest;
     rest = mi_block_next(last);
@@ -453,8 +453,85 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
   theap->free[c] = first;
   mi_handed_set_room(theap, c, length - count);
   mi_sample_note_portion(theap);
+  return count;
+}
+
+// In a crowd of threads: fill a portion from a page that no thread owns before and after.
+static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
+  mi_flush_class(theap, c); // pages from before there was a crowd
+  mi_page_t* page;
+  while ((page = mi_refill_find_page(theap, c)) != NULL && !mi_refill_ready(theap, page)) {
+    mi_pool_give_up(page); // damaged: it counts as full, and is in no pool
+  }
+  if (page == NULL) return false;
+  mi_refill_set_portion(theap, page);
   mi_pool_give_up(page);
   return true;
+}
+
+// True if the thread exchanges blocks of the class with others, so that the next ones are to be a
+// portion: PORTION-6.
+static mi_attr_inline bool mi_refill_exchanges(mi_theap_t* theap, size_t c) {
+  if (mi_likely(!mi_portion_exchanges(theap, c))) return false;
+  if (mi_theap_cuts_all(theap) || !mi_crowd_may_exchange(mi_theap_subproc(theap))) {
+    theap->exchange[c] = 0;
+    return false;
+  }
+  if (mi_theap_current(theap, c) != NULL) {
+    theap->exchange[c] = MI_PORTION_EXCHANGE_START;
+    return true;
+  }
+  return true;
+}
+
+// Fill a portion from a page that the thread keeps, and give the last one, which is used up, its
+// part of the score: PORTION-6.
+static void mi_refill_set_exchanged(mi_theap_t* theap, size_t c, mi_page_t* page) {
+  const size_t half = mi_portion_limit(theap, c) / 2;
+  const size_t joined = half - mi_bits_min(half, theap->room[c]);
+  const size_t count = mi_refill_set_portion(theap, page);
+  mi_handed_set_room(theap, c, half);
+  mi_portion_exchange_more(theap, c, mi_portion_exchange_score(c, joined));
+  mi_portion_exchange_less(theap, c, mi_portion_exchange_score(c, count) / 2);
+}
+
+// Step 4 for a portion: take the oldest page that has a block for it out of the queue; or, of pages
+// that have nothing but untouched memory, the one that REFILL-2 says. NULL if there is none.
+static mi_page_t* mi_refill_take_queued(mi_theap_t* theap, size_t c) {
+  const mi_page_t* untouched = NULL;
+  mi_page_t* page;
+  for (size_t looks = 1; (page = mi_life_first(&theap->queue[c])) != NULL;) {
+    mi_life_dequeue(theap, page);
+    if (page->local_free == NULL) mi_page_collect(page);
+    if (page->local_free != NULL || page == untouched || looks == MI_REFILL_LOOKS) return page;
+    if (!mi_flush_set_aside(theap, page)) continue; // it is full
+    if (untouched == NULL) untouched = page;
+    looks++;
+  }
+  return NULL;
+}
+
+static mi_attr_noinline bool mi_refill_exchanged(mi_theap_t* theap, size_t c) {
+  mi_refill_leave_current(theap, c);
+  bool is_ready;
+  do {
+    mi_page_t* page = mi_refill_take_queued(theap, c);
+    if (page == NULL) {
+      page = mi_refill_find_page(theap, c);
+      if (page == NULL) return false;
+      mi_life_own(theap, page);
+    }
+    is_ready = mi_refill_ready(theap, page); // else it is damaged, and counts as full
+    if (is_ready) mi_refill_set_exchanged(theap, c, page);
+    mi_flush_set_aside(theap, page);
+  } while (!is_ready);
+  return true;
+}
+
+// Steps 3 to 7.
+static bool mi_refill_list(mi_theap_t* theap, size_t c) {
+  if (mi_refill_exchanges(theap, c)) return mi_refill_exchanged(theap, c);
+  return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
 MI_INTERNAL mi_block_t* mi_refill_block(mi_theap_t* theap, size_t c) {

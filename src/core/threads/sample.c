@@ -27,7 +27,7 @@
 //     class of which a program uses few lists.
 // SAMPLE-4  a portion (portion.c) is not cut: the block that is asked for stands for those that the
 //     portion served before. While each list may be cut there are portions only in a crowd, where
-//     they are at most 4 KiB, and none at all if `sample_is_exact`. (Of the blocks that a portion
+//     they are at most 8 KiB, and none at all if `sample_is_exact`. (Of the blocks that a portion
 //     served, one can be a sample: too few of them, if many should be.)
 // SAMPLE-5  where one block in MI_SAMPLE_PACED or fewer is chosen, a theap guards at most so many
 //     per second, and a few more at once: a program that does nothing but malloc and free must not

@@ -34,6 +34,7 @@ MI_INTERNAL void mi_theap_reset(mi_theap_t* theap) {
     theap->free[c] = NULL;
     theap->room[c] = 0;
   }
+  memset(theap->exchange, 0, sizeof(theap->exchange));
   mi_life_forget_all(theap);
 }
 
