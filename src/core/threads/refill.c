@@ -13,8 +13,8 @@
 // Before step 1 a thread gets its theap (enter.c). When all steps fail, slow.c gives up all unused
 // memory and tries 3 to 7 once more.
 //
-// In a crowd of threads steps 3 to 5 are left out, and 6 and 7 end in a portion (portion.c). Threads
-// that exchange blocks get a portion in each step, and no page is current (PORTION-6).
+// In a crowd of threads steps 3 to 5 are left out, and 6 and 7 end in a portion (portion.c). Where
+// threads exchange blocks each step ends in a portion, and no page is current (PORTION-6).
 //
 // REFILL-1  on success `free[c]` is not empty, and its blocks belong to `current[c]`, or to pages
 //     that no thread owns, and all count as used there.
