@@ -65,6 +65,13 @@ static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
   return index < mi_page_capacity(page) && page->start + index * page->block_size == p;
 }
 
+// The same for any block that the page has room for: what this reads does not change while the page
+// is there, so that a thread that does not own it may ask.
+static inline bool mi_page_has_place(const mi_page_t* page, const void* p) {
+  const size_t index = mi_page_index_of(page, p);
+  return index < page->reserved && page->start + index * page->block_size == p;
+}
+
 static mi_attr_inline bool mi_page_has_address(const mi_page_t* page, const void* p) {
   return (size_t)((const uint8_t*)p - page->start) < (size_t)page->slice_count * MI_SLICE_SIZE;
 }

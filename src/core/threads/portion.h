@@ -137,7 +137,7 @@ static inline bool mi_portion_add_quick(mi_theap_t* theap, mi_page_t* page, mi_b
   if (theap->room[c] == 0 || mi_theap_cuts_all(theap)) return false;
   if (mi_theap_current(theap, c) != NULL || block == theap->free[c]) return false;
   if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(theap)) return false;
-  if (!mi_page_has_block(page, block)) return false;
+  if (!mi_page_has_place(page, block)) return false;
   mi_portion_push(theap, c, block);
   return true;
 }
@@ -159,7 +159,7 @@ static inline bool mi_portion_free_others(mi_page_t* page, uintptr_t owner, mi_b
 static inline bool mi_portion_free_quick(mi_page_t* page, mi_block_t* block) {
   if (mi_portion_add_quick(mi_self_home(), page, block)) return true;
   // Larger blocks join neither a portion nor a parcel.
-  if (page->block_size <= MI_PORTION_OWN_SIZE_MAX || !mi_page_has_block(page, block)) return false;
+  if (page->block_size <= MI_PORTION_OWN_SIZE_MAX || !mi_page_has_place(page, block)) return false;
   mi_reclaim_chain(page, block, block, 1);
   return true;
 }
