@@ -19,7 +19,7 @@ GROWTH = 1.3
 PAIR, PAIR_NEAR = 730, 595
 CROWD = 1.5
 # A block of a request, beside so many threads, for one beside 7: where there are many, each one holds less ready.
-REQUESTS = {40: 1.6, 200: 4.0}
+REQUESTS = {40: 1.75, 200: 4.8}
 # Each arena is asked for a run that happens to be aligned, and 4 GiB are several arenas.
 GROWTH_OF = {"aligned": 2.1}
 # The heaps are of addresses: no memory is to be populated ahead of its use.

@@ -243,6 +243,25 @@ UNIT_TEST_PAGE_SIZES(exchange_reports_mistakes) {
   end_other();
 }
 
+// If this fails, a thread that exchanges blocks hangs where its program damaged a page, or hands
+// out what was written there.
+UNIT_TEST_PAGE_SIZES(exchange_goes_on_with_damaged_pages) {
+  make_theirs(100);
+  size_t count;
+  begin_exchange(&count);
+  mi_page_t* page = mi_life_first(&unit_theap()->queue[CLASS]);
+  if (page == NULL) page = unit_page_of(unit_theap()->free[CLASS]);
+  while (page->local_free == NULL) mi_free(mine[--count]);
+  page->local_free = (mi_block_t*)(uintptr_t)0x4141414141414140;
+  for (size_t i = 0; i < 4 * unit_page_blocks(CLASS); i++) {
+    mine[i] = mi_malloc(SIZE);
+    check(mine[i] != NULL);
+    unit_fill(mine[i], SIZE, i);
+  }
+  check_equal(hooks_fake.count[MI_ERROR_CORRUPT_LIST], 1);
+  puppet_end(&other); // not valid any more
+}
+
 // If this fails, a thread that gets the theap of another one begins as that left off.
 UNIT_TEST(exchange_is_forgotten) {
   make_theirs(100);
@@ -271,6 +290,7 @@ int main(void) {
       cmocka_unit_test(exchange_is_within_the_main_heap),
       cmocka_unit_test(exchange_goes_back),
       cmocka_unit_test(exchange_reports_mistakes),
+      cmocka_unit_test(exchange_goes_on_with_damaged_pages),
       cmocka_unit_test(exchange_is_forgotten),
   };
   return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);

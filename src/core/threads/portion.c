@@ -22,11 +22,13 @@
 //     pages, and count as used there.
 // PORTION-2  a portion has at most mi_portion_length(theap, c) blocks, of which a refill takes half
 //     (more, if it is from before there were so many threads); without a crowd
-//     mi_portion_own_length(c). Where that is one, there is no portion between calls.
+//     mi_portion_own_length(c), or less (PORTION-6). Where that is one, there is no portion between
+//     calls.
 // PORTION-3  a thread that ends or gives up everything returns its portions first: no other code
 //     looks for blocks in the lists of a theap without pages.
 // PORTION-4  without a crowd only a refill begins a portion, by giving it room, and one that is
 //     full goes back as a whole: a thread that only frees keeps no page by a block in a portion.
+//     (Of one with exchanged blocks half goes back.)
 // PORTION-5  a thread that allocates and frees from one portion still comes to the slow path of
 //     malloc: when its room is used up, and it is not full, then blocks were allocated from it.
 //     Each time stands for a refill, and when none is left, the portion goes back.

@@ -477,10 +477,7 @@ static mi_attr_inline bool mi_refill_exchanges(mi_theap_t* theap, size_t c) {
     theap->exchange[c] = 0;
     return false;
   }
-  if (mi_theap_current(theap, c) != NULL) {
-    theap->exchange[c] = MI_PORTION_EXCHANGE_START;
-    return true;
-  }
+  if (mi_theap_current(theap, c) != NULL) theap->exchange[c] = MI_PORTION_EXCHANGE_START;
   return true;
 }
 
@@ -511,26 +508,24 @@ static mi_page_t* mi_refill_take_queued(mi_theap_t* theap, size_t c) {
   return NULL;
 }
 
+// False if there is no memory, or if the page has none, because it is damaged or at a limit.
 static mi_attr_noinline bool mi_refill_exchanged(mi_theap_t* theap, size_t c) {
   mi_refill_leave_current(theap, c);
-  bool is_ready;
-  do {
-    mi_page_t* page = mi_refill_take_queued(theap, c);
-    if (page == NULL) {
-      page = mi_refill_find_page(theap, c);
-      if (page == NULL) return false;
-      mi_life_own(theap, page);
-    }
-    is_ready = mi_refill_ready(theap, page); // else it is damaged, and counts as full
-    if (is_ready) mi_refill_set_exchanged(theap, c, page);
-    mi_flush_set_aside(theap, page);
-  } while (!is_ready);
-  return true;
+  mi_page_t* page = mi_refill_take_queued(theap, c);
+  if (page == NULL) {
+    page = mi_refill_find_page(theap, c);
+    if (page == NULL) return false;
+    mi_life_own(theap, page);
+  }
+  const bool is_ready = mi_refill_ready(theap, page);
+  if (is_ready) mi_refill_set_exchanged(theap, c, page);
+  mi_flush_set_aside(theap, page);
+  return is_ready;
 }
 
 // Steps 3 to 7.
 static bool mi_refill_list(mi_theap_t* theap, size_t c) {
-  if (mi_refill_exchanges(theap, c)) return mi_refill_exchanged(theap, c);
+  if (mi_refill_exchanges(theap, c) && mi_refill_exchanged(theap, c)) return true;
   return mi_refill_from_own(theap, c) || mi_refill_from_others(theap, c);
 }
 
