@@ -58,18 +58,22 @@ static inline bool mi_page_is_sound(const mi_page_t* page) {
          mi_class_has_slices(page->size_class, page->slice_count);
 }
 
-// True if a carved block starts at `p`, which may be any address: if it is not in the page, the
-// index is any number, and its block starts elsewhere.
-static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
+// True if one of the first `count` blocks starts at `p`, which may be any address: if it is not in
+// the page, the index is any number, and its block starts elsewhere.
+static mi_attr_inline bool mi_page_has_among(const mi_page_t* page, size_t count, const void* p) {
   const size_t index = mi_page_index_of(page, p);
-  return index < mi_page_capacity(page) && page->start + index * page->block_size == p;
+  return index < count && page->start + index * page->block_size == p;
+}
+
+// True if a carved block starts at `p`.
+static inline bool mi_page_has_block(const mi_page_t* page, const void* p) {
+  return mi_page_has_among(page, mi_page_capacity(page), p);
 }
 
 // The same for any block that the page has room for: what this reads does not change while the page
 // is there, so that a thread that does not own it may ask.
 static inline bool mi_page_has_place(const mi_page_t* page, const void* p) {
-  const size_t index = mi_page_index_of(page, p);
-  return index < page->reserved && page->start + index * page->block_size == p;
+  return mi_page_has_among(page, page->reserved, p);
 }
 
 static mi_attr_inline bool mi_page_has_address(const mi_page_t* page, const void* p) {

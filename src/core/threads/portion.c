@@ -198,8 +198,9 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   return true;
 }
 
-// Out of line: in `free` it would lie where small programs run (layout.ld).
-static mi_attr_noinline bool mi_portion_add_held(mi_page_t* page, mi_block_t* block) {
+// Put a block into the portion that there is, if there is one. Out of line: in `free` it would lie
+// where small programs run (layout.ld).
+static mi_attr_noinline bool mi_portion_add_there(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || mi_theap_cuts_all(theap)) return false;
@@ -219,7 +220,7 @@ MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   mi_theap_t* const home = mi_self_home();
   const mi_hold_t hold = mi_hold_try(home); // HOLD-2
   if (mi_unlikely(hold == MI_HOLD_REFUSED)) return false;
-  const bool is_added = mi_portion_add_held(page, block);
+  const bool is_added = mi_portion_add_there(page, block);
   mi_hold_leave(home, hold);
   return is_added;
 }
@@ -235,13 +236,6 @@ MI_INTERNAL bool mi_portion_add_exchanged(mi_page_t* page, mi_block_t* block) {
     mi_portion_exchange_more(home, c, mi_portion_exchange_score(c, 1)); // PORTION-6
     return false;
   }
-  mi_theap_t* const theap = mi_portion_theap(page);
-  if (theap != home || mi_theap_cuts_all(theap)) return false;
-  const mi_block_t* const newest = theap->free[c];
-  if (theap->room[c] == 0 && block != newest) {
-    if (newest == NULL) return false;
-    if (!mi_portion_make_room(theap, c, mi_portion_limit(theap, c), true)) return false;
-  }
-  mi_portion_push_checked(theap, page, block);
-  return true;
+  if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(home)) return false;
+  return mi_portion_add_there(page, block); // no medium class: nobody else reads its lists (HOLD-2)
 }
