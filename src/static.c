@@ -40,6 +40,7 @@
 #include "core/arenas/fit.c"
 #include "core/arenas/numa.c"
 #include "core/arenas/arena.c"
+#include "core/arenas/ended.c"
 #include "core/arenas/charge.c"
 #include "core/arenas/move.c"
 #include "core/arenas/wait.c"

@@ -301,6 +301,27 @@ UNIT_TEST_PAGE_SIZES(subproc_arenas_of_the_user_are_not_passed_on) {
   check(!mi_state.arenas_free->is_foreign && !mi_state.arenas_free->is_exclusive);
 }
 
+// If this fails, a program that runs one interpreter after the other in memory of its own leaks the
+// structures of the arena each time.
+UNIT_TEST_PAGE_SIZES(subproc_arenas_of_the_user_leave_nothing) {
+  const size_t size = MI_CHUNK_SLICES * MI_SLICE_SIZE;
+  uint8_t* p = NULL;
+  int64_t charged = 0;
+  for (size_t k = 0; k < 200; k++) {
+    mi_subproc_t* const subproc = make_subproc();
+    if (p == NULL) p = (uint8_t*)mi_os_map(NULL, size, size, MI_OS_READ_WRITE);
+    const mi_arena_plan_t plan = {
+        .start = p, .size = size, .is_committed = true, .is_foreign = true, .numa_node = -1};
+    check(p != NULL && mi_arena_manage(subproc, &plan) != NULL);
+    check(mi_arena_of(subproc, p) != NULL);
+    check(mi_subproc_end_by_destroy(subproc));
+    const int64_t now = mi_atomic_load_relaxed(&mi_state.main.count.meta_charged);
+    if (k == 0) charged = now;
+    check_equal(now, charged);
+  }
+  unit_check_valid();
+}
+
 // If this fails, ending an interpreter for good that waits for its last object confuses all others.
 UNIT_TEST_PAGE_SIZES(subproc_destroy_after_delete) {
   guest_t guest = {.subproc = make_subproc()};
@@ -521,6 +542,7 @@ int main(void) {
       cmocka_unit_test(subproc_delete_waits_for_the_end_of_the_last_free),
       cmocka_unit_test(subproc_sweep_ends_all_that_are_free),
       cmocka_unit_test(subproc_arenas_of_the_user_are_not_passed_on),
+      cmocka_unit_test(subproc_arenas_of_the_user_leave_nothing),
       cmocka_unit_test(subproc_destroy_after_delete),
       cmocka_unit_test(subproc_delete_meets_the_last_free),
       cmocka_unit_test(subproc_join_as_the_first_call),

@@ -43,6 +43,7 @@
 #include "bitmap.h"
 #include "book.h"
 #include "charge.h"
+#include "ended.h"
 #include "fit.h"
 #include "numa.h"
 
@@ -52,6 +53,7 @@
 // Runs that a claim looks at; and in each arena, if it is aligned, before all were asked.
 #define MI_ARENA_TRIES 32
 #define MI_ARENA_ALIGNED_TRIES 1
+#define MI_ARENA_MAPS (7 + (MI_IS_SECURE ? 1 : 0)) // bitmaps before the index of free runs
 #define MI_ARENA_LOW_WORDS 8 // words that a claim looks at before it asks the index
 
 MI_INTERNAL mi_arena_t* mi_arena_of(mi_subproc_t* subproc, const void* p) {
@@ -345,6 +347,14 @@ static void mi_arena_count_dirty(mi_subproc_t* subproc, mi_arena_t* arena) {
                     (int64_t)(dirty * MI_SLICE_SIZE));
 }
 
+// Return the bytes of the maps of an arena that may grow to so many slices.
+static size_t mi_arena_maps_size(size_t slice_max) {
+  const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
+  const size_t chunk_count = mi_bits_divide_up(slice_max, MI_CHUNK_SLICES);
+  return (MI_ARENA_MAPS + MI_CHARGE_UNITS) * word_count * sizeof(mi_bitmap_word_t) +
+         mi_fit_size(word_count) + chunk_count * sizeof(mi_chunk_t);
+}
+
 // Make the structures of an arena, not yet in a list. Under the arena lock. NULL: out of memory.
 static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   mi_lock_expect(&mi_state.arena_lock);
@@ -358,14 +368,11 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   const size_t slice_max = mi_bits_max(size_max, plan->size) / MI_SLICE_SIZE;
   const size_t word_count = mi_bits_divide_up(slice_max, MI_WORD_BITS);
   const size_t chunk_count = mi_bits_divide_up(slice_max, MI_CHUNK_SLICES);
-  enum { MAP_COUNT = 7 + (MI_IS_SECURE ? 1 : 0) };
-  const size_t chunks_size = chunk_count * sizeof(mi_chunk_t);
-  const size_t maps_size = (MAP_COUNT + MI_CHARGE_UNITS) * word_count * sizeof(mi_bitmap_word_t) +
-                           mi_fit_size(word_count) + chunks_size;
-  mi_arena_t* const arena = (mi_arena_t*)mi_meta_alloc(sizeof(mi_arena_t));
+  const size_t maps_size = mi_arena_maps_size(slice_max);
+  mi_arena_t* const arena = mi_ended_take_structure();
   mi_bitmap_word_t* const maps = (mi_bitmap_word_t*)mi_meta_alloc(maps_size);
   if (arena == NULL || maps == NULL || (!is_near && !mi_pagemap_cover(plan->start, plan->size))) {
-    if (arena != NULL) mi_meta_free(arena, sizeof(mi_arena_t));
+    if (arena != NULL) mi_ended_add_structure(arena);
     if (maps != NULL) mi_meta_free(maps, maps_size);
     return NULL;
   }
@@ -395,12 +402,12 @@ static mi_arena_t* mi_arena_make(const mi_arena_plan_t* plan) {
   arena->purge_young = maps + 5 * word_count;
   arena->purge_old = maps + 6 * word_count;
   arena->marked = maps + 7 * word_count; // if there is one
-  mi_fit_init(arena, maps + MAP_COUNT * word_count);
+  mi_fit_init(arena, maps + MI_ARENA_MAPS * word_count);
   // Behind the others, because most programs never write there; and the longest map last.
   mi_bitmap_word_t* const behind =
-      maps + MAP_COUNT * word_count + mi_fit_size(word_count) / sizeof(*maps);
+      maps + MI_ARENA_MAPS * word_count + mi_fit_size(word_count) / sizeof(*maps);
   arena->chunks = (mi_chunk_t*)behind;
-  arena->units = behind + chunks_size / sizeof(*maps);
+  arena->units = (mi_bitmap_word_t*)(arena->chunks + chunk_count);
   mi_bitmap_set(arena->free, 0, slice_count);
   mi_fit_note(arena, 0, slice_count);
   if (plan->is_committed && !arena->is_committed) mi_bitmap_set(arena->committed, 0, slice_count);
@@ -451,27 +458,10 @@ MI_INTERNAL mi_arena_t* mi_arena_manage(mi_subproc_t* subproc, const mi_arena_pl
   return arena;
 }
 
-static bool mi_arena_serves(const mi_arena_t* arena, size_t needed, int node) {
-  return mi_arena_size(arena) >= needed && (node < 0 || arena->numa_node == node);
-}
-
 // Use an arena of an ended sub-process. Under the arena lock. False if none is large enough.
 static bool mi_arena_adopt(mi_subproc_t* subproc, size_t needed, int node) {
-  mi_lock_expect(&mi_state.arena_lock);
-  mi_arena_t* before = NULL;
-  mi_arena_t* arena = mi_state.arenas_free;
-  while (arena != NULL && !mi_arena_serves(arena, needed, node)) {
-    before = arena;
-    arena = mi_atomic_load_relaxed(&arena->next);
-  }
+  mi_arena_t* const arena = mi_ended_take(needed, node);
   if (arena == NULL) return false;
-  mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
-  if (before == NULL) {
-    mi_state.arenas_free = next;
-  } else {
-    mi_atomic_store_relaxed(&before->next, next);
-  }
-  mi_atomic_store_relaxed(&arena->next, NULL);
   mi_arena_publish(subproc, arena);
   mi_arena_count_dirty(subproc, arena); // pinned slices were not purged
   return true;
@@ -504,11 +494,12 @@ MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc) {
   while (arena != NULL) {
     mi_arena_t* const next = mi_atomic_load_relaxed(&arena->next);
     mi_assert_full(mi_arena_is_valid(arena));
-    // Memory that the program brought was for that sub-process alone.
-    if (!arena->is_foreign) {
-      arena->is_exclusive = false;
-      mi_atomic_store_relaxed(&arena->next, mi_state.arenas_free);
-      mi_state.arenas_free = arena;
+    if (arena->is_foreign) { // what the program brought was for that sub-process alone
+      mi_tool_remove_root(arena->start, mi_arena_size(arena));
+      mi_meta_free(arena->free, mi_arena_maps_size(arena->slice_max));
+      mi_ended_add_structure(arena);
+    } else {
+      mi_ended_add(arena);
     }
     arena = next;
   }

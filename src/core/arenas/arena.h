@@ -143,8 +143,8 @@ MI_INTERNAL uint8_t* mi_arena_hint(void);
 // itself. It is elsewhere if that place was taken, or if hints have no effect.
 MI_INTERNAL bool mi_arena_is_apart(const uint8_t* start);
 
-// Take the arenas from a sub-process that has ended; all their slices are free. Those that can be
-// used again serve the next sub-process that needs one.
+// Take all arenas from a sub-process that has ended; all their slices are free. Those of memory of
+// the program are gone then.
 MI_INTERNAL void mi_arena_retire_all(mi_subproc_t* subproc);
 
 // Each load sees the fields of the loaded arena; pairs with the release in `mi_arena_publish`.

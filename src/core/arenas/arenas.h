@@ -4,6 +4,7 @@
 //   bitmap.h           bits that many threads claim
 //   fit.h              where so many slices are free
 //   arena.h numa.h     ranges of slices, which of them are free, growth; NUMA nodes
+//   ended.h            what is left of arenas whose sub-process has ended
 //   move.h             memory that changes its addresses
 //   wait.h spare.h     free memory that has not gone back; the run that was freed last
 //   budget.h           how much memory may be in use, and what that changes
@@ -24,6 +25,7 @@
 #include "fit.h"
 #include "numa.h"
 #include "arena.h"
+#include "ended.h"
 #include "charge.h"
 #include "move.h"
 #include "wait.h"

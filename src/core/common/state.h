@@ -244,6 +244,7 @@ typedef struct mi_state_s {
   size_t window_first, window_end; // windows with a table are in this range; under the arena lock
   bool is_near_taken; // a window uses the library's own descriptors; under the arena lock
   mi_arena_t* arenas_free; // of ended sub-processes, under the arena lock
+  mi_arena_t* arenas_ended; // structures of those that have no memory, under the arena lock
   uint8_t* arena_hint; // where the next arena should go, NULL: anywhere; under the arena lock
   uintptr_t first_thread; // the thread that made the first home, 0 none yet; under the thread lock
   mi_theap_t theap_main; // of the first thread, so that small programs need no mapping for it

@@ -578,9 +578,9 @@ struct mi_arena_s {
   mi_chunk_t* chunks; // one for each chunk of slices
   size_t tail_chunk; // where the next look at tails goes on; under the purge lock
   // next - in the list of a sub-process, which only grows until the sub-process has ended, or in
-  // the list of free arenas (`mi_state.arenas_free`).
+  // a list of what is left of others (ended.c).
   //   write  arena lock  store release  append  mi_arena_publish  (publishes the arena's fields)
-  //   write  arena lock  store relaxed  the list of free ones  mi_arena_retire_all, mi_arena_adopt
+  //   write  arena lock  store relaxed  the lists of ended.c  mi_ended_push, mi_ended_pop
   //   read   any         acquire        MI_FOR_EACH_ARENA  (sees the fields)
   //   read   arena lock, or the last    relaxed
   mi_atomic(mi_arena_t*) next;
