@@ -512,3 +512,15 @@ int64_t unit_tally_of(mi_tally_index_t index) {
   mi_heap_sum_tally(&mi_state.main, UNIT_HEAP, &sum);
   return mi_atomic_load_relaxed(&sum.amount[index]);
 }
+
+void unit_start_puppets(puppet_t* puppets, size_t count) {
+  unit_theap();
+  for (size_t i = 0; i < count; i++) {
+    puppet_start(&puppets[i]);
+    mi_free(puppet_malloc(&puppets[i], MI_SLICE_SIZE));
+  }
+}
+
+void unit_end_puppets(puppet_t* puppets, size_t count) {
+  for (size_t i = 0; i < count; i++) puppet_end(&puppets[i]);
+}

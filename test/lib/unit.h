@@ -125,6 +125,10 @@ bool unit_is_zero(const void* p, size_t size);
 // Runs `f(arg)` on a new thread that ends before this returns.
 void unit_on_thread(void (*f)(void* arg), void* arg);
 
+// Starts so many threads that wait, each with a home and no block; ends them.
+void unit_start_puppets(puppet_t* puppets, size_t count);
+void unit_end_puppets(puppet_t* puppets, size_t count);
+
 // Runs `f(arg + i * size)` on `count` threads at once.
 void unit_on_threads(size_t count, void (*f)(void* arg), void* arg, size_t size);
 

@@ -19,13 +19,7 @@
 static puppet_t crowd[CROWD];
 static void* blocks[4096];
 
-static void gather_young(void) {
-  unit_theap();
-  for (size_t i = 0; i < CROWD; i++) {
-    puppet_start(&crowd[i]);
-    mi_free(puppet_malloc(&crowd[i], MI_SLICE_SIZE));
-  }
-}
+static void gather_young(void) { unit_start_puppets(crowd, CROWD); }
 
 // The same, with a thread that has worked for a while.
 static void gather(void) {
@@ -33,9 +27,7 @@ static void gather(void) {
   unit_theap()->heartbeat += MI_PORTION_REFILLS;
 }
 
-static void dismiss(void) {
-  for (size_t i = 0; i < CROWD; i++) puppet_end(&crowd[i]);
-}
+static void dismiss(void) { unit_end_puppets(crowd, CROWD); }
 
 static size_t length_of(const mi_theap_t* theap) {
   size_t count = 0;

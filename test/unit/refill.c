@@ -583,22 +583,12 @@ UNIT_TEST(refill_takes_old_memory_for_a_class_that_used_its_page) {
 
 static puppet_t crowd[CROWD];
 
-static void start_threads(size_t count) {
-  unit_theap();
-  for (size_t i = 0; i < count; i++) {
-    puppet_start(&crowd[i]);
-    mi_free(puppet_malloc(&crowd[i], 1));
-  }
-}
-
 static void gather_crowd(void) {
-  start_threads(CROWD);
+  unit_start_puppets(crowd, CROWD);
   check(mi_state.main.count.threads > MI_CROWD_THREADS);
 }
 
-static void dismiss_crowd(void) {
-  for (size_t i = 0; i < CROWD; i++) puppet_end(&crowd[i]);
-}
+static void dismiss_crowd(void) { unit_end_puppets(crowd, CROWD); }
 
 // Each of the first `count` threads takes a block, and any of them frees it.
 static void check_threads_share_pages(size_t count) {
@@ -646,10 +636,10 @@ static void join_threadpool(void* arg) {
 // thread, cannot use.
 UNIT_TEST_PAGE_SIZES(refill_shares_pages_of_a_threadpool) {
   enum { POOL = 6 };
-  start_threads(POOL);
+  unit_start_puppets(crowd, POOL);
   for (size_t i = 0; i < POOL; i++) puppet_do(&crowd[i], &join_threadpool, NULL);
   check_threads_share_pages(POOL);
-  for (size_t i = 0; i < POOL; i++) puppet_end(&crowd[i]);
+  unit_end_puppets(crowd, POOL);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
 }
@@ -670,7 +660,7 @@ UNIT_TEST_PAGE_SIZES(refill_shared_blocks_are_zero) {
 // If this fails, many threads hold whole pages of which they use a few blocks.
 UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_for_many_threads) {
   enum { MANY = 20 }; // no crowd yet
-  start_threads(MANY);
+  unit_start_puppets(crowd, MANY);
   const size_t large_size = 2 * MI_CLASS_MAX;
   uint8_t* const large = (uint8_t*)mi_malloc(large_size);
   memset(large, 1, large_size);
@@ -688,7 +678,7 @@ UNIT_TEST_PAGE_SIZES(refill_makes_sparse_pages_for_many_threads) {
           mi_bits_align_up(carved, os_fake.page_size));
   }
   check(inside > 0);
-  for (size_t i = 0; i < MANY; i++) puppet_end(&crowd[i]);
+  unit_end_puppets(crowd, MANY);
 }
 
 // If this fails, a thread that had a page before the crowd came keeps it for ever.

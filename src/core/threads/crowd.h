@@ -8,6 +8,9 @@
 
 // More threads than this are a crowd.
 #define MI_CROWD_THREADS 32
+// With less memory for each thread, and one more, there is nothing to gain from blocks that threads
+// exchange: PORTION-6.
+#define MI_CROWD_EXCHANGE_MIN ((int64_t)(16 * MI_SLICE_SIZE))
 
 // In a crowd no thread keeps pages: pages kept by sleeping threads would be multiplied by hundreds
 // of threads. Each thread holds a portion of small blocks instead (portion.c). But a thread that
@@ -36,9 +39,11 @@ static inline bool mi_crowd_has_little(mi_subproc_t* subproc) {
 }
 
 // True if it is so small for its threads that blocks which they exchange are to stay with whoever
-// frees them: PORTION-6.
+// frees them, and not so small that this saves nothing: PORTION-6.
 static inline bool mi_crowd_may_exchange(mi_subproc_t* subproc) {
-  return mi_crowd_has_only(subproc, 2 * mi_atomic_load_relaxed(&subproc->count.threads) + 2);
+  const int64_t threads = mi_atomic_load_relaxed(&subproc->count.threads) + 1;
+  const int64_t committed = mi_atomic_load_relaxed(&subproc->count.committed);
+  return committed >= MI_CROWD_EXCHANGE_MIN * threads && mi_crowd_has_only(subproc, 2 * threads);
 }
 
 // True if it is small for those threads of a crowd that are busy, but one: pages in their queues

@@ -37,11 +37,13 @@
 //     is small for them (`mi_crowd_may_exchange`), and what they free of others joins these. If
 //     each had pages of its own, a thread whose blocks others have replaced while it did not run
 //     would have the memory of all of them (16 threads that replace 2 MiB of blocks in turns: 46
-//     MiB, 25 so; and what was freed last is in the cache: 0.8 of the time). In a large heap that
-//     is no gain, and a portion of a thread that sleeps keeps a page by each block. Threads that do
-//     not exchange blocks keep pages, whose blocks lie together. What tells them apart is a score:
-//     it grows with the blocks of others that the thread frees and with those that join the
-//     portion, and falls with half of those that it takes from pages.
+//     MiB, 27 so; and what was freed last is in the cache: 0.8 of the time). In a large heap that
+//     is no gain, and a portion of a thread that sleeps keeps a page by each block. In a heap of a
+//     MiB for each thread there is little to save, and a block that the thread has never seen is
+//     dearer than one of its page (sh8bench: 1.3 of the time). Threads that do not exchange blocks
+//     keep pages, whose blocks lie together. What tells them apart is a score: it grows with the
+//     blocks of others that the thread frees and with those that join the portion, and falls with
+//     half of those that it takes from pages.
 //
 // Deliberately absent: an exact count for each list. `room` says how many blocks may be added
 // before the list is counted again.
@@ -229,13 +231,14 @@ MI_INTERNAL bool mi_portion_add_exchanged(mi_page_t* page, mi_block_t* block) {
   const size_t c = page->size_class;
   mi_theap_t* const home = mi_self_home();
   if (page->block_size > MI_PORTION_EXCHANGE_SIZE_MAX || home->thread_id == 0) return false;
-  if (mi_os_is_single_threaded()) return false;
+  if (mi_likely(!mi_crowd_may_exchange(mi_theap_subproc(home)))) return false;
+  if (mi_os_is_single_threaded() || mi_crowd_shares(home)) return false;
   if ((mi_atomic_load_relaxed(&page->owner) & ~MI_OWNER_FLAGS) == home->thread_id) return false;
-  if (mi_crowd_shares(home)) return false;
   if (!mi_portion_exchanges(home, c)) {
     mi_portion_exchange_more(home, c, mi_portion_exchange_score(c, 1)); // PORTION-6
     return false;
   }
+  if (mi_theap_current(home, c) != NULL) return false; // the next refill begins a portion
   if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(home)) return false;
   return mi_portion_add_there(page, block); // no medium class: nobody else reads its lists (HOLD-2)
 }

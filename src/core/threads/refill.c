@@ -27,6 +27,8 @@
 // REFILL-3  the first page of a class in a small heap gives back what its slice has of before: it
 //     may stay nearly unused (crowd.h). Not if the theap used more than half of the last page that
 //     it made for the class: a program that frees all and begins again takes the memory as it is.
+//     Nor where threads exchange blocks, and no page is current: each of many short threads would
+//     have page faults in each page (mleak: 35,000, 200 so).
 // REFILL-4  before a page makes a new peak of committed memory, the theap gives up pages without a
 //     block in use. Their memory is resident: the new page has it without page faults, and what is
 //     needed again is made again in what others leave. So a small program, most of whose memory is
@@ -298,7 +300,8 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   mi_page_plan_t plan = {
       .size_class = c,
       .slice_count = slice_count,
-      .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0,
+      .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0 &&
+                   !mi_portion_exchanges(theap, c),
       .is_likely_full = mi_theap_current(theap, c) != NULL,
       .is_below_peak = mi_refill_is_peak(theap, slice_count), // it may be one
   };
