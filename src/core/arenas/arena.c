@@ -10,7 +10,8 @@
 // ARENA-2  `dirty` clear means that the slice reads as zero.
 // ARENA-3  the list of arenas of a sub-process only grows; an arena is unmapped only when the
 //     library is unloaded (unload.c). Arenas of a sub-process that has ended are clean and free,
-//     and serve the next sub-process that grows.
+//     and serve the next sub-process that grows (ended.c); of those of the program only the
+//     structure is left.
 // ARENA-4  memory goes to the heap that the arena is for: an exclusive arena to heaps bound to it,
 //     all others to all heaps of the sub-process. A heap that prefers a node gets memory there, for
 //     which an arena may grow, and memory elsewhere when there is no more.
