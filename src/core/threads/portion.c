@@ -200,12 +200,12 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   return true;
 }
 
-// Put a block into the portion that there is, if there is one. Out of line: in `free` it would lie
-// where small programs run (layout.ld).
-static mi_attr_noinline bool mi_portion_add_there(mi_page_t* page, mi_block_t* block) {
+// Put a block into the portion that the theap has, if it has one; no page of the class is current.
+// Out of line: in `free` it would lie where small programs run (layout.ld).
+static mi_attr_noinline bool mi_portion_add_there(mi_theap_t* theap, mi_page_t* page,
+                                                  mi_block_t* block) {
   const size_t c = page->size_class;
-  mi_theap_t* const theap = mi_portion_theap(page);
-  if (theap == NULL || mi_theap_cuts_all(theap)) return false;
+  if (mi_theap_cuts_all(theap)) return false;
   const mi_block_t* const newest = theap->free[c];
   if (theap->room[c] == 0 && block != newest) {
     const size_t length = mi_portion_limit(theap, c);
@@ -222,7 +222,8 @@ MI_INTERNAL bool mi_portion_add_own(mi_page_t* page, mi_block_t* block) {
   mi_theap_t* const home = mi_self_home();
   const mi_hold_t hold = mi_hold_try(home); // HOLD-2
   if (mi_unlikely(hold == MI_HOLD_REFUSED)) return false;
-  const bool is_added = mi_portion_add_there(page, block);
+  mi_theap_t* const theap = mi_portion_theap(page);
+  const bool is_added = theap != NULL && mi_portion_add_there(theap, page, block);
   mi_hold_leave(home, hold);
   return is_added;
 }
@@ -240,5 +241,6 @@ MI_INTERNAL bool mi_portion_add_exchanged(mi_page_t* page, mi_block_t* block) {
   }
   if (mi_theap_current(home, c) != NULL) return false; // the next refill begins a portion
   if (mi_atomic_load_relaxed(&page->heap) != mi_theap_heap(home)) return false;
-  return mi_portion_add_there(page, block); // no medium class: nobody else reads its lists (HOLD-2)
+  // No medium class: nobody else reads its lists (HOLD-2).
+  return mi_portion_add_there(home, page, block);
 }
