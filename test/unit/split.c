@@ -229,10 +229,7 @@ UNIT_TEST(split_ends_with_the_pages) {
 // for each size although they have few blocks.
 UNIT_TEST(split_in_a_crowd) {
   static puppet_t crowd[MI_CROWD_THREADS + 1];
-  for (size_t i = 0; i < MI_CROWD_THREADS + 1; i++) {
-    puppet_start(&crowd[i]);
-    puppet_free(&crowd[i], puppet_malloc(&crowd[i], 16)); // now it counts
-  }
+  unit_start_puppets(crowd, MI_CROWD_THREADS + 1);
   size_t count = 0;
   while (mi_state.main.count.of_class[TOP].there < 2) {
     blocks[count] = puppet_malloc(&crowd[count % MI_CROWD_THREADS], mi_class_size(FIRST));
@@ -241,7 +238,7 @@ UNIT_TEST(split_in_a_crowd) {
   blocks[count] = puppet_malloc(&crowd[MI_CROWD_THREADS], mi_class_size(FIRST));
   check_equal(class_of_block(blocks[count++]), FIRST + 3);
   free_all(count);
-  for (size_t i = 0; i < MI_CROWD_THREADS + 1; i++) puppet_end(&crowd[i]);
+  unit_end_puppets(crowd, MI_CROWD_THREADS + 1);
 }
 
 int main(void) {
