@@ -21,7 +21,7 @@
 #include "inspect.h"
 
 // Counts up when the stamp, or the order or meaning of a line in inspect.def, changes.
-#define MI_INSPECT_FORMAT 3
+#define MI_INSPECT_FORMAT 4
 
 // What the library is told, or tells, about blocks in this build.
 typedef enum mi_inspect_track_e {

@@ -505,7 +505,7 @@ def test_another_build_is_named(core, tmp_path):
         data[at + 16:at + 24] = struct.pack("II", 7, 30500)
     (tmp_path / "core").write_bytes(data)
     said = refusal(tmp_path / "core")
-    assert "libmimalloc 3.5.0 (release), whose structures have format 7" in said and "this mimalloc-inspect reads format 3" in said
+    assert "libmimalloc 3.5.0 (release), whose structures have format 7" in said and "this mimalloc-inspect reads format 4" in said
     data = bytearray(path.read_bytes())
     core_file = Core(path)
     one, = layout.find(core_file)

@@ -400,6 +400,41 @@ UNIT_TEST(hole_is_made_of_old_sparse_pages) {
   check_and_free_rest();
 }
 
+// Fill pages with blocks of a size, free all but one block in `part`, look at the pages twice, and
+// check that a third of what was freed went back.
+static void check_looks_give_back(size_t size, size_t part) {
+  const size_t count = 64 * unit_page_blocks(mi_class_of(size));
+  for (size_t i = 0; i < count; i++) unit_fill(many[i] = mi_malloc(size), size, i);
+  const int64_t before = committed();
+  for (size_t i = 0; i < count; i++) {
+    if (i % part != 0) mi_free(many[i]);
+  }
+  const int64_t freed = (int64_t)((count - count / part) * size);
+  for (size_t k = 0; k < 2; k++) mi_flush_idle(unit_theap());
+  mi_retain_poll(&mi_state.main);
+  const int64_t waiting = mi_atomic_load_relaxed(&mi_state.main.purge_waiting);
+  check(before - committed() + waiting >= freed / 3);
+  for (size_t i = 0; i < count; i += part) {
+    check(unit_is_filled(many[i], size, i));
+    mi_free(many[i]);
+  }
+  check_equal(sparse_waiting(), 0);
+  unit_check_valid();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, a program that goes on working keeps half of its heap of blocks that are as large
+// as an OS page, or of those that lie in pages of several slices.
+UNIT_TEST(hole_is_made_between_large_blocks) {
+  if (MI_IS_TINY || mi_state.os.page_size > 4096) return; // parts are longer than the blocks
+  static const size_t halves[] = {4096, 7168, 8192, 16384, 32768};
+  for (size_t i = 0; i < sizeof(halves) / sizeof(*halves); i++) check_looks_give_back(halves[i], 2);
+  static const size_t quarters[] = {2560, 5120, 6656};
+  for (size_t i = 0; i < sizeof(quarters) / sizeof(*quarters); i++)
+    check_looks_give_back(quarters[i], 4);
+}
+
 // If this fails, options that keep memory do not.
 UNIT_TEST(hole_is_not_made_against_options) {
   uint64_t random = 11;
@@ -426,6 +461,7 @@ int main(void) {
       cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
       cmocka_unit_test(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),
+      cmocka_unit_test(hole_is_made_between_large_blocks),
       cmocka_unit_test(hole_is_not_made_against_options),
   };
   return cmocka_run_group_tests_name("hole", tests, NULL, NULL);

@@ -20,7 +20,6 @@ INTERIOR, MAX_SPECIAL, OWNER_FLAGS = 2, 15, 1 | 4 | 8
 REMOTE_POOLED, REMOTE_BITS = 2, 7
 PLACE_CURRENT = 1
 STAGE_READY = 1
-PARTS = 16
 MARK_WINDOW_SHIFT, MARK_SHIFT = 27, 4
 GUARD_FREED = 2
 SPARE_BITS = 24
@@ -52,7 +51,8 @@ class Walk:
         self.windows, self.mark_windows, self.near = {}, {}, {}
         self.page_form, self.page_names = layout.fields(
             "page", owner="P", shift="P", count_used="I", refilled_used="I", refilled_handed="i", reserved="I", size_class="B", place="B",
-            bias="H", block_size="P", start="P", thread_free="P", heap="P", sampled="P", guarded="P", slice_count="I", holes="H")
+            bias="H", block_size="P", start="P", thread_free="P", heap="P", sampled="P", guarded="P", slice_count="I",
+            holes="H" if layout["part_count"] == 16 else "I")
         self.sizes = [layout.class_size(c) for c in range(layout["class_count"])]
         # Blocks that malloc ever returned, by class (src/core/common/handed.h).
         self.allocated = [0] * layout["class_count"]
@@ -269,9 +269,10 @@ class Walk:
 
     def count_missing(self, holes, slices, size, reserved):
         """How many blocks touch a hole (src/core/common/part.c)."""
-        part = -(-(slices * self.slice // PARTS) // self.os_page) * self.os_page
+        parts = self.layout["part_count"]
+        part = -(-(slices * self.slice // parts) // self.os_page) * self.os_page
         count, counted = 0, 0
-        for i in range(PARTS):
+        for i in range(parts):
             if holes >> i & 1:
                 first, end = max(i * part // size, counted), min(-(-(i + 1) * part // size), reserved)
                 if first < end:

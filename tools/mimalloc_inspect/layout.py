@@ -12,7 +12,7 @@ import struct
 from . import elf
 from .target import Failure, Unreadable
 
-FORMAT = 3
+FORMAT = 4
 MAGIC = b"\x7fmi-inspect\xb1\x5e\xc7\x02\0"
 HEAD = "16sIII4x8B"
 ADDRESSES = ("state", "pagemap", "marks", "meta_maps", "sites")

@@ -3,8 +3,8 @@
 // Numbers only; nothing here touches a block or asks the system.
 #include "part.h"
 
-MI_INTERNAL uint32_t mi_part_count_missing(size_t holes, size_t slice_count, size_t block_size,
-                                           size_t reserved) {
+MI_INTERNAL uint32_t mi_part_count_missing(mi_part_mask_t holes, size_t slice_count,
+                                           size_t block_size, size_t reserved) {
   const size_t part_size = mi_part_size(slice_count);
   size_t count = 0;
   size_t counted = 0; // blocks below it are counted, or touch no hole
@@ -14,7 +14,7 @@ MI_INTERNAL uint32_t mi_part_count_missing(size_t holes, size_t slice_count, siz
     const size_t first = mi_bits_max(blocks.first, counted);
     if (first < blocks.end) count += blocks.end - first;
     counted = mi_bits_max(blocks.end, counted);
-    holes &= ~mi_part_mask(parts);
+    holes = (mi_part_mask_t)(holes & ~mi_part_mask(parts));
   }
   return (uint32_t)count;
 }

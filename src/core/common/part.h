@@ -5,11 +5,10 @@
 
 #include "state.h"
 
-#define MI_PART_COUNT ((size_t)16) // at most, in a page
-#define MI_PART_MOST (MI_PART_COUNT - 1) // holes of a page that is not looked at again
-// A page with so many blocks in use, and at most a quarter of what fits, is sparse: sparse.c.
+#define MI_PART_COUNT (8 * sizeof(mi_part_mask_t)) // at most, in a page
+// A page with so many blocks in use, and at most half of what fits, is sparse: sparse.c.
 #define MI_PART_SPARSE_MAX ((uint32_t)16)
-#define MI_PART_SPARSE_PART 4
+#define MI_PART_SPARSE_PART 2
 
 // A range of parts, or of blocks.
 typedef struct mi_part_range_s {
@@ -21,12 +20,17 @@ static inline size_t mi_part_size(size_t slice_count) {
   return mi_bits_align_up(slice_count * MI_SLICE_SIZE / MI_PART_COUNT, mi_state.os.page_size);
 }
 
-static inline size_t mi_part_mask(mi_part_range_t parts) {
-  return (size_t)(mi_bits_mask(parts.end) & ~mi_bits_mask(parts.first));
+// Return the number of parts of a page: two OS pages in each where it would have too many of one.
+static inline size_t mi_part_count(size_t slice_count) {
+  return mi_bits_divide_up(slice_count * MI_SLICE_SIZE, mi_part_size(slice_count));
+}
+
+static inline mi_part_mask_t mi_part_mask(mi_part_range_t parts) {
+  return (mi_part_mask_t)(mi_bits_mask(parts.end) & ~mi_bits_mask(parts.first));
 }
 
 // Return the first run of parts in a mask that is not 0, of `most` parts at most.
-static inline mi_part_range_t mi_part_first_run(size_t mask, size_t most) {
+static inline mi_part_range_t mi_part_first_run(uint64_t mask, size_t most) {
   mi_part_range_t run;
   run.first = run.end = mi_bits_trailing_zeros(mask);
   while (run.end - run.first < most && (mask >> run.end & 1) != 0) run.end++;
@@ -57,7 +61,7 @@ static inline mi_part_range_t mi_part_of_block(const mi_part_cut_t* cut, size_t 
 }
 
 // True if a block at an offset touches a part of `mask`.
-static inline bool mi_part_touches(const mi_part_cut_t* cut, size_t mask, size_t offset,
+static inline bool mi_part_touches(const mi_part_cut_t* cut, mi_part_mask_t mask, size_t offset,
                                    size_t block_size) {
   return (mask & mi_part_mask(mi_part_of_block(cut, offset, block_size))) != 0;
 }
@@ -70,8 +74,8 @@ static inline mi_part_range_t mi_part_blocks(mi_part_range_t parts, size_t block
 }
 
 // Return the number of blocks that touch a hole, of a page as described.
-MI_INTERNAL uint32_t mi_part_count_missing(size_t holes, size_t slice_count, size_t block_size,
-                                           size_t reserved);
+MI_INTERNAL uint32_t mi_part_count_missing(mi_part_mask_t holes, size_t slice_count,
+                                           size_t block_size, size_t reserved);
 
 // The same of a page.
 static inline uint32_t mi_part_missing(const mi_page_t* page) {

@@ -98,6 +98,16 @@ typedef struct mi_page_refilled_s {
 
 // Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
 // the page lives, so a thread that holds a live block may read them.
+// The index of a page in a pool (pool.c), and a bit for each part of a page (part.h). Tiny pages
+// are more, and have few parts.
+#if MI_IS_TINY
+typedef uint64_t mi_pool_link_t;
+typedef uint16_t mi_part_mask_t;
+#else
+typedef uint32_t mi_pool_link_t;
+typedef uint32_t mi_part_mask_t;
+#endif
+
 struct mi_page_s {
   // -- cache line 0: what a free by the owner touches --
   // owner - the owner of this page: a thread id with MI_OWNER_ flags, or one of the special values.
@@ -163,16 +173,16 @@ struct mi_page_s {
     mi_page_t* prev;
     mi_arena_t* arena; // of a single block: NULL if it is a mapping of its own (const); SPARE-5
   };
-  // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
-  // relaxed by the thread that set POOLED, before the push publishes it; read relaxed by poppers
-  // that may lose, which the tag of the head shows.
-  mi_atomic(uint64_t) pool_next;
   union {
     mi_block_t* sample_rest; // blocks behind the next sample, set aside; see sample.c
     mi_guarded_t* guarded; // of a single block: its record if it has guards, or NULL (const)
   };
+  // pool_next - index of the next page in the pool of abandoned pages, 0 none; see pool.c. Written
+  // relaxed by the thread that set POOLED, before the push publishes it; read relaxed by poppers
+  // that may lose, which the tag of the head shows.
+  mi_atomic(mi_pool_link_t) pool_next;
   uint32_t slice_count; // slices of the page (const, as `block_size`)
-  uint16_t holes; // parts whose memory went back: hole.c
+  mi_part_mask_t holes; // parts whose memory went back: hole.c
   union {
     uint8_t sparse_at; // blocks in use at which the page is sparse, 0: never (const): sparse.c
     bool is_watched; // of a single block, by its holder: its free sees if it was used: LARGE-7

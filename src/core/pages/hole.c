@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // hole.c - OS pages inside a page in use that hold only free blocks go back to the system.
 //
-//   parts    |    0    |    1    |    2    |    3    | ...   16 at most, each of whole OS pages
+//   parts    |    0    |    1    |    2    |    3    | ...   32 at most, each of whole OS pages
 //   blocks   | a  | b  | c  | d  | e  | f  | g  | h  | ...   a and h are in use
 //   holes          0         1         1         0           c to f are in no list
 //
@@ -54,7 +54,7 @@ static void mi_hole_add_missing(size_t* free_bytes, const mi_part_cut_t* cut,
 // Return the parts that hold only free blocks, and are no holes. There are none if the program has
 // damaged the list, or freed a block twice; in a secure build also if a block of the list is in use
 // (MARK-2).
-static size_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
+static mi_part_mask_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
   size_t free_bytes[MI_PART_COUNT + 1] = {0};
   // Most blocks are in the list, which leads to one cache miss after the other: begun all at once,
   // they take a fifth of the time.
@@ -73,13 +73,13 @@ static size_t mi_hole_find(const mi_page_t* page, const mi_part_cut_t* cut) {
     const size_t size = mi_bits_min(bytes - k * cut->size, cut->size);
     if (free_bytes[k] == size) found |= (size_t)1 << k;
   }
-  return found & ~(size_t)page->holes;
+  return (mi_part_mask_t)(found & ~(size_t)page->holes);
 }
 
 // -- making holes --
 
 // Take the blocks that touch `mask` out of the list, which is sound at any moment (HOLE-3).
-static void mi_hole_unlink(mi_page_t* page, size_t mask, const mi_part_cut_t* cut) {
+static void mi_hole_unlink(mi_page_t* page, mi_part_mask_t mask, const mi_part_cut_t* cut) {
   mi_block_t* before = NULL;
   bool is_skipped = false;
   uint32_t count = 0;
@@ -100,7 +100,7 @@ static void mi_hole_unlink(mi_page_t* page, size_t mask, const mi_part_cut_t* cu
 }
 
 // Give the parts of `mask` back. Returns the bytes that went.
-static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, size_t mask,
+static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, mi_part_mask_t mask,
                             size_t part_size) {
   size_t bytes = 0;
   while (mask != 0) {
@@ -113,7 +113,7 @@ static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, size_t mas
       mi_charge_drop(arena, page->start + start, part_bytes);
       bytes += size;
     }
-    mask &= ~mi_part_mask(parts);
+    mask = (mi_part_mask_t)(mask & ~mi_part_mask(parts));
   }
   return bytes;
 }
@@ -121,10 +121,10 @@ static size_t mi_hole_purge(mi_arena_t* arena, const mi_page_t* page, size_t mas
 // While no other thread purges.
 static size_t mi_hole_make_in(mi_arena_t* arena, mi_page_t* page) {
   const mi_part_cut_t cut = mi_part_cut(page->slice_count);
-  const size_t mask = mi_hole_find(page, &cut);
+  const mi_part_mask_t mask = mi_hole_find(page, &cut);
   if (mask == 0) return 0;
   mi_hole_unlink(page, mask, &cut);
-  page->holes = (uint16_t)(page->holes | mask);
+  page->holes = (mi_part_mask_t)(page->holes | mask);
   const size_t slice_index = mi_arena_slice_of(arena, page->start);
   mi_collapse_split(arena, slice_index, page->slice_count);
   mi_collapse_forget(arena, slice_index, page->slice_count);
@@ -161,7 +161,7 @@ MI_INTERNAL mi_attr_cold uint32_t mi_hole_fill(mi_subproc_t* subproc, mi_page_t*
   while (page->holes != 0 && blocks.first == blocks.end) {
     const mi_part_range_t parts = mi_part_first_run(page->holes, most);
     blocks = mi_part_blocks(parts, page->block_size, page->reserved, part_size);
-    page->holes = (uint16_t)(page->holes & ~mi_part_mask(parts));
+    page->holes = (mi_part_mask_t)(page->holes & ~mi_part_mask(parts));
     filled += parts.end - parts.first;
     while (blocks.end > blocks.first && mi_part_is_missing(page, blocks.end - 1)) blocks.end--;
   }

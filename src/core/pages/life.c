@@ -159,20 +159,20 @@ static mi_attr_inline void mi_life_disarm(mi_page_t* page) {
   page->bias = 0;
 }
 
-// Return the number of blocks in use at which a page without holes, with `used` of them, is looked
-// at again: where it becomes sparse, then whenever half of them are gone. (Not after the next free:
-// where blocks are replaced, a page may come into the queue again and again with as many in use.)
+// Return the number of blocks in use at which a page with `used` of them is looked at again: where
+// it becomes sparse, then whenever half of them are gone. (Not after each free: where blocks are
+// replaced, a page may come into the queue again and again with as many in use.)
 static mi_attr_inline size_t mi_life_watermark(const mi_page_t* page, size_t used) {
   if (page->refilled.used - 1 != page->reserved) return 0;
-  return mi_bits_min(page->sparse_at, used / 2);
+  return used > page->sparse_at ? page->sparse_at : used / 2;
 }
 
-MI_INTERNAL void mi_life_rearm(mi_page_t* page) {
+static void mi_life_choose_bias(mi_page_t* page) {
   mi_life_disarm(page);
   const uint32_t missing = mi_part_missing(page);
   page->bias = (uint16_t)missing;
-  // With holes it is looked at until most of its parts are holes.
-  if (mi_bits_count(page->holes) < MI_PART_MOST) {
+  // It is looked at until all parts but one are holes.
+  if (page->holes == 0 || mi_bits_count(page->holes) + 1 < mi_part_count(page->slice_count)) {
     page->bias = (uint16_t)(missing + mi_life_watermark(page, page->count.used - missing));
   }
   page->count.used -= page->bias;
@@ -181,35 +181,44 @@ MI_INTERNAL void mi_life_rearm(mi_page_t* page) {
 // The same for a page that comes into a queue.
 static mi_attr_inline void mi_life_arm(mi_page_t* page) {
   if (mi_unlikely(page->holes != 0)) {
-    mi_life_rearm(page);
+    mi_life_choose_bias(page);
     return;
   }
   page->bias = (uint16_t)mi_life_watermark(page, page->count.used);
   page->count.used -= page->bias;
 }
 
-// Return about how much of a sparse page is free: always the same of one page.
-static int64_t mi_life_sparse_bytes(const mi_page_t* page) {
-  return (int64_t)(page->reserved - page->reserved / MI_PART_SPARSE_PART) *
-         (int64_t)page->block_size;
+// Count about what a sparse page has free, or take it out of the count: all that is in no hole, but
+// for the blocks in use, which are twice as many as when it is looked at again.
+static void mi_life_count_sparse(mi_page_t* page, int64_t sign) {
+  mi_subproc_t* const subproc = mi_atomic_load_relaxed(&page->heap)->subproc;
+  const int64_t missing = mi_part_missing(page);
+  const int64_t blocks = (int64_t)page->reserved - missing - 2 * (page->bias - missing);
+  mi_count_add(&subproc->sparse_waiting, sign * blocks * (int64_t)page->block_size);
 }
 
-MI_INTERNAL void mi_life_note_sparse(mi_subproc_t* subproc, mi_page_t* page) {
+MI_INTERNAL void mi_life_rearm(mi_page_t* page) {
+  if (page->is_sparse) mi_life_count_sparse(page, -1);
+  mi_life_choose_bias(page);
+  if (page->is_sparse) mi_life_count_sparse(page, 1);
+}
+
+MI_INTERNAL void mi_life_note_sparse(mi_page_t* page) {
   if (page->is_sparse) return;
   page->is_sparse = true;
   page->is_sparse_old = false;
-  mi_count_add(&subproc->sparse_waiting, mi_life_sparse_bytes(page));
+  mi_life_count_sparse(page, 1);
 }
 
-MI_INTERNAL void mi_life_forget_sparse(mi_subproc_t* subproc, mi_page_t* page) {
+MI_INTERNAL void mi_life_forget_sparse(mi_page_t* page) {
   if (!page->is_sparse) return;
   page->is_sparse = page->is_sparse_old = false;
-  mi_count_add(&subproc->sparse_waiting, -mi_life_sparse_bytes(page));
+  mi_life_count_sparse(page, -1);
 }
 
 // End what holds only while the page is in a queue.
-static mi_attr_inline void mi_life_leave_queue(mi_subproc_t* subproc, mi_page_t* page) {
-  if (mi_unlikely(page->is_sparse)) mi_life_forget_sparse(subproc, page);
+static mi_attr_inline void mi_life_leave_queue(mi_page_t* page) {
+  if (mi_unlikely(page->is_sparse)) mi_life_forget_sparse(page);
   mi_life_disarm(page);
 }
 
@@ -262,7 +271,7 @@ MI_INTERNAL void mi_life_dequeue(mi_theap_t* theap, mi_page_t* page) {
     page->is_idle = false;
     theap->idle_bytes -= page->reserved * page->block_size;
   }
-  mi_life_leave_queue(mi_atomic_load_relaxed(&theap->heap)->subproc, page);
+  mi_life_leave_queue(page);
   theap->page_count--;
   if (!mi_life_is_held(page)) theap->own_count--;
   page->place = MI_PLACE_NONE;
@@ -298,7 +307,7 @@ MI_INTERNAL bool mi_life_remove_guest(mi_theap_t* theap, mi_page_t* page) {
 }
 
 MI_INTERNAL void mi_life_displace(mi_page_t* page) {
-  mi_life_leave_queue(mi_atomic_load_relaxed(&page->heap)->subproc, page);
+  mi_life_leave_queue(page);
   page->place = MI_PLACE_NONE;
   page->is_idle = false;
   page->next = page->prev = NULL;
@@ -319,6 +328,7 @@ MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
 
 MI_INTERNAL void mi_life_recount(mi_page_t* page, uint32_t free_count) {
   const uint32_t current = page->place == MI_PLACE_CURRENT ? 1 : 0;
+  mi_life_forget_sparse(page);
   page->bias = 0;
   page->count.used = page->refilled.used - 1 - free_count + current;
   if (page->place == MI_PLACE_QUEUE) mi_life_rearm(page);

@@ -117,9 +117,10 @@ MI_INTERNAL void mi_life_uncount(mi_page_t* page, uint32_t count);
 // Choose the bias of a page in a queue anew: its holes, or the blocks in use, have changed.
 MI_INTERNAL void mi_life_rearm(mi_page_t* page);
 
-// Note that the page is sparse / that it is not, or is given up.
-MI_INTERNAL void mi_life_note_sparse(mi_subproc_t* subproc, mi_page_t* page);
-MI_INTERNAL void mi_life_forget_sparse(mi_subproc_t* subproc, mi_page_t* page);
+// Note that the page, which is in a queue, is sparse / that it is not, or is given up. Its holes
+// are the same in between.
+MI_INTERNAL void mi_life_note_sparse(mi_page_t* page);
+MI_INTERNAL void mi_life_forget_sparse(mi_page_t* page);
 
 // Note that a look found the page sparse.
 static inline void mi_life_age_sparse(mi_page_t* page) { page->is_sparse_old = true; }

@@ -40,6 +40,9 @@
 #define MI_POOL_EMPTY_MIN ((int32_t)(MI_CHUNK_SLICES))
 #define MI_POOL_EMPTY_PART 8
 
+mi_static_assert(MI_ADDRESS_BITS - MI_SLICE_SHIFT <= 8 * sizeof(mi_pool_link_t),
+                 "an index fits into `pool_next`");
+
 static inline uint64_t mi_pool_index(uint64_t word) { return word & (MI_POOL_TAG_ONE - 1); }
 
 // Return the page of an index that is not 0. A thread that saw the push of the index knows the
@@ -58,7 +61,7 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
   const uint64_t index = (uint64_t)(uintptr_t)page->start >> MI_SLICE_SHIFT; // const: POOL-2
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
-    mi_atomic_store_relaxed(&page->pool_next, mi_pool_index(head));
+    mi_atomic_store_relaxed(&page->pool_next, (mi_pool_link_t)mi_pool_index(head));
     // Publishes `pool_next`; pairs with the acquire in `mi_pool_pop_any`.
   } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(index, head)));
 }

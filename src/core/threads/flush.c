@@ -51,7 +51,7 @@ MI_INTERNAL void mi_flush_emptied(mi_theap_t* theap, mi_page_t* page) {
     mi_pool_give_up(page);
   } else if (page->place == MI_PLACE_QUEUE) {
     const mi_page_queue_t* const queue = &theap->queue[page->size_class];
-    mi_life_forget_sparse(mi_theap_subproc(theap), page);
+    mi_life_forget_sparse(page);
     // Keep the only one of its class: a loop around the end of a page would otherwise make and
     // release a page every round (test/unit/theap.c).
     const bool is_only = page->next == page && page->slice_count <= MI_RETAIN_SLICES_MAX;
@@ -153,7 +153,7 @@ MI_INTERNAL mi_attr_cold void mi_flush_rest(mi_theap_t* theap, size_t* budget) {
     mi_page_t* const page = mi_flush_detach(theap, c);
     if (page == NULL || !mi_flush_set_aside(theap, page)) continue;
     if (mi_part_used(page) <= page->sparse_at) {
-      mi_life_note_sparse(mi_theap_subproc(theap), page);
+      mi_life_note_sparse(page);
     }
   }
   mi_report_leave();

@@ -27,6 +27,7 @@
 
 #include "crowd.h"
 #include "hold.h"
+#include "sparse.h"
 
 typedef enum mi_reclaim_e {
   MI_RECLAIM_NONE, // 1, 4
@@ -76,6 +77,8 @@ static bool mi_reclaim_enqueue(mi_theap_t* theap, mi_page_t* page) {
   if (mi_likely(is_queued)) {
     mi_life_own(theap, page);
     mi_life_enqueue(theap, page);
+    const uint32_t used = mi_part_used(page);
+    if (mi_unlikely(used > 0 && used <= page->sparse_at)) mi_sparse_note(theap, page); // SPARSE-1
   }
   mi_hold_leave(theap->home, hold);
   return is_queued;

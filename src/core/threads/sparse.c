@@ -5,10 +5,11 @@
 //                     (LIFE-1)          |     (within the bounds: at a later look)
 //                                       '-> empty, or allocated from: no longer sparse
 //
-// SPARSE-1  a page is sparse when at most 16 of its blocks are in use, and at most a quarter: then
-//     a third of its parts and more are free if blocks are freed at random (of 16 parts each block
-//     in use keeps one or two), and nearly all if they are freed in the order of addresses. It is
-//     looked at again whenever half of the blocks in use are gone, until most parts are holes.
+// SPARSE-1  a page is sparse when at most 16 of its blocks are in use, and at most half: then about
+//     a third of its parts are free if blocks are freed at random (half of them, if a block has an
+//     OS page or more), and nearly all if they are freed in the order of addresses. It is looked at
+//     again whenever half of the blocks in use are gone, until all parts but one are holes. A page
+//     of two blocks is sparse as soon as it comes into the queue.
 // SPARSE-2  the free memory of a sparse page goes back when MI_SPARSE_RING other pages have become
 //     sparse, as far as it is beyond the bounds of retain.c (RETAIN-7). Not before: a program that
 //     frees a structure in about the order in which it made it empties one page after the other,
@@ -44,7 +45,7 @@
 
 MI_INTERNAL mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
-  mi_life_forget_sparse(subproc, page);
+  mi_life_forget_sparse(page);
   const size_t bytes = mi_hole_make(subproc, page);
   if (bytes > 0) mi_retain_note_gone(subproc, bytes);
   mi_life_rearm(page);
@@ -109,7 +110,7 @@ MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page)
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   mi_life_rearm(page);
   if (page->sparse_at == 0) return;
-  mi_life_note_sparse(subproc, page);
+  mi_life_note_sparse(page);
   if (page->reserved > MI_SPARSE_WALK_MAX && !mi_sparse_is_in_cache(theap, page)) return;
   mi_page_t* const oldest = mi_sparse_turn(theap, page);
   if (oldest == NULL || !mi_retain_lets_go(subproc, oldest->slice_count)) return;

@@ -8,8 +8,8 @@
 // Pages that get holes in one look through the queues of a theap: a page takes some microseconds.
 #define MI_SPARSE_BUDGET ((size_t)256)
 
-// Called when the count of a page in a queue is 0, and blocks are in use: it has become sparse, or
-// half of the blocks are gone that it had when it was.
+// Called when a page in a queue has become sparse, when half of the blocks are gone that it had
+// when it did, or when it came into the queue so. (A free finds the count 0 then.)
 MI_INTERNAL void mi_sparse_note(mi_theap_t* theap, mi_page_t* page);
 
 // Give back what a sparse page in a queue has free.
