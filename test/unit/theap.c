@@ -3,9 +3,11 @@
 #include "unit.h"
 
 #include "core/pages/page.h"
+#include "core/pages/pool.h"
 #include "core/pages/remote.h"
 #include "core/common/sizeclass.h"
-#include "core/threads/theap.h"
+#include "core/threads/flush.h"
+#include "core/threads/thread.h"
 
 static void* blocks[2 * UNIT_BLOCKS_MAX];
 
@@ -302,6 +304,84 @@ UNIT_TEST_PAGE_SIZES(theap_idle_keeps_a_page_with_a_block_freed_twice) {
   mi_free(next);
 }
 
+#define LOOK_PAGES (2 * MI_LOOK_PAGES + 3)
+#define LOOK_BLOCKS 4 // in each page
+#define LOOK_SIZE (MI_SLICE_SIZE / LOOK_BLOCKS)
+static void* looked[LOOK_BLOCKS * LOOK_PAGES];
+
+static void free_one_of_each(size_t first) {
+  for (size_t i = first; i < LOOK_BLOCKS * LOOK_PAGES; i += LOOK_BLOCKS) mi_free(looked[i]);
+}
+
+static void free_one_of_each_by(void* arg) { free_one_of_each(*(size_t*)arg); }
+
+// Return how many pages have blocks that another thread freed, and that this one has not seen.
+static size_t count_unseen(void) {
+  size_t count = 0;
+  for (size_t i = LOOK_BLOCKS - 1; i < LOOK_BLOCKS * LOOK_PAGES; i += LOOK_BLOCKS) {
+    count += (word(unit_page_of(looked[i])) & ~MI_REMOTE_BITS) != 0;
+  }
+  return count;
+}
+
+static size_t free_by_another(size_t first) {
+  unit_on_thread(&free_one_of_each_by, &first);
+  return count_unseen();
+}
+
+// If this fails, a malloc now and then takes as long as the heap is large, or memory that others
+// freed is never seen.
+UNIT_TEST(theap_is_looked_at_in_parts) {
+  if (unit_page_blocks(mi_class_of(LOOK_SIZE)) != LOOK_BLOCKS) return; // pages with a fence
+  mi_theap_t* const theap = unit_theap();
+  for (size_t i = 0; i < LOOK_BLOCKS * LOOK_PAGES; i++) looked[i] = mi_malloc(LOOK_SIZE);
+  free_one_of_each(0); // so that all but the last are in the queue
+  size_t unseen = free_by_another(1);
+  check(unseen >= LOOK_PAGES - 1);
+
+  // Each part sees as many pages as it may, and each page is seen.
+  theap->look_left = 0;
+  mi_flush_begin_look(theap, true);
+  for (size_t part = 0; theap->look_left > 0; part++) {
+    size_t pages = 5;
+    mi_flush_begin_look(theap, true); // it is under way
+    mi_flush_look(theap, &pages);
+    const size_t left = count_unseen();
+    check(unseen - left <= 5 && part <= LOOK_PAGES / 5 + 1);
+    check(pages == 0 || theap->look_left == 0);
+    unseen = left;
+  }
+  check(unseen <= 1); // of the page that malloc allocates from
+
+  // The cadence has parts of its own, and longer ones after a longer time.
+  unseen = free_by_another(2);
+  theap->look_ms = 7;
+  mi_thread_begin_look(theap);
+  mi_thread_look(theap, 7);
+  check_equal(unseen - count_unseen(), MI_LOOK_PAGES);
+  mi_thread_look(theap, 7 + MI_LOOK_PAGES_MAX);
+  check(count_unseen() <= 1 && theap->look_left == 0);
+
+  // The page that is next goes.
+  size_t few = 3;
+  mi_flush_begin_look(theap, false);
+  mi_flush_look(theap, &few);
+  mi_page_t* const next = theap->look_next;
+  check(few == 0 && next != NULL);
+  for (size_t i = LOOK_BLOCKS - 1; i < LOOK_BLOCKS * LOOK_PAGES; i += LOOK_BLOCKS) {
+    if (unit_page_of(looked[i]) != next) continue;
+    mi_free(looked[i]);
+    looked[i] = NULL;
+  }
+  mi_life_dequeue(theap, next);
+  mi_pool_give_up(next);
+  size_t one = 1;
+  mi_flush_look(theap, &one); // nor is it looked at, nor the rest of its class
+  check(one == 1 && theap->look_left == 0);
+  free_one_of_each(LOOK_BLOCKS - 1);
+  unit_check_valid();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(theap_empty_is_never_written),
@@ -319,6 +399,7 @@ int main(void) {
       cmocka_unit_test(theap_trim_gives_idle_pages_up),
       cmocka_unit_test(theap_trim_keeps_a_page_with_a_block_freed_twice),
       cmocka_unit_test(theap_idle_keeps_a_page_with_a_block_freed_twice),
+      cmocka_unit_test(theap_is_looked_at_in_parts),
   };
   return cmocka_run_group_tests_name("theap", tests, NULL, NULL);
 }

@@ -272,12 +272,15 @@ struct mi_theap_s {
   mi_page_t* sparse_next; // where to look for such pages again, a hint; NULL: the next queue
   uint32_t sparse_turn;
   uint32_t guest_turn;
+  mi_page_t*
+      look_next; // the page that the look through the queues comes to, a hint; NULL: the first
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
   uint32_t quick_given; // the initial value of `quick_left`
   int32_t trim_left; // bytes of blocks until the thread looks at its idle pages again: REFILL-5
   uint32_t poll_count; // refills since the last check whether memory is to go back
   uint32_t generic_count; // refills since the last collect
   uint32_t cadence_count; // of a home: refills of its thread since the last rare things (refill.c)
+  uint32_t look_ms; // of a home: when its thread last looked, without the high bits: FLUSH-1
   uint32_t shortage; // of mi_state, when the thread last gave up what it does not use: budget.c
   uint64_t heartbeat; // refills over all time
   uint64_t tick_ms; // of a home: when the thread last gave up idle pages
@@ -298,6 +301,8 @@ struct mi_theap_s {
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;
   bool is_in_threadpool;
+  uint8_t look_left; // classes that the look has not been through, 0: there is none: FLUSH-1
+  bool look_ages; // sparse pages grow older with it
   uint8_t sparse_class; // of the queue that was looked at last: SPARSE-7
   uint8_t exchange_ticks; // of a home: 0 if it took no parked page of others of late: refill.c
   bool is_unwatched; // of a home: the system will not call us when its thread ends

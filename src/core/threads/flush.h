@@ -17,6 +17,13 @@ MI_INTERNAL bool mi_flush_free(mi_page_t* page, mi_block_t* block);
 // that malloc allocates from.
 MI_INTERNAL void mi_flush_idle(mi_theap_t* theap);
 
+// Begin to do the same in parts, unless that is under way, and give up guests. Sparse pages grow
+// older by it if it `ages`.
+MI_INTERNAL void mi_flush_begin_look(mi_theap_t* theap, bool ages);
+
+// Go on with it, for so many pages at most; what is left of them is returned there.
+MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages);
+
 // Keep a page of this thread that is in no place: at the end of the queue of its class, or, if it
 // has no free block, parked. True if it is in the queue; else it must not be touched any more.
 static inline bool mi_flush_set_aside(mi_theap_t* theap, mi_page_t* page) {

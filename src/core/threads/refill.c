@@ -75,7 +75,7 @@
 #define MI_REFILL_COLD_PART 4
 // REFILL-4: the part by which the heap must have grown since.
 #define MI_REFILL_PEAK_PART 1024
-// The interval at which a thread that refills gives up idle pages.
+// The interval at which a thread that refills begins to look for idle pages.
 #define MI_TICK_MS 500
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: its
 // share of a part of the heap, within bounds, unless its thread is the only one and the heap is
@@ -403,9 +403,15 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   if (now - home->tick_ms >= MI_TICK_MS) {
     home->tick_ms = now;
     if (home->exchange_ticks > 0) home->exchange_ticks--;
-    mi_thread_flush_idle(theap);
+    mi_thread_begin_look(theap);
     mi_flush_trim(theap, 0, c);
   }
+  const long collect = mi_option_value(generic_collect);
+  if (collect > 0 && (unsigned long)theap->generic_count >= (unsigned long)collect) {
+    theap->generic_count = 0;
+    mi_flush_begin_look(theap, false);
+  }
+  mi_thread_look(theap, now);
   mi_retain_poll(mi_theap_subproc(theap));
   mi_collapse_poll(mi_theap_subproc(theap), now);
   mi_crowd_credit(home);
@@ -413,11 +419,6 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   theap->is_in_deferred_free = true;
   mi_hook_deferred_free(MI_GENTLE, theap->heartbeat);
   theap->is_in_deferred_free = false;
-  const long collect = mi_option_value(generic_collect);
-  if (collect > 0 && (unsigned long)theap->generic_count >= (unsigned long)collect) {
-    theap->generic_count = 0;
-    mi_flush_idle(theap);
-  }
 }
 
 // Find or make a list of free blocks in a page that the theap has just taken. False if the program

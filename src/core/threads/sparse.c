@@ -16,8 +16,8 @@
 //     and each is sparse for a moment.
 // SPARSE-3  to find the free parts of a page each free block is read, which is a cache miss: pages
 //     of more than MI_SPARSE_WALK_MAX blocks would take longer for this than they took to fill.
-//     Those, and what is within the bounds, go at the second look through the queues, at least half
-//     a second after the page became sparse, while the thread allocates.
+//     Those, and what is within the bounds, go at the second look through the queues that the clock
+//     began, at least half a second after the page became sparse, while the thread allocates.
 // SPARSE-4  an entry of the ring is a hint: the page counts only if this thread owns it and it is
 //     marked as sparse, whatever became of it since (TYPES-2).
 // SPARSE-5  a fast path does nothing for this: the free that makes a page sparse finds 0 where the
@@ -58,13 +58,6 @@ static bool mi_sparse_is_in_ring(const mi_theap_t* theap, const mi_page_t* page)
   return false;
 }
 
-// True if a hint (SPARSE-4) leads to a page of this theap: its other fields may be read.
-static bool mi_sparse_is_own(const mi_theap_t* theap, mi_page_t* page) {
-  if (page == NULL) return false;
-  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
-  return mi_owner_is(owner, theap->thread_id) && page->theap == theap;
-}
-
 // Put the page into the ring. Returns the one that it displaces, if that is sparse, or NULL, also
 // if the page is in the ring already.
 static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
@@ -72,7 +65,7 @@ static mi_page_t* mi_sparse_turn(mi_theap_t* theap, mi_page_t* page) {
   const size_t i = theap->sparse_turn++ % MI_SPARSE_RING;
   mi_page_t* const oldest = theap->sparse[i];
   theap->sparse[i] = page;
-  return mi_sparse_is_own(theap, oldest) && oldest->is_sparse ? oldest : NULL;
+  return mi_theap_owns(theap, oldest) && oldest->is_sparse ? oldest : NULL;
 }
 
 // SPARSE-8
@@ -83,7 +76,7 @@ static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page
 // Return the page that is to be looked at next, or NULL if no page is in a queue: SPARSE-7.
 static mi_page_t* mi_sparse_next(mi_theap_t* theap) {
   mi_page_t* const page = theap->sparse_next;
-  if (mi_sparse_is_own(theap, page) && page->place == MI_PLACE_QUEUE) return page;
+  if (mi_theap_owns(theap, page) && page->place == MI_PLACE_QUEUE) return page;
   for (size_t k = 0; k < MI_CLASS_COUNT; k++) {
     theap->sparse_class = (uint8_t)((theap->sparse_class + 1) % MI_CLASS_COUNT);
     const mi_page_queue_t* const queue = &theap->queue[theap->sparse_class];

@@ -16,6 +16,14 @@ static inline mi_subproc_t* mi_theap_subproc(const mi_theap_t* theap) {
   return mi_theap_heap(theap)->subproc;
 }
 
+// True if a hint leads to a page of this theap: its other fields may be read. The descriptor of a
+// page that has gone stays readable (TYPES-2).
+static inline bool mi_theap_owns(const mi_theap_t* theap, mi_page_t* page) {
+  if (page == NULL) return false;
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  return mi_owner_is(owner, theap->thread_id) && page->theap == theap;
+}
+
 static inline bool mi_theap_is_in_small_heap(const mi_theap_t* theap) {
   const int64_t committed = mi_atomic_load_relaxed(&mi_theap_subproc(theap)->count.committed);
   return committed < (int64_t)MI_SMALL_HEAP;

@@ -57,8 +57,8 @@
 #define MI_ORPHAN_WAIT_MS 100
 #define MI_ENDED_MAX 16
 #define MI_OTHERS_MIN ((size_t)16)
-// The theaps of a thread that give up idle pages at once, and the pages that these may have before
-// the last of them: others wait for the lock meanwhile.
+// The theaps of a thread that look at their pages at once, and the pages that they look at
+// together: others wait for the lock meanwhile.
 #define MI_IDLE_OTHERS ((size_t)16)
 #define MI_IDLE_OTHERS_PAGES ((size_t)1024)
 // The memory of a theap: at least half of an OS page of 4 KiB, so that it has OS pages of its own,
@@ -331,22 +331,32 @@ MI_INTERNAL mi_attr_cold bool mi_thread_rest(mi_theap_t* home) {
   return budget > 0;
 }
 
-MI_INTERNAL mi_attr_cold void mi_thread_flush_idle(mi_theap_t* theap) {
+MI_INTERNAL mi_attr_cold void mi_thread_begin_look(mi_theap_t* theap) {
   mi_theap_t* const home = theap->home;
-  mi_flush_idle(theap);
-  if (theap != home) mi_flush_idle(home);
+  mi_flush_begin_look(theap, true);
+  if (theap != home) mi_flush_begin_look(home, true);
   if (home->others == NULL) return;
   mi_lock_enter(&mi_state.thread_lock); // as above
   const size_t count = mi_bits_min(home->others_count, MI_IDLE_OTHERS);
-  size_t pages = 0;
-  for (size_t i = 0; i < count && pages < MI_IDLE_OTHERS_PAGES; i++) {
+  size_t pages = MI_IDLE_OTHERS_PAGES;
+  for (size_t i = 0; i < count && pages > 0; i++) {
     if (home->others_turn >= home->others_count) home->others_turn = 0;
     mi_theap_t* const other = mi_theap_other(home, home->others_turn++);
     if (other == NULL || other == theap) continue;
-    pages += other->page_count;
-    mi_flush_idle(other);
+    mi_flush_begin_look(other, true);
+    mi_flush_look(other, &pages);
   }
   mi_lock_leave(&mi_state.thread_lock);
+}
+
+MI_INTERNAL void mi_thread_look(mi_theap_t* theap, uint64_t now) {
+  mi_theap_t* const home = theap->home;
+  const uint32_t passed = (uint32_t)now - home->look_ms;
+  home->look_ms = (uint32_t)now;
+  const uint32_t more = mi_bits_min(passed, MI_LOOK_PAGES_MAX / MI_LOOK_PAGES_EACH_MS);
+  size_t pages = mi_bits_min(MI_LOOK_PAGES + more * MI_LOOK_PAGES_EACH_MS, MI_LOOK_PAGES_MAX);
+  mi_flush_look(theap, &pages);
+  if (theap != home) mi_flush_look(home, &pages);
 }
 
 MI_INTERNAL void mi_thread_release_ended(size_t slot) {

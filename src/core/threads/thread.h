@@ -38,9 +38,18 @@ MI_INTERNAL void mi_thread_give_up(void);
 // After the heap with slot `slot` has ended: give up the calling thread's part of it.
 MI_INTERNAL void mi_thread_release_ended(size_t slot);
 
-// Give up idle pages of the calling thread: of `theap`, of its home, and of a few other theaps, in
-// turn (THREAD-8).
-MI_INTERNAL void mi_thread_flush_idle(mi_theap_t* theap);
+// Begin a look at the pages of the calling thread, to give up idle ones (FLUSH-1): of `theap`, of
+// its home, and of a few other theaps, in turn (THREAD-8).
+MI_INTERNAL void mi_thread_begin_look(mi_theap_t* theap);
+
+// Pages that are looked at in one part, more if the last one is longer ago, and at most: 5 to 25 us
+// after 1024 refills, which take some 200, and up to 1 ms after a quarter of a second.
+#define MI_LOOK_PAGES ((size_t)(MI_IS_TINY ? 8 : 512))
+#define MI_LOOK_PAGES_EACH_MS ((size_t)(MI_IS_TINY ? 1 : 64))
+#define MI_LOOK_PAGES_MAX ((size_t)(MI_IS_TINY ? 64 : 16384))
+
+// Go on with that of `theap` and of its home.
+MI_INTERNAL void mi_thread_look(mi_theap_t* theap, uint64_t now);
 
 // Give back what the calling thread holds and does not need, in all its heaps.
 MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
