@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "slices.h"
 
 #include "core/arenas/arena.h"
 #include "core/arenas/bitmap.h"
@@ -15,28 +15,6 @@
 #include "mimalloc.h"
 
 #define DELAY_MS 100
-
-static mi_run_t claim(size_t count) {
-  mi_run_t run = {0};
-  check(mi_slices_claim(UNIT_HEAP, count, MI_SLICE_SIZE, 0, &run));
-  return run;
-}
-
-// Touched all over.
-static mi_run_t claim_dirty(size_t count) {
-  mi_run_t run = claim(count);
-  memset(run.start, 1, count * MI_SLICE_SIZE);
-  mi_charge_add(run.arena, run.start, count * MI_SLICE_SIZE);
-  return run;
-}
-
-static void release(const mi_run_t* run) {
-  mi_slices_release(run->arena, run->slice_index, run->slice_count, MI_SLICE_SIZE);
-}
-
-static size_t resident(const mi_run_t* run) {
-  return os_fake_resident(run->start, run->slice_count * MI_SLICE_SIZE);
-}
 
 static void start(void) {
   mi_process_setup();

@@ -98,38 +98,49 @@ static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* 
   return true;
 }
 
+// Return how much of a run is purged where `most` slices may be: whole chunks, of which each may be
+// one huge page, or what is in the first one.
+static size_t mi_purge_cut(size_t index, size_t count, size_t most) {
+  if (count <= most) return count;
+  const size_t end = mi_bits_align_down(index + most, MI_CHUNK_SLICES);
+  const size_t next = mi_bits_align_up(index + 1, MI_CHUNK_SLICES);
+  return mi_bits_min(count, mi_bits_max(end, next) - index);
+}
+
 // Purge the runs of `map` that are still free and not too short, in one arena, each with one system
-// call.
-static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum) {
+// call, until `most` slices, of which these are taken, went.
+static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum, size_t* most) {
   const size_t end = mi_arena_slices(arena);
   size_t bytes = 0;
   size_t index = 0;
-  while ((index = mi_bitmap_find_run(map, index, end, 1, 1, 0)) != MI_BITMAP_NONE) {
+  while (*most > 0 && (index = mi_bitmap_find_run(map, index, end, 1, 1, 0)) != MI_BITMAP_NONE) {
     // Take the run as far as both maps have it, and claim it as a whole; a lost race leaves the
     // bits for the next period.
     const size_t free_count = mi_bitmap_run_length(arena->free, index, end);
     size_t count = mi_bitmap_run_length(map, index, mi_bits_min(index + free_count, end));
     const bool is_short = count > 0 && count < minimum; // its marks stay: more may become free
+    if (minimum <= 1) count = mi_purge_cut(index, count, *most);
     if (!is_short && (count == 0 || !mi_purge_try(arena, index, count, &bytes))) {
       mi_wait_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
+    } else if (!is_short) {
+      *most -= mi_bits_min(count, *most);
     }
     index += count;
   }
   return bytes;
 }
 
-// End a period, under the purge lock: old slices are purged, young ones become old.
-MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc) {
+MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, size_t most, size_t* bytes) {
   const size_t minimum = mi_purge_minimum();
-  size_t bytes = 0;
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    *bytes += mi_purge_map(arena, arena->purge_old, minimum, &most);
+  }
+  if (most == 0) return false;
   mi_kept_age(subproc); // KEPT-4
   mi_spare_release(subproc);
-  MI_FOR_EACH_ARENA(subproc, arena) {
-    bytes += mi_purge_map(arena, arena->purge_old, minimum);
-    mi_wait_age(arena);
-  }
-  return bytes;
+  MI_FOR_EACH_ARENA(subproc, arena) mi_wait_age(arena);
+  return true;
 }
 
 // Enter the purge lock, unless this thread holds it already: it purges, and a function of the
@@ -145,6 +156,7 @@ static bool mi_purge_enter(mi_effort_t effort) {
 // refused to take them.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
+  size_t all = SIZE_MAX;
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_kept_release_all(subproc);
@@ -153,9 +165,9 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   if (!is_kept) mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
   MI_FOR_EACH_ARENA(subproc, arena) {
     if (arena->is_pinned || is_kept) continue;
-    bytes += mi_purge_map(arena, arena->purge_old, minimum);
-    bytes += mi_purge_map(arena, arena->purge_young, minimum);
-    if (effort == MI_FORCE) bytes += mi_purge_map(arena, arena->dirty, minimum);
+    bytes += mi_purge_map(arena, arena->purge_old, minimum, &all);
+    bytes += mi_purge_map(arena, arena->purge_young, minimum, &all);
+    if (effort == MI_FORCE) bytes += mi_purge_map(arena, arena->dirty, minimum, &all);
   }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes;
@@ -207,7 +219,8 @@ MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
   mi_kept_release_all(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1);
+    size_t all = SIZE_MAX;
+    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1, &all);
     mi_wait_forget(arena, 0, mi_arena_slices(arena));
   }
   mi_lock_leave(&mi_state.purge_lock);

@@ -18,8 +18,9 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 // another thread purges.
 MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
 
-// End a period: old slices are purged, young ones become old. Under the purge lock.
-MI_INTERNAL size_t mi_purge_step(mi_subproc_t* subproc);
+// End a period, or go on with that: up to `most` old slices are purged, and if there are no more,
+// young ones become old, and true is returned. Adds to `bytes` what went. Under the purge lock.
+MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, size_t most, size_t* bytes);
 
 // Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
 // refused to take them. Returns the bytes given back. While another thread purges, MI_GENTLE does

@@ -39,9 +39,18 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
   }
 }
 
+// RETAIN-9: the slices that go at once, for each millisecond since the last time they might.
+#define MI_RETAIN_PART_MIN ((size_t)256)
+#define MI_RETAIN_PART_EACH_MS ((size_t)50)
+#define MI_RETAIN_PART_MAX ((size_t)4096)
+#define MI_RETAIN_PAUSE_MS 5
+
 // Purge the memory of a sub-process that is due. Reads the clock only when some memory waits for
 // purge. Never waits for another purger.
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc);
+
+// The same, however long it takes (RETAIN-9).
+MI_INTERNAL void mi_retain_poll_whole(mi_subproc_t* subproc);
 
 // The same for a thread that does nothing else. Returns the milliseconds until it should call this
 // again, MI_RETAIN_NEVER if nothing waits that will go.

@@ -51,7 +51,7 @@ static size_t mi_collect_held(mi_theap_t* theap, mi_effort_t effort) {
   if (effort == MI_GENTLE) {
     mi_flush_idle(theap);
     mi_kept_release(theap->home);
-    mi_retain_poll(mi_theap_subproc(theap));
+    mi_retain_poll_whole(mi_theap_subproc(theap));
     return 0;
   }
   mi_flush_theap(theap);
@@ -80,6 +80,6 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return 0;
   mi_parcel_flush();
   if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
-  mi_retain_poll(&mi_state.main);
+  mi_retain_poll_whole(&mi_state.main);
   return 0;
 }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// retain.c - tests of arenas/retain.c: RETAIN-9. The other rules are tested with purge.c.
+#include "slices.h"
+
+#include "core/arenas/purge.h"
+#include "core/arenas/retain.h"
+#include "core/arenas/spare.h"
+
+#define DELAY_MS 100
+
+static void start(void) {
+  mi_process_setup();
+  unit_option(purge_delay, DELAY_MS);
+}
+
+#define PART_RUNS 600 // two parts of RETAIN-9 and a rest, in the bounds of RETAIN-1
+
+// Let so many slices wait, each apart from the others, until their period is over.
+static void wait_apart(mi_run_t* runs, mi_run_t* keep) {
+  for (size_t i = 0; i < PART_RUNS; i++) {
+    runs[i] = claim_dirty(1);
+    keep[i] = claim(1);
+  }
+  mi_retain_poll(&mi_state.main);
+  for (size_t i = 0; i < PART_RUNS; i++) release(&runs[i]);
+  mi_retain_poll(&mi_state.main);
+  os_fake_advance_ms(DELAY_MS / 2);
+  mi_retain_poll(&mi_state.main); // they are old
+  os_fake_advance_ms(DELAY_MS / 2);
+}
+
+static size_t count_resident(const mi_run_t* runs) {
+  size_t count = 0;
+  for (size_t i = 0; i < PART_RUNS; i++) count += resident(&runs[i]) > 0;
+  return count;
+}
+
+// If this fails, one malloc gives back all that a large program freed half a second ago, which
+// takes a tenth of a second for each GiB; or a thread that allocates seldom keeps it.
+UNIT_TEST(retain_goes_in_parts) {
+  static mi_run_t runs[PART_RUNS], keep[PART_RUNS];
+  start();
+  for (size_t round = 0; round < 3; round++) {
+    wait_apart(runs, keep);
+    check_equal(count_resident(runs), PART_RUNS);
+    if (round == 0) {
+      for (size_t left = PART_RUNS; left > 0;) {
+        mi_retain_poll(&mi_state.main);
+        left -= mi_bits_min(left, MI_RETAIN_PART_MIN);
+        check_equal(count_resident(runs), left);
+        os_fake_advance_ms(MI_RETAIN_PAUSE_MS - 1);
+        mi_retain_poll(&mi_state.main);
+        check_equal(count_resident(runs), left);
+        os_fake_advance_ms(1);
+      }
+    } else if (round == 1) {
+      os_fake_advance_ms(DELAY_MS); // nobody allocated meanwhile
+      mi_retain_poll(&mi_state.main);
+    } else {
+      mi_retain_poll_whole(&mi_state.main);
+    }
+    check_equal(count_resident(runs), 0);
+    for (size_t i = 0; i < PART_RUNS; i++) release(&keep[i]);
+    mi_purge_everything(&mi_state.main);
+  }
+}
+
+#define LONG_RUN ((size_t)400) // longer than a part, within the bound of RETAIN-1
+
+// If this fails, a part ends within a huge page, which is cut for it.
+UNIT_TEST(retain_goes_in_parts_of_whole_chunks) {
+  start();
+  const mi_run_t first = claim(3);
+  const mi_run_t run = claim_dirty(LONG_RUN);
+  const mi_run_t last = claim(1);
+  release(&run);
+  mi_spare_release(&mi_state.main);
+  mi_retain_poll(&mi_state.main);
+  os_fake_advance_ms(DELAY_MS / 2);
+  mi_retain_poll(&mi_state.main);
+  os_fake_advance_ms(DELAY_MS / 2);
+  mi_retain_poll(&mi_state.main);
+  const size_t gone = LONG_RUN - resident(&run) / MI_SLICE_SIZE;
+  check(gone >= MI_RETAIN_PART_MIN && gone < MI_RETAIN_PART_MIN + MI_CHUNK_SLICES);
+  check_equal((run.slice_index + gone) % MI_CHUNK_SLICES, 0);
+  release(&first);
+  release(&last);
+  mi_purge_everything(&mi_state.main);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(retain_goes_in_parts),
+      cmocka_unit_test(retain_goes_in_parts_of_whole_chunks),
+  };
+  return cmocka_run_group_tests_name("retain", tests, NULL, NULL);
+}
