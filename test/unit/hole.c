@@ -400,6 +400,39 @@ UNIT_TEST(hole_is_made_of_old_sparse_pages) {
   check_and_free_rest();
 }
 
+static void be_slow(void) { os_fake_advance_ms(1); }
+
+static size_t count_old_sparse(size_t part) {
+  size_t count = 0;
+  for (size_t i = 0; i < MANY; i += part) count += unit_page_of(many[i])->is_sparse_old;
+  return count;
+}
+
+// If this fails, a look at the pages of a large heap takes as long as to trim all that are sparse.
+UNIT_TEST(hole_is_made_of_a_few_pages_at_a_time) {
+  if (MI_IS_TINY) return;
+  thin_out(64, false);
+  mi_theap_t* const theap = unit_theap();
+  size_t pages = MI_LOOK_PAGES_MAX;
+  mi_flush_begin_look(theap, true);
+  mi_flush_look(theap, &pages);
+  const size_t old = count_old_sparse(64);
+  check(old > MANY / 64 / 2 && theap->look_left == 0);
+  mi_flush_begin_look(theap, false); // one that the clock did not begin
+  mi_flush_look(theap, &pages);
+  check_equal(count_old_sparse(64), old);
+  os_fake.on_purge = &be_slow; // as with many threads
+  mi_flush_begin_look(theap, true);
+  mi_flush_look(theap, &pages);
+  const size_t left = count_old_sparse(64);
+  check(left < old && left + 8 > old && theap->look_left == 0);
+  os_fake.on_purge = NULL;
+  mi_flush_begin_look(theap, true);
+  mi_flush_look(theap, &pages);
+  check_equal(count_old_sparse(64), 0);
+  check_and_free_rest();
+}
+
 // Fill pages with blocks of a size, free all but one block in `part`, look at the pages twice, and
 // check that a third of what was freed went back.
 static void check_looks_give_back(size_t size, size_t part) {
@@ -461,6 +494,7 @@ int main(void) {
       cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
       cmocka_unit_test(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),
+      cmocka_unit_test(hole_is_made_of_a_few_pages_at_a_time),
       cmocka_unit_test(hole_is_made_between_large_blocks),
       cmocka_unit_test(hole_is_not_made_against_options),
   };

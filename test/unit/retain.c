@@ -65,6 +65,29 @@ UNIT_TEST(retain_goes_in_parts) {
   }
 }
 
+static void be_slow(void) { os_fake_advance_ms(1); }
+
+// If this fails, one malloc takes fifty milliseconds where a system call must wait for the other
+// processors.
+UNIT_TEST(retain_part_ends_in_time) {
+  static mi_run_t runs[PART_RUNS], keep[PART_RUNS];
+  start();
+  wait_apart(runs, keep);
+  os_fake.on_purge = &be_slow;
+  mi_retain_poll(&mi_state.main);
+  check_equal(count_resident(runs), PART_RUNS - MI_RETAIN_PART_MS);
+  os_fake_advance_ms(MI_RETAIN_PAUSE_MS + 3 * MI_RETAIN_LATE_PART); // three more of them
+  mi_retain_poll(&mi_state.main);
+  check_equal(count_resident(runs), PART_RUNS - 2 * MI_RETAIN_PART_MS - 3);
+  mi_retain_poll_whole(&mi_state.main);
+  check(count_resident(runs) > 0); // it is not due yet
+  os_fake_advance_ms(MI_RETAIN_PAUSE_MS);
+  mi_retain_poll_whole(&mi_state.main);
+  check_equal(count_resident(runs), 0);
+  for (size_t i = 0; i < PART_RUNS; i++) release(&keep[i]);
+  mi_purge_everything(&mi_state.main);
+}
+
 #define LONG_RUN ((size_t)400) // longer than a part, within the bound of RETAIN-1
 
 // If this fails, a part ends within a huge page, which is cut for it.
@@ -91,6 +114,7 @@ UNIT_TEST(retain_goes_in_parts_of_whole_chunks) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(retain_goes_in_parts),
+      cmocka_unit_test(retain_part_ends_in_time),
       cmocka_unit_test(retain_goes_in_parts_of_whole_chunks),
   };
   return cmocka_run_group_tests_name("retain", tests, NULL, NULL);

@@ -107,36 +107,44 @@ static size_t mi_purge_cut(size_t index, size_t count, size_t most) {
   return mi_bits_min(count, mi_bits_max(end, next) - index);
 }
 
+// So many slices went: with threads each system call may take a hundred times as long as alone.
+static void mi_purge_take(mi_purge_part_t* part, size_t count) {
+  part->slices -= mi_bits_min(count, part->slices);
+  if (part->end_ms != UINT64_MAX && mi_os_now_ms() >= part->end_ms) part->slices = 0;
+}
+
 // Purge the runs of `map` that are still free and not too short, in one arena, each with one system
-// call, until `most` slices, of which these are taken, went.
-static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum, size_t* most) {
+// call, until the part, of which they are taken, is over.
+static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum,
+                           mi_purge_part_t* part) {
   const size_t end = mi_arena_slices(arena);
   size_t bytes = 0;
   size_t index = 0;
-  while (*most > 0 && (index = mi_bitmap_find_run(map, index, end, 1, 1, 0)) != MI_BITMAP_NONE) {
+  while (part->slices > 0 &&
+         (index = mi_bitmap_find_run(map, index, end, 1, 1, 0)) != MI_BITMAP_NONE) {
     // Take the run as far as both maps have it, and claim it as a whole; a lost race leaves the
     // bits for the next period.
     const size_t free_count = mi_bitmap_run_length(arena->free, index, end);
     size_t count = mi_bitmap_run_length(map, index, mi_bits_min(index + free_count, end));
     const bool is_short = count > 0 && count < minimum; // its marks stay: more may become free
-    if (minimum <= 1) count = mi_purge_cut(index, count, *most);
+    if (minimum <= 1) count = mi_purge_cut(index, count, part->slices);
     if (!is_short && (count == 0 || !mi_purge_try(arena, index, count, &bytes))) {
       mi_wait_forget(arena, index, 1); // in use: its next release marks it again
       count = 1;
     } else if (!is_short) {
-      *most -= mi_bits_min(count, *most);
+      mi_purge_take(part, count);
     }
     index += count;
   }
   return bytes;
 }
 
-MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, size_t most, size_t* bytes) {
+MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, mi_purge_part_t part, size_t* bytes) {
   const size_t minimum = mi_purge_minimum();
   MI_FOR_EACH_ARENA(subproc, arena) {
-    *bytes += mi_purge_map(arena, arena->purge_old, minimum, &most);
+    *bytes += mi_purge_map(arena, arena->purge_old, minimum, &part);
   }
-  if (most == 0) return false;
+  if (part.slices == 0) return false;
   mi_kept_age(subproc); // KEPT-4
   mi_spare_release(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) mi_wait_age(arena);
@@ -156,7 +164,7 @@ static bool mi_purge_enter(mi_effort_t effort) {
 // refused to take them.
 MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   const size_t minimum = mi_purge_minimum();
-  size_t all = SIZE_MAX;
+  mi_purge_part_t all = MI_PURGE_WHOLE;
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_kept_release_all(subproc);
@@ -219,7 +227,7 @@ MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
   mi_lock_enter(&mi_state.purge_lock);
   mi_kept_release_all(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    size_t all = SIZE_MAX;
+    mi_purge_part_t all = MI_PURGE_WHOLE;
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1, &all);
     mi_wait_forget(arena, 0, mi_arena_slices(arena));
   }

@@ -18,9 +18,17 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 // another thread purges.
 MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
 
-// End a period, or go on with that: up to `most` old slices are purged, and if there are no more,
+// What may go back in one call: so many slices, until that time (RETAIN-9).
+typedef struct mi_purge_part_s {
+  size_t slices;
+  uint64_t end_ms;
+} mi_purge_part_t;
+
+#define MI_PURGE_WHOLE ((mi_purge_part_t){SIZE_MAX, UINT64_MAX})
+
+// End a period, or go on with that: a part of the old slices is purged, and if there are no more,
 // young ones become old, and true is returned. Adds to `bytes` what went. Under the purge lock.
-MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, size_t most, size_t* bytes);
+MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, mi_purge_part_t part, size_t* bytes);
 
 // Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
 // refused to take them. Returns the bytes given back. While another thread purges, MI_GENTLE does

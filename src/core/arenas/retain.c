@@ -58,11 +58,12 @@
 // RETAIN-8  near the limit of what may be in use (budget.c) less waits, whatever RETAIN-1, RETAIN-4
 //     and RETAIN-7 permit: at most 1/MI_RETAIN_ROOM_PART of what is left.
 //
-// RETAIN-9  what goes at the end of a period goes in parts of MI_RETAIN_PART_MIN slices (1 to 2 ms)
-//     with a pause of MI_RETAIN_PAUSE_MS after each, so that no malloc takes as long as all of it:
-//     half of a heap of 6 GiB of 16 bytes to 128 KiB, freed at random, took one malloc 290 ms. A
-//     poll that comes late, of a thread that allocates seldom, takes a quarter of the time since,
-//     at most 20 ms. Not in the purge thread, and not if the program asks for it (mi_collect).
+// RETAIN-9  what goes at the end of a period goes in parts of MI_RETAIN_PART_MIN slices (1 to 2
+//     ms), or of MI_RETAIN_PART_MS, because a system call takes far longer with threads, with a
+//     pause of MI_RETAIN_PAUSE_MS after each, so that no malloc takes as long as all of it: half of
+//     a heap of 6 GiB of 16 bytes to 128 KiB, freed at random, took one malloc 290 ms. A poll that
+//     comes late, of a thread that allocates seldom, takes a quarter of the time since, 20 ms at
+//     most. Not in the purge thread, and not if the program asks for it (mi_collect).
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
@@ -308,31 +309,32 @@ MI_INTERNAL bool mi_retain_bound_again(mi_subproc_t* subproc) {
 }
 
 // RETAIN-9: how much may go at a poll which comes so late.
-static size_t mi_retain_part(uint64_t late_ms) {
-  if (late_ms >= MI_RETAIN_PART_MAX / MI_RETAIN_PART_EACH_MS) return MI_RETAIN_PART_MAX;
-  return mi_bits_max((size_t)late_ms * MI_RETAIN_PART_EACH_MS, MI_RETAIN_PART_MIN);
+static mi_purge_part_t mi_retain_part(uint64_t now, uint64_t late_ms) {
+  const size_t late = late_ms < MI_RETAIN_LATE_MAX_MS ? (size_t)late_ms : MI_RETAIN_LATE_MAX_MS;
+  return (mi_purge_part_t){.slices = MI_RETAIN_PART_MIN + late * MI_RETAIN_PART_EACH_MS,
+                           .end_ms = now + MI_RETAIN_PART_MS + late / MI_RETAIN_LATE_PART};
 }
 
-// End a period, or go on with that. `most`: slices that may go back, 0 for as many as RETAIN-9
-// permits; `tails`: of an arena. Under the purge lock.
-static void mi_retain_step(mi_subproc_t* subproc, uint64_t now, size_t most, size_t tails) {
+// End a period, or go on with that. `tails`: of an arena, at most. Under the purge lock.
+static void mi_retain_step(mi_subproc_t* subproc, uint64_t now, bool is_whole, size_t tails) {
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   if (now < due) return; // another thread did it just now
-  uint64_t pause = ((uint64_t)mi_wait_delay_ms() + 1) / 2;
+  const uint64_t period = ((uint64_t)mi_wait_delay_ms() + 1) / 2;
+  uint64_t next = now + period;
   if (due != 0) { // the first poll after a quiet time only starts the period
     size_t bytes = 0;
-    if (most == 0) most = mi_retain_part(now - due);
-    if (mi_purge_step(subproc, most, &bytes)) {
-      mi_tail_step(subproc, tails);
-    } else if (pause > MI_RETAIN_PAUSE_MS) {
-      pause = MI_RETAIN_PAUSE_MS;
+    const mi_purge_part_t part = is_whole ? MI_PURGE_WHOLE : mi_retain_part(now, now - due);
+    if (mi_purge_step(subproc, part, &bytes)) {
+      mi_tail_step(subproc, tails, part.end_ms);
+    } else {
+      next = mi_os_now_ms() + (period < MI_RETAIN_PAUSE_MS ? period : MI_RETAIN_PAUSE_MS);
     }
     mi_retain_unlearn(subproc, (int64_t)bytes);
   }
-  mi_atomic_store_relaxed(&subproc->purge_due_ms, mi_retain_has_any(subproc) ? now + pause : 0);
+  mi_atomic_store_relaxed(&subproc->purge_due_ms, mi_retain_has_any(subproc) ? next : 0);
 }
 
-static void mi_retain_poll_with(mi_subproc_t* subproc, size_t most, size_t tails) {
+static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
   mi_retain_bound(subproc);
   if (!mi_retain_has_any(subproc)) return;
   const long delay = mi_wait_delay_ms();
@@ -342,21 +344,21 @@ static void mi_retain_poll_with(mi_subproc_t* subproc, size_t most, size_t tails
   const uint64_t now = (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
-  mi_retain_step(subproc, now, most, tails);
+  mi_retain_step(subproc, now, is_whole, tails);
   mi_lock_leave(&mi_state.purge_lock);
 }
 
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
-  mi_retain_poll_with(subproc, 0, MI_TAIL_BATCH);
+  mi_retain_poll_with(subproc, false, MI_TAIL_BATCH);
 }
 
 MI_INTERNAL void mi_retain_poll_whole(mi_subproc_t* subproc) {
-  mi_retain_poll_with(subproc, SIZE_MAX, MI_TAIL_BATCH);
+  mi_retain_poll_with(subproc, true, MI_TAIL_BATCH);
 }
 
 MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc) {
   mi_atomic_store_relaxed(&subproc->retain_same, 0); // look at the bounds, too
-  mi_retain_poll_with(subproc, SIZE_MAX, MI_TAIL_BATCH_APART);
+  mi_retain_poll_with(subproc, true, MI_TAIL_BATCH_APART);
   const long delay = mi_wait_delay_ms();
   if (delay <= 0 || !mi_retain_has_any(subproc)) return MI_RETAIN_NEVER;
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);

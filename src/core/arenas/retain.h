@@ -39,10 +39,13 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
   }
 }
 
-// RETAIN-9: the slices that go at once, for each millisecond since the last time they might.
+// RETAIN-9: slices and milliseconds of a part, more of both for each millisecond that it comes
+// late, and the pause after it. (The clock has steps of 1 to 4 ms.)
 #define MI_RETAIN_PART_MIN ((size_t)256)
+#define MI_RETAIN_PART_MS 4
 #define MI_RETAIN_PART_EACH_MS ((size_t)50)
-#define MI_RETAIN_PART_MAX ((size_t)4096)
+#define MI_RETAIN_LATE_PART 4
+#define MI_RETAIN_LATE_MAX_MS ((size_t)80)
 #define MI_RETAIN_PAUSE_MS 5
 
 // Purge the memory of a sub-process that is due. Reads the clock only when some memory waits for

@@ -211,6 +211,8 @@ typedef struct mi_tail_walk_s {
   bool is_all; // young ones go, too
   size_t least; // tails that a chunk is cut for
   size_t batch, left; // tails of an arena that may go; that still may
+  uint64_t end_ms; // when it is to end
+  bool is_over; // it is that time
   size_t bytes; // that went
   bool is_pending; // tails became old
 } mi_tail_walk_t;
@@ -226,6 +228,7 @@ static void mi_tail_visit(mi_arena_t* arena, size_t chunk, mi_tail_walk_t* walk)
       walk->bytes += mi_tail_take(arena, chunk * MI_CHUNK_SLICES + i);
       if (walk->left > 0) walk->left--;
     }
+    if (walk->end_ms != UINT64_MAX) walk->is_over = mi_os_now_ms() >= walk->end_ms;
   }
   if (!walk->is_all && mi_tail_age(tails)) walk->is_pending = true;
 }
@@ -236,11 +239,11 @@ static void mi_tail_walk(mi_arena_t* arena, mi_tail_walk_t* walk) {
   const size_t used_end = mi_atomic_load_relaxed(&arena->used_end);
   const size_t chunk_count = mi_bits_divide_up(used_end, MI_CHUNK_SLICES);
   walk->left = walk->batch;
-  for (size_t i = 0; i < chunk_count && walk->left > 0; i++) {
+  for (size_t i = 0; i < chunk_count && walk->left > 0 && !walk->is_over; i++) {
     if (arena->tail_chunk >= chunk_count) arena->tail_chunk = 0;
     mi_tail_visit(arena, arena->tail_chunk++, walk);
   }
-  if (walk->left == 0) walk->is_pending = true;
+  if (walk->left == 0 || walk->is_over) walk->is_pending = true;
 }
 
 // Under the purge lock.
@@ -250,9 +253,9 @@ static void mi_tail_walk_all(mi_subproc_t* subproc, mi_tail_walk_t* walk) {
   if (walk->is_pending) mi_atomic_store_relaxed(&subproc->has_tails, true);
 }
 
-MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch) {
+MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch, uint64_t end_ms) {
   if (!MI_HAS_TAILS || mi_likely(!mi_atomic_load_relaxed(&subproc->has_tails))) return;
-  mi_tail_walk_t walk = {.least = mi_tail_least(subproc), .batch = batch};
+  mi_tail_walk_t walk = {.least = mi_tail_least(subproc), .batch = batch, .end_ms = end_ms};
   mi_tail_walk_all(subproc, &walk);
 }
 
@@ -262,7 +265,7 @@ MI_INTERNAL mi_attr_cold size_t mi_tail_purge_all(mi_subproc_t* subproc) {
   // It is held if this thread purges, and a function of the program that decommits called us.
   if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return 0;
   mi_lock_enter(&mi_state.purge_lock);
-  mi_tail_walk_t walk = {.is_all = true, .least = 1, .batch = SIZE_MAX};
+  mi_tail_walk_t walk = {.is_all = true, .least = 1, .batch = SIZE_MAX, .end_ms = UINT64_MAX};
   mi_tail_walk_all(subproc, &walk);
   mi_lock_leave(&mi_state.purge_lock);
   return walk.bytes;

@@ -17,8 +17,9 @@ MI_INTERNAL bool mi_tail_forget(mi_arena_t* arena, const mi_page_t* page);
 #define MI_TAIL_BATCH ((size_t)256)
 #define MI_TAIL_BATCH_APART ((size_t)2048)
 
-// End a period, under the purge lock: tails of old pages go back, at most `batch` of each arena.
-MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch);
+// End a period, under the purge lock: tails of old pages go back, at most `batch` of each arena,
+// until that time.
+MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch, uint64_t end_ms);
 
 // Give all tails back. Returns how many bytes went. Waits for another purger.
 MI_INTERNAL size_t mi_tail_purge_all(mi_subproc_t* subproc);

@@ -27,6 +27,7 @@
 #define MI_FLUSH_SEARCH_PART 32
 // Of so many pages of a look one may give back what it has between blocks, which takes longer.
 #define MI_LOOK_SPARSE_PART 64
+#define MI_LOOK_SPARSE_MS 4 // and for so long
 // The first class of which idle pages are given up: mi_flush_trim.
 #define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
@@ -184,6 +185,7 @@ static mi_page_t* mi_flush_look_page(mi_theap_t* theap, size_t c) {
 MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
   if (mi_likely(theap->look_left == 0)) return;
   size_t budget = mi_bits_min(*pages / MI_LOOK_SPARSE_PART, MI_SPARSE_BUDGET);
+  const uint64_t end_ms = mi_os_now_ms() + MI_LOOK_SPARSE_MS;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   while (theap->look_left > 0 && *pages > 0) {
     const size_t c = MI_CLASS_COUNT - theap->look_left;
@@ -191,7 +193,9 @@ MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
     theap->look_next = page == NULL ? NULL : mi_life_after(&theap->queue[c], page);
     if (theap->look_next == NULL) theap->look_left--;
     if (page == NULL) continue;
+    const size_t before = budget;
     mi_flush_look_at(theap, page, theap->look_ages, &budget);
+    if (budget < before && mi_os_now_ms() >= end_ms) budget = 0;
     --*pages;
   }
   mi_report_leave();
