@@ -98,10 +98,11 @@
 #else
 #define MI_IS_PADDED 0
 #endif
-// 1 if memory inside pages may go back: hole.c. Tools and patterns need the memory of free blocks.
-#define MI_HAS_HOLES (!MI_IS_TRACKED && !MI_IS_TAGGED)
-// 1 if memory behind the blocks of a page may go back: tail.c. On WebAssembly none ever does.
-#define MI_HAS_TAILS (MI_HAS_HOLES && !MI_IS_WASM)
+// 1 if memory inside pages may go back: hole.c. Tools and patterns need the memory of free blocks;
+// on WebAssembly no memory ever goes back.
+#define MI_HAS_HOLES (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_WASM)
+// 1 if memory behind the blocks of a page may go back: tail.c.
+#define MI_HAS_TAILS MI_HAS_HOLES
 // 1 if sizes share classes where there are few blocks: split.c. What a build watches behind a block
 // is the further away the larger the block is.
 #define MI_HAS_SPLIT (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_SECURE)

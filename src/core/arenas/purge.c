@@ -141,12 +141,15 @@ static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t mini
 
 MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, mi_purge_part_t part, size_t* bytes) {
   const size_t minimum = mi_purge_minimum();
+  if (!subproc->is_purged_in_part) { // else it is the next part of the same period
+    mi_kept_age(subproc); // KEPT-4
+    mi_spare_release(subproc);
+  }
   MI_FOR_EACH_ARENA(subproc, arena) {
     *bytes += mi_purge_map(arena, arena->purge_old, minimum, &part);
   }
-  if (part.slices == 0) return false;
-  mi_kept_age(subproc); // KEPT-4
-  mi_spare_release(subproc);
+  subproc->is_purged_in_part = part.slices == 0;
+  if (subproc->is_purged_in_part) return false;
   MI_FOR_EACH_ARENA(subproc, arena) mi_wait_age(arena);
   return true;
 }
@@ -168,6 +171,7 @@ MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_kept_release_all(subproc);
+  subproc->is_purged_in_part = false;
   // While options keep all memory, some may wait since before they were set.
   const bool is_kept = mi_wait_delay_ms() < 0;
   if (!is_kept) mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);

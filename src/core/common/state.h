@@ -113,6 +113,7 @@ struct mi_subproc_s {
   // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
+  bool is_purged_in_part; // the period ended, and not all went yet: RETAIN-9; under the purge lock
   // spare - the run that was freed last, or 0: spare.c.
   //   write  any  swap acq_rel  keep, release  mi_spare_swap  (publishes the run, sees the old one)
   //   write  any  CAS acquire   claim          mi_spare_take  (sees the run)

@@ -102,7 +102,7 @@ static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
 MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   mi_life_rearm(page);
-  if (page->sparse_at == 0) return;
+  if (!MI_HAS_HOLES || page->sparse_at == 0) return;
   mi_life_note_sparse(page);
   if (page->reserved > MI_SPARSE_WALK_MAX && !mi_sparse_is_in_cache(theap, page)) return;
   mi_page_t* const oldest = mi_sparse_turn(theap, page);
@@ -114,7 +114,7 @@ MI_INTERNAL mi_attr_cold void mi_sparse_note(mi_theap_t* theap, mi_page_t* page)
 }
 
 MI_INTERNAL void mi_sparse_age(mi_theap_t* theap, mi_page_t* page, size_t* budget) {
-  if (*budget == 0) return;
+  if (!MI_HAS_HOLES || *budget == 0) return;
   if (!page->is_sparse_old) {
     mi_life_age_sparse(page);
     return;
