@@ -827,6 +827,8 @@ void os_fake_advance_ms(uint64_t ms) {
   pthread_mutex_unlock(&lock);
 }
 
+void os_fake_be_slow(void) { os_fake_advance_ms(1); }
+
 size_t os_fake_calls(os_fake_call_t call) {
   return call == OS_FAKE_FALLIBLE ? os_fake.fallible_count : os_fake.count[call];
 }

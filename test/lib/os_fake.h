@@ -120,6 +120,9 @@ void os_fake_end(void);
 
 void os_fake_advance_ms(uint64_t ms);
 
+// A millisecond passes: for the functions above, as if a system call took that long.
+void os_fake_be_slow(void);
+
 // Calls of one kind since the start, or all fallible ones together.
 size_t os_fake_calls(os_fake_call_t call);
 

@@ -400,8 +400,6 @@ UNIT_TEST(hole_is_made_of_old_sparse_pages) {
   check_and_free_rest();
 }
 
-static void be_slow(void) { os_fake_advance_ms(1); }
-
 static size_t count_old_sparse(size_t part) {
   size_t count = 0;
   for (size_t i = 0; i < MANY; i += part) count += unit_page_of(many[i])->is_sparse_old;
@@ -421,7 +419,7 @@ UNIT_TEST(hole_is_made_of_a_few_pages_at_a_time) {
   mi_flush_begin_look(theap, false); // one that the clock did not begin
   mi_flush_look(theap, &pages);
   check_equal(count_old_sparse(64), old);
-  os_fake.on_purge = &be_slow; // as with many threads
+  os_fake.on_purge = &os_fake_be_slow; // as with many threads
   mi_flush_begin_look(theap, true);
   mi_flush_look(theap, &pages);
   const size_t left = count_old_sparse(64);

@@ -65,15 +65,13 @@ UNIT_TEST(retain_goes_in_parts) {
   }
 }
 
-static void be_slow(void) { os_fake_advance_ms(1); }
-
 // If this fails, one malloc takes fifty milliseconds where a system call must wait for the other
 // processors.
 UNIT_TEST(retain_part_ends_in_time) {
   static mi_run_t runs[PART_RUNS], keep[PART_RUNS];
   start();
   wait_apart(runs, keep);
-  os_fake.on_purge = &be_slow;
+  os_fake.on_purge = &os_fake_be_slow;
   mi_retain_poll(&mi_state.main);
   check_equal(count_resident(runs), PART_RUNS - MI_RETAIN_PART_MS);
   os_fake_advance_ms(MI_RETAIN_PAUSE_MS + 3 * MI_RETAIN_LATE_PART); // three more of them

@@ -235,8 +235,6 @@ UNIT_TEST(tail_goes_when_all_is_asked_for) {
   release(0);
 }
 
-static void be_slow(void) { os_fake_advance_ms(1); }
-
 // If this fails, a thread that allocates waits for a million system calls.
 UNIT_TEST_ON(tail_takes_some_at_a_time, (size_t)1 << 30) {
   if (MI_IS_TINY) return;
@@ -249,7 +247,7 @@ UNIT_TEST_ON(tail_takes_some_at_a_time, (size_t)1 << 30) {
   const size_t first = purges() - calls;
   check(first >= MI_TAIL_BATCH && first < MI_TAIL_BATCH + MI_CHUNK_SLICES);
   check(has_tails());
-  os_fake.on_purge = &be_slow; // as with many threads
+  os_fake.on_purge = &os_fake_be_slow; // as with many threads
   period();
   const size_t slow = purges() - calls - first;
   check(slow > 0 && slow <= MI_CHUNK_SLICES); // RETAIN-9: a part is a chunk at least

@@ -110,7 +110,7 @@ static size_t mi_purge_cut(size_t index, size_t count, size_t most) {
 // So many slices went: with threads each system call may take a hundred times as long as alone.
 static void mi_purge_take(mi_purge_part_t* part, size_t count) {
   part->slices -= mi_bits_min(count, part->slices);
-  if (part->end_ms != UINT64_MAX && mi_os_now_ms() >= part->end_ms) part->slices = 0;
+  if (mi_purge_is_over(part->end_ms)) part->slices = 0;
 }
 
 // Purge the runs of `map` that are still free and not too short, in one arena, each with one system
@@ -228,10 +228,10 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
 }
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
+  mi_purge_part_t all = MI_PURGE_WHOLE;
   mi_lock_enter(&mi_state.purge_lock);
   mi_kept_release_all(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    mi_purge_part_t all = MI_PURGE_WHOLE;
     if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1, &all);
     mi_wait_forget(arena, 0, mi_arena_slices(arena));
   }

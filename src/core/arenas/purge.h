@@ -26,6 +26,11 @@ typedef struct mi_purge_part_s {
 
 #define MI_PURGE_WHOLE ((mi_purge_part_t){SIZE_MAX, UINT64_MAX})
 
+// True if it is that time. UINT64_MAX never is, and no clock is read.
+static inline bool mi_purge_is_over(uint64_t end_ms) {
+  return end_ms != UINT64_MAX && mi_os_now_ms() >= end_ms;
+}
+
 // End a period, or go on with that: a part of the old slices is purged, and if there are no more,
 // young ones become old, and true is returned. Adds to `bytes` what went. Under the purge lock.
 MI_INTERNAL bool mi_purge_step(mi_subproc_t* subproc, mi_purge_part_t part, size_t* bytes);

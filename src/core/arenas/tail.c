@@ -228,7 +228,7 @@ static void mi_tail_visit(mi_arena_t* arena, size_t chunk, mi_tail_walk_t* walk)
       walk->bytes += mi_tail_take(arena, chunk * MI_CHUNK_SLICES + i);
       if (walk->left > 0) walk->left--;
     }
-    if (walk->end_ms != UINT64_MAX) walk->is_over = mi_os_now_ms() >= walk->end_ms;
+    walk->is_over = mi_purge_is_over(walk->end_ms);
   }
   if (!walk->is_all && mi_tail_age(tails)) walk->is_pending = true;
 }

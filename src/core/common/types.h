@@ -96,8 +96,6 @@ typedef struct mi_page_refilled_s {
   uint32_t handed; // blocks that were handed out, not yet settled: HANDED-1
 } mi_page_refilled_t;
 
-// Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
-// the page lives, so a thread that holds a live block may read them.
 // The index of a page in a pool (pool.c), and a bit for each part of a page (part.h). Tiny pages
 // are more, and have few parts.
 #if MI_IS_TINY
@@ -108,6 +106,8 @@ typedef uint32_t mi_pool_link_t;
 typedef uint32_t mi_part_mask_t;
 #endif
 
+// Page descriptor. Non-atomic fields belong to the owner; those marked (const) do not change while
+// the page lives, so a thread that holds a live block may read them.
 struct mi_page_s {
   // -- cache line 0: what a free by the owner touches --
   // owner - the owner of this page: a thread id with MI_OWNER_ flags, or one of the special values.
@@ -272,8 +272,7 @@ struct mi_theap_s {
   mi_page_t* sparse_next; // where to look for such pages again, a hint; NULL: the next queue
   uint32_t sparse_turn;
   uint32_t guest_turn;
-  mi_page_t*
-      look_next; // the page that the look through the queues comes to, a hint; NULL: the first
+  mi_page_t* look_next; // where the look through the queues goes on, a hint; NULL: the first page
   uint32_t quick_left; // refills that alloc.c may still do until the slow path, on which it is 0
   uint32_t quick_given; // the initial value of `quick_left`
   int32_t trim_left; // bytes of blocks until the thread looks at its idle pages again: REFILL-5
