@@ -276,10 +276,14 @@ UNIT_TEST_PAGE_SIZES(fork_child_takes_heaps_of_vanished_threads) {
     puppet_free(&vanished[k], blocks[0]);
     mi_free(blocks[1]);
     // Threads that were in the middle of a free.
-    mi_atomic_store_relaxed(&heap->inside, 2);
-    mi_atomic_store_relaxed(&ended->inside, 1);
+    mi_heap_t* const inside[] = {heap, ended, UNIT_HEAP};
+    for (size_t i = 0; i < 3; i++) {
+      mi_atomic_store_relaxed(&inside[i]->inside, 2);
+      mi_atomic_store_relaxed(&inside[i]->is_filling, true);
+    }
     os_fake.fork_prepare();
     os_fake.fork_child();
+    for (size_t i = 0; i < 3; i++) check(!mi_atomic_load_relaxed(&inside[i]->is_filling));
     check_equal(mi_state.main.count.theaps, mine != NULL ? 1 : 0);
     check_equal(mi_state.main.count.threads, 1);
     unit_check_valid();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pool.c - tests of pages/pool.c: POOL-1 to POOL-3, and threads that take and give at once.
+// pool.c - tests of pages/pool.c: POOL-1 to POOL-5, and threads that take and give at once.
 #include "unit.h"
 
 #include <sched.h>
@@ -8,8 +8,11 @@
 #include "core/pages/pool.h"
 #include "core/pages/remote.h"
 #include "core/threads/theap.h"
+#include "core/threads/thread.h"
 
 #define SIZE 256
+#define PART 64 // pages that a free looks at, at most: MI_POOL_PART
+#define FEW 24 // empty ones of which no drain begins: less than MI_POOL_EMPTY_MIN
 
 static void* blocks[UNIT_BLOCKS_MAX];
 
@@ -124,29 +127,125 @@ UNIT_TEST_PAGE_SIZES(pool_keeps_an_emptied_page_until_popped) {
   unit_check_empty();
 }
 
-// If this fails, a heap holds empty pages, or each free of the last block of one costs as much as
-// there are pages in the pool.
+// If this fails, a heap holds empty pages, or a free of the last block of one takes the longer the
+// more pages there are in the pool.
 UNIT_TEST_PAGE_SIZES(pool_releases_what_became_empty_in_it) {
   enum { PAGES = 1024 };
   static void* kept[PAGES];
   for (size_t i = 0; i < PAGES; i++) abandon(1, &kept[i]);
   check_equal(pool_length(SIZE), PAGES);
   const int64_t slices = unit_page_of(kept[0])->slice_count;
-  check_equal(mi_pool_drain(UNIT_HEAP, mi_class_of(SIZE), MI_GENTLE), PAGES * slices);
+  check_equal(mi_pool_drain_all(UNIT_HEAP, MI_GENTLE), PAGES * slices);
   unit_option(page_reclaim_on_free, -1); // no guests
   const int64_t pages = mi_state.main.count.pages - PAGES;
-  int64_t drains = 0;
+  int64_t looked_at = 0;
   for (int64_t i = 0; i < PAGES; i++) { // the deepest first
-    const int64_t pushed = unit_tally(POOLED);
+    const int64_t before = mi_state.main.count.pages - unit_tally(POOLED);
     mi_free(kept[i]);
-    drains += unit_tally(POOLED) != pushed ? 1 : 0;
+    const int64_t part = before - (mi_state.main.count.pages - unit_tally(POOLED));
+    check(part <= PART);
+    looked_at += part;
     const int64_t empty = mi_state.main.count.pages - pages - (PAGES - i - 1);
-    check(empty >= 0 && empty * slices <= PAGES * slices / 8 + (int64_t)MI_CHUNK_SLICES);
+    const int64_t begun = PAGES / PART; // freed while the drain goes on
+    check(empty >= 0 && (empty - begun) * slices <= PAGES * slices / 8 + (int64_t)MI_CHUNK_SLICES);
   }
-  check(drains <= 1024 * slices / (int64_t)MI_CHUNK_SLICES); // not one for each page
+  check(looked_at <= PAGES * 1024 * slices / (int64_t)MI_CHUNK_SLICES); // not all for each page
+  while (mi_pool_go_on(UNIT_HEAP)) continue;
   check((mi_state.main.count.pages - pages) * slices < (int64_t)MI_CHUNK_SLICES);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
+}
+
+// Fill the pool with so many pages, of which the deepest become empty.
+static void abandon_many(mi_page_t** page, size_t count, size_t empty) {
+  unit_option(page_reclaim_on_free, -1); // no guests
+  for (size_t i = 0; i < count; i++) page[i] = abandon(1, &blocks[i]);
+  for (size_t i = 0; i < empty; i++) mi_free(blocks[i]);
+  check_equal(pool_length(SIZE), count);
+}
+
+// As if enough had become empty.
+static void begin_drain(void) {
+  const size_t c = mi_class_of(SIZE);
+  mi_atomic_or_relaxed(&UNIT_HEAP->due[c / 64], (uint64_t)1 << c % 64);
+}
+
+static void free_blocks(size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) mi_free(blocks[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
+// If this fails, malloc makes pages while a drain has such with free blocks, or a page that a drain
+// has not come to is never looked at again, or serves another size.
+UNIT_TEST_PAGE_SIZES(pool_rest_of_a_drain_is_found) {
+  enum { COUNT = PART + 36 };
+  mi_page_t* page[COUNT];
+  const size_t c = mi_class_of(SIZE), other = mi_class_of(2 * SIZE);
+  abandon_many(page, COUNT, 0);
+  begin_drain();
+  check(mi_pool_go_on(UNIT_HEAP));
+  check_equal(mi_atomic_load_relaxed(&UNIT_HEAP->rest_class), c);
+  check_equal(pool_length(SIZE), COUNT);
+  check(mi_pool_has(UNIT_HEAP, c) && !mi_pool_has(UNIT_HEAP, other));
+  check(mi_pool_pop(UNIT_HEAP, other) == NULL);
+  size_t count = 0;
+  for (mi_page_t* popped; (popped = mi_pool_pop(UNIT_HEAP, c)) != NULL;) {
+    check_equal(popped->size_class, c);
+    page[count++] = popped;
+    check(mi_pool_has(UNIT_HEAP, c) == (count < COUNT));
+  }
+  check_equal(count, COUNT);
+  for (size_t i = 0; i < COUNT; i++) mi_pool_give_up(page[i]);
+
+  // A drain of all comes to it, too.
+  begin_drain();
+  check(mi_pool_go_on(UNIT_HEAP));
+  const int32_t slices = (int32_t)page[0]->slice_count;
+  check_equal(mi_pool_drain_all(UNIT_HEAP, MI_GENTLE), COUNT * slices);
+  check_equal(pool_length(SIZE), COUNT);
+
+  // The next class is in the rest by the time that a page is taken out of it.
+  begin_drain();
+  check(mi_pool_go_on(UNIT_HEAP));
+  mi_atomic_store_relaxed(&UNIT_HEAP->rest_class, (uint32_t)other);
+  check(mi_pool_pop(UNIT_HEAP, other) == NULL);
+  check_equal(pool_length(SIZE), COUNT);
+  free_blocks(0, COUNT);
+}
+
+// If this fails, what became empty in the pool stays there until more does.
+UNIT_TEST_PAGE_SIZES(pool_drain_goes_on_at_a_look) {
+  enum { COUNT = 3 * PART };
+  mi_page_t* page[COUNT];
+  abandon_many(page, COUNT, FEW);
+  mi_free(mi_malloc(2 * SIZE));
+  const int64_t pages = mi_state.main.count.pages;
+  begin_drain();
+  for (size_t looks = 1; looks <= 3; looks++) {
+    check_equal(mi_state.main.count.pages, pages);
+    mi_thread_look(unit_theap(), 0);
+  }
+  check_equal(mi_state.main.count.pages, pages - FEW); // the third has the deepest
+  mi_thread_look(unit_theap(), 0);
+  check(!mi_pool_go_on(UNIT_HEAP));
+  free_blocks(FEW, COUNT);
+}
+
+// If this fails, a free takes long where a system call does.
+UNIT_TEST_PAGE_SIZES(pool_drain_ends_after_a_time) {
+  mi_page_t* page[FEW];
+  unit_option(purge_delay, 0);
+  abandon_many(page, FEW, FEW);
+  const int64_t pages = mi_state.main.count.pages;
+  begin_drain();
+  os_fake.on_purge = &os_fake_be_slow;
+  check(mi_pool_go_on(UNIT_HEAP));
+  check(pages - mi_state.main.count.pages < 8); // of a ms each, but for the first ones
+  os_fake.on_purge = NULL;
+  while (mi_pool_go_on(UNIT_HEAP)) continue;
+  check_equal(pages - mi_state.main.count.pages, FEW);
+  free_blocks(FEW, FEW);
 }
 
 // If this fails, a page that is emptied and used again in turn is released and made again.
@@ -226,7 +325,12 @@ static void race(void* arg) {
   mi_page_t* held[3];
   size_t count = 0;
   uint64_t random = self;
+  const size_t c = mi_class_of(SIZE);
   for (size_t round = 0; round < RACE_ROUNDS; round++) {
+    if (random_below(&random, 8) == 0) {
+      mi_atomic_or_relaxed(&UNIT_HEAP->due[c / 64], (uint64_t)1 << c % 64);
+      mi_pool_go_on(UNIT_HEAP);
+    }
     if (count < 3 && random_below(&random, 2) == 0) {
       mi_page_t* const page = mi_pool_pop(UNIT_HEAP, mi_class_of(SIZE));
       if (page == NULL) continue;
@@ -316,6 +420,9 @@ int main(void) {
       cmocka_unit_test(pool_empty_pages_are_given_back),
       cmocka_unit_test(pool_keeps_an_emptied_page_until_popped),
       cmocka_unit_test(pool_releases_what_became_empty_in_it),
+      cmocka_unit_test(pool_rest_of_a_drain_is_found),
+      cmocka_unit_test(pool_drain_goes_on_at_a_look),
+      cmocka_unit_test(pool_drain_ends_after_a_time),
       cmocka_unit_test(pool_keeps_what_is_used_again),
       cmocka_unit_test(pool_head_differs_after_pops),
       cmocka_unit_test(pool_head_differs_after_very_many_pops),

@@ -598,9 +598,7 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_free_sees_the_time) {
   check(resident_slices() <= others + SOFT + STEP);
 }
 
-// If this fails, a program that allocates and frees one large block, again and again, keeps what it
-// had freed before.
-UNIT_TEST_PAGE_SIZES(purge_early_beside_one_block) {
+static void check_early_beside(size_t slices) {
   start_slow();
   const mi_run_t first = claim_dirty(1);
   release(&first);
@@ -610,12 +608,21 @@ UNIT_TEST_PAGE_SIZES(purge_early_beside_one_block) {
   release_many(1);
   mi_retain_bound(&mi_state.main);
   for (size_t i = 0; i < 10; i++) {
-    void* const p = mi_malloc(16 * MI_SLICE_SIZE);
+    void* const p = mi_malloc(slices * MI_SLICE_SIZE);
     mi_free(p);
     if (i == 0) check(resident_slices() > others + MANY / 2);
     os_fake_advance_ms(1000);
   }
-  check(resident_slices() <= others + 16 + SOFT + STEP); // KEPT-6
+  check(resident_slices() <= others + slices + SOFT + STEP);
+}
+
+// If this fails, a program that allocates and frees one large block, again and again, keeps what it
+// had freed before.
+UNIT_TEST_PAGE_SIZES(purge_early_beside_one_block) { check_early_beside(16); } // KEPT-6
+
+// If this fails, the same with one that is too large to be kept (RETAIN-4).
+UNIT_TEST_PAGE_SIZES(purge_early_beside_one_larger_block) {
+  check_early_beside(MI_KEPT_SLICES_MAX + 1);
 }
 
 // If this fails, a program that does small things only after a large one keeps what that left.
@@ -771,6 +778,7 @@ int main(void) {
       cmocka_unit_test(purge_never_waits_for_another),
       cmocka_unit_test(purge_remembers_what_is_freed_meanwhile),
       cmocka_unit_test(purge_early_beside_one_block),
+      cmocka_unit_test(purge_early_beside_one_larger_block),
       cmocka_unit_test(purge_keeps_the_books),
   };
   return cmocka_run_group_tests_name("purge", tests, NULL, NULL);

@@ -86,6 +86,38 @@ UNIT_TEST(retain_part_ends_in_time) {
   mi_purge_everything(&mi_state.main);
 }
 
+#define BEYOND_RUNS 2000
+
+// If this fails, the same happens when one thread gives back what others released while it did so:
+// they could not.
+UNIT_TEST(retain_bounds_are_kept_in_time) {
+  static mi_run_t runs[BEYOND_RUNS], keep[BEYOND_RUNS];
+  start();
+  for (size_t i = 0; i < BEYOND_RUNS; i++) {
+    runs[i] = claim_dirty(1);
+    keep[i] = claim(1);
+  }
+  check(mi_lock_try_enter(&mi_state.purge_lock));
+  for (size_t i = 0; i < BEYOND_RUNS; i++) release(&runs[i]);
+  mi_lock_leave(&mi_state.purge_lock);
+  mi_atomic(int64_t)* const waiting = &mi_state.main.purge_waiting;
+  const int64_t slice = (int64_t)MI_SLICE_SIZE;
+  check_equal(mi_atomic_load_relaxed(waiting), BEYOND_RUNS * slice);
+
+  os_fake.on_purge = &os_fake_be_slow;
+  mi_retain_poll(&mi_state.main);
+  const int64_t gone = BEYOND_RUNS - mi_atomic_load_relaxed(waiting) / slice;
+  check(gone >= MI_RETAIN_PART_MS && gone <= 2 * MI_RETAIN_PART_MS); // RETAIN-1 and RETAIN-4
+  const int64_t bound = 512 + BEYOND_RUNS / 2;
+  for (size_t k = 0; mi_atomic_load_relaxed(waiting) > bound * slice; k++) {
+    check(k < 200);
+    mi_retain_bound(&mi_state.main); // as the next release does
+  }
+  check_equal(mi_atomic_load_relaxed(waiting) / slice, bound);
+  for (size_t i = 0; i < BEYOND_RUNS; i++) release(&keep[i]);
+  mi_purge_everything(&mi_state.main);
+}
+
 #define LONG_RUN ((size_t)400) // longer than a part, within the bound of RETAIN-1
 
 // If this fails, a part ends within a huge page, which is cut for it.
@@ -113,6 +145,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(retain_goes_in_parts),
       cmocka_unit_test(retain_part_ends_in_time),
+      cmocka_unit_test(retain_bounds_are_kept_in_time),
       cmocka_unit_test(retain_goes_in_parts_of_whole_chunks),
   };
   return cmocka_run_group_tests_name("retain", tests, NULL, NULL);

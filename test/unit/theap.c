@@ -382,6 +382,26 @@ UNIT_TEST(theap_is_looked_at_in_parts) {
   unit_check_valid();
 }
 
+// If this fails, a look that finds many empty pages takes one malloc fifty milliseconds, where a
+// system call waits for other processors.
+UNIT_TEST(theap_look_ends_in_time) {
+  if (unit_page_blocks(mi_class_of(LOOK_SIZE)) != LOOK_BLOCKS) return; // pages with a fence
+  mi_theap_t* const theap = unit_theap();
+  unit_option(purge_delay, 0);
+  for (size_t i = 0; i < LOOK_BLOCKS * LOOK_PAGES; i++) looked[i] = mi_malloc(LOOK_SIZE);
+  free_one_of_each(0);
+  for (size_t k = 1; k < LOOK_BLOCKS; k++) free_by_another(k);
+  const int64_t made = mi_state.main.count.pages;
+  os_fake.on_purge = &os_fake_be_slow;
+  size_t pages = MI_LOOK_PAGES;
+  mi_flush_begin_look(theap, true);
+  mi_flush_look(theap, &pages);
+  check(made - mi_state.main.count.pages < 8 && pages == 0 && theap->look_left > 0);
+  os_fake.on_purge = NULL;
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(theap_empty_is_never_written),
@@ -400,6 +420,7 @@ int main(void) {
       cmocka_unit_test(theap_trim_keeps_a_page_with_a_block_freed_twice),
       cmocka_unit_test(theap_idle_keeps_a_page_with_a_block_freed_twice),
       cmocka_unit_test(theap_is_looked_at_in_parts),
+      cmocka_unit_test(theap_look_ends_in_time),
   };
   return cmocka_run_group_tests_name("theap", tests, NULL, NULL);
 }

@@ -194,7 +194,7 @@ MI_INTERNAL size_t mi_purge_everything(mi_subproc_t* subproc) {
 // Purge `excess` bytes from the top of one arena. Returns what is left of `excess`. Under the purge
 // lock. `passes` runs that are too short may be passed over; a later call goes on below them, and
 // they stay until a neighbour is marked too, or the period ends.
-static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, size_t* passes) {
+static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, uint64_t end_ms, size_t* passes) {
   const size_t minimum = mi_bits_max(mi_purge_minimum(), 1);
   size_t bytes = 0;
   size_t end = mi_wait_top(arena);
@@ -205,6 +205,7 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, size_t* passes
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
+      if (mi_purge_is_over(end_ms)) *passes = 0;
     } else {
       (*passes)--;
     }
@@ -213,7 +214,8 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, size_t* passes
   return excess;
 }
 
-MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes) {
+MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes,
+                                                   uint64_t end_ms) {
   if (!mi_lock_try_enter(&mi_state.purge_lock)) return 0;
   mi_spare_release(subproc);
   int64_t left = bytes;
@@ -221,7 +223,7 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
   mi_arena_t* last = NULL;
   MI_FOR_EACH_ARENA(subproc, arena) { last = arena; }
   for (; last != NULL && left > 0; last = last->before) {
-    left = mi_purge_top_of(last, left, &passes);
+    left = mi_purge_top_of(last, left, end_ms, &passes);
   }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes - left;

@@ -14,9 +14,9 @@ MI_INTERNAL size_t mi_purge_claimed(mi_arena_t* arena, size_t slice_index, size_
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size);
 
 // Purge `bytes` of the waiting memory, from the highest addresses down, because the next claims
-// take the lowest ones. Returns how many went, maybe a run more than that. Nothing happens while
-// another thread purges.
-MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes);
+// take the lowest ones, until that time (RETAIN-9; UINT64_MAX: all). Returns how many went, maybe a
+// run more than that. Nothing happens while another thread purges.
+MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes, uint64_t end_ms);
 
 // What may go back in one call: so many slices, until that time (RETAIN-9).
 typedef struct mi_purge_part_s {

@@ -63,7 +63,10 @@
 //     pause of MI_RETAIN_PAUSE_MS after each, so that no malloc takes as long as all of it: half of
 //     a heap of 6 GiB of 16 bytes to 128 KiB, freed at random, took one malloc 290 ms. A poll that
 //     comes late, of a thread that allocates seldom, takes a quarter of the time since, 20 ms at
-//     most. Not in the purge thread, and not if the program asks for it (mi_collect).
+//     most. What is beyond the bounds of RETAIN-1 and RETAIN-4 goes for MI_RETAIN_PART_MS at most
+//     in one call, too: while one thread purges, others cannot, and what they release meanwhile is
+//     a lot. The next release, or poll, goes on. Not in the purge thread, and not if the program
+//     asks for it (mi_collect).
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
@@ -189,14 +192,20 @@ static int64_t mi_retain_spend(mi_subproc_t* subproc, int64_t excess, int64_t mo
   return slices;
 }
 
+// RETAIN-9: when a call that began at that time has taken long enough.
+static uint64_t mi_retain_end(bool is_whole, uint64_t now) {
+  return is_whole ? UINT64_MAX : now + MI_RETAIN_PART_MS;
+}
+
 // RETAIN-4: purge what may go early.
-static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
+static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc, bool is_whole) {
   if (mi_likely(!mi_retain_is_much(subproc))) return;
   const int64_t excess = mi_retain_soft_excess(subproc);
   const int64_t slices = mi_retain_spend(subproc, excess, excess);
   if (slices == 0) return;
   const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
-  const int64_t purged = mi_purge_from_top(subproc, slices * (int64_t)MI_SLICE_SIZE);
+  const uint64_t end_ms = mi_retain_end(is_whole, (uint64_t)seen);
+  const int64_t purged = mi_purge_from_top(subproc, slices * (int64_t)MI_SLICE_SIZE, end_ms);
   mi_retain_unlearn(subproc, purged);
   mi_retain_miss(subproc, purged, seen);
 }
@@ -238,7 +247,7 @@ MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count
   if (excess <= 0 || mi_wait_delay_ms() <= 0) return;
   const int64_t least = MI_RETAIN_STEP * (int64_t)MI_SLICE_SIZE;
   const int64_t bytes = fresh > least ? fresh : least;
-  mi_purge_from_top(subproc, bytes < excess ? bytes : excess);
+  mi_purge_from_top(subproc, bytes < excess ? bytes : excess, UINT64_MAX);
 }
 
 MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
@@ -252,26 +261,28 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
   mi_retain_look(subproc, delay);
   mi_budget_poll(subproc, (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms));
   mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
-  mi_retain_early(subproc);
+  mi_retain_early(subproc, false);
   mi_retain_before_peak(subproc, fresh_count);
 }
 
 // Purge what is beyond the bound of RETAIN-1, when `bytes` more wait that are in use now.
-static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes) {
+static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes, bool is_whole) {
   const int64_t min = MI_RETAIN_MIN + mi_atomic_load_relaxed(&subproc->retain_more);
   const int64_t more = bytes + (bytes >> MI_RETAIN_PART);
   const int64_t excess = mi_retain_excess(subproc, min, MI_RETAIN_PART) + more;
   if (excess <= 0) return;
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   const int64_t batch = (waiting < min ? waiting : min) / MI_RETAIN_BATCH_PART;
-  mi_retain_miss(subproc, mi_purge_from_top(subproc, excess + batch), (int64_t)mi_os_now_ms());
+  const uint64_t now = mi_os_now_ms();
+  const int64_t purged = mi_purge_from_top(subproc, excess + batch, mi_retain_end(is_whole, now));
+  mi_retain_miss(subproc, purged, (int64_t)now);
 }
 
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t count) {
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   const int64_t bytes = (int64_t)(count * MI_SLICE_SIZE);
   if (waiting <= 0 || waiting + bytes == mi_atomic_load_relaxed(&subproc->retain_same)) return;
-  if (mi_wait_delay_ms() > 0) mi_retain_purge_excess(subproc, bytes);
+  if (mi_wait_delay_ms() > 0) mi_retain_purge_excess(subproc, bytes, false);
 }
 
 // True if as much waits as when a release last kept the bounds, except for each so many releases:
@@ -283,7 +294,7 @@ static bool mi_retain_is_same(mi_subproc_t* subproc, int64_t waiting) {
   return turn % MI_RETAIN_TURNS != 0;
 }
 
-MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
+static bool mi_retain_bound_with(mi_subproc_t* subproc, bool is_whole) {
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   if (waiting <= 0 || mi_retain_is_same(subproc, waiting)) return false;
   mi_atomic_store_relaxed(&subproc->retain_same, waiting);
@@ -291,10 +302,14 @@ MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
   if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
   // Less than the bound of RETAIN-4 is less than that of RETAIN-1.
   if (delay <= 0 || mi_likely(!mi_retain_is_much(subproc))) return false;
-  mi_retain_purge_excess(subproc, 0);
+  mi_retain_purge_excess(subproc, 0, is_whole);
   mi_retain_look(subproc, delay);
-  mi_retain_early(subproc);
+  mi_retain_early(subproc, is_whole);
   return mi_retain_is_much(subproc);
+}
+
+MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
+  return mi_retain_bound_with(subproc, false);
 }
 
 // True if memory waits, or may wait soon (KEPT-4), or behind the blocks of a page (tail.c).
@@ -335,12 +350,12 @@ static void mi_retain_step(mi_subproc_t* subproc, uint64_t now, bool is_whole, s
 }
 
 static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
-  mi_retain_bound(subproc);
+  mi_retain_bound_with(subproc, is_whole);
   if (!mi_retain_has_any(subproc)) return;
   const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
   mi_retain_look(subproc, delay);
-  mi_retain_early(subproc);
+  mi_retain_early(subproc, is_whole);
   const uint64_t now = (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;

@@ -390,6 +390,7 @@ struct mi_theap_s {
 //   write  any  CAS release    push  mi_pool_push     (publishes `pool_next`)
 //   write  any  CAS acq_rel    pop   mi_pool_pop_any  (sees `pool_next` of the new top page)
 //   write  any  CAS acq_rel    all   mi_pool_take_all (sees every link)
+//   write  who fills  store release  `rest`  mi_pool_fill_rest  (publishes every link: POOL-5)
 //   read   any  acquire        pop   mi_pool_pop_any  (sees `pool_next` of the top page)
 typedef struct mi_pool_s {
   mi_atomic(uint64_t) head;
@@ -443,12 +444,22 @@ struct mi_heap_s {
   // pool - abandoned pages with free blocks, of class `c` at [c % LINES][c / LINES]: classes of
   // about the same size, which threads use at the same time, are in different cache lines.
   mi_attr_aligned(64) mi_pool_t pool[MI_HEAP_POOL_LINES][MI_HEAP_POOL_ROW];
-  // has_empty - bit c: some page in the pool of c became empty there; empty_count - slices of such
-  // pages since the last drain; kept_count - slices that this one put back. Written and read by any
-  // thread that gives a page up, pops or drains, relaxed: hints (POOL-4).
+  // rest - the pages that a drain has not come to yet, of one class: POOL-5
+  mi_pool_t rest;
+  // has_empty - bit c: some page in the pool of c became empty there; due - bit c: the drain in
+  // progress has not come to the pool of c; empty_count - slices of such pages since a drain began;
+  // kept_count - slices that the last one put back; rest_class - what `rest` has. Written and read
+  // by any thread that gives a page up, pops or drains, relaxed: hints (POOL-4).
   mi_atomic(uint64_t) has_empty[MI_HEAP_POOL_WORDS];
+  mi_atomic(uint64_t) due[MI_HEAP_POOL_WORDS];
   mi_atomic(int32_t) empty_count;
   mi_atomic(int32_t) kept_count;
+  mi_atomic(uint32_t) rest_class;
+  // is_filling - a thread puts pages into `rest`: only it may.
+  //   write  any  swap acquire   mi_pool_fill_rest  (sees what the last one put there)
+  //   write  who fills  store release  mi_pool_fill_rest  (publishes it)
+  //   write  the only thread of a child  store relaxed  mi_fork_keep_theaps, mi_fork_keep_own
+  mi_atomic(bool) is_filling;
   mi_subproc_t* subproc; // (const)
   size_t slot; // index in `mi_theap_t.others` (const)
   size_t sequence; // number in the sub-process, for reports; 0 the main heap (thread lock)

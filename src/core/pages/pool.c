@@ -28,6 +28,13 @@
 //     stacks have become short. A page may become empty, be counted and be searched in vain between
 //     the moment when its bit is set and the moment when it is pushed. It then stays until the next
 //     drain or pop of its class (test/models/src/pool.rs).
+// POOL-5  no free takes longer because there are many pages: a drain takes a stack out as a whole
+//     and makes it the `rest` of the heap, a stack as well, of which MI_POOL_PART pages are looked
+//     at, for at most MI_POOL_PART_MS. The next page that becomes empty in a stack goes on, or the
+//     next look of a thread (flush.c), or the purge thread. Any number of threads take pages out of
+//     the rest, also one that finds the stack of its class empty and needs a page. Only one puts a
+//     stack there, when the last one is through: `is_filling` is taken before and given back after;
+//     a thread that finds it taken leaves the drain to that one.
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -39,6 +46,8 @@
 
 #define MI_POOL_EMPTY_MIN ((int32_t)(MI_CHUNK_SLICES))
 #define MI_POOL_EMPTY_PART 8
+#define MI_POOL_PART 64
+#define MI_POOL_PART_MS 4
 
 mi_static_assert(MI_ADDRESS_BITS - MI_SLICE_SHIFT <= 8 * sizeof(mi_pool_link_t),
                  "an index fits into `pool_next`");
@@ -113,9 +122,13 @@ MI_INTERNAL mi_attr_cold void mi_pool_lend(mi_page_t* page, uintptr_t thread_id)
   mi_pool_let_go(page, thread_id | MI_OWNER_PARKED, MI_GENTLE);
 }
 
-static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
-  mi_pool_t* const pool = mi_pool_of(heap, c);
-  // Sees `pool_next` of the top page; pairs with the release in `mi_pool_push`.
+static bool mi_pool_is_empty(mi_pool_t* pool) {
+  return mi_pool_index(mi_atomic_load_relaxed(&pool->head)) == 0;
+}
+
+static mi_page_t* mi_pool_pop_any(mi_pool_t* pool) {
+  // Sees `pool_next` of the top page; pairs with the releases in `mi_pool_push` and
+  // `mi_pool_fill_rest`.
   uint64_t head = mi_atomic_load_acquire(&pool->head);
   while (mi_pool_index(head) != 0) {
     mi_page_t* const page = mi_pool_page(head);
@@ -129,64 +142,139 @@ static mi_page_t* mi_pool_pop_any(mi_heap_t* heap, size_t c) {
   return NULL;
 }
 
+// True if the rest of a drain has pages of the class; a page of it may be of another one when it
+// comes out.
+static bool mi_pool_rest_has(mi_heap_t* heap, size_t c) {
+  return mi_unlikely(!mi_pool_is_empty(&heap->rest)) &&
+         mi_atomic_load_relaxed(&heap->rest_class) == c;
+}
+
 MI_INTERNAL bool mi_pool_has(mi_heap_t* heap, size_t c) {
-  return mi_pool_index(mi_atomic_load_relaxed(&mi_pool_of(heap, c)->head)) != 0;
+  return !mi_pool_is_empty(mi_pool_of(heap, c)) || mi_pool_rest_has(heap, c);
+}
+
+static mi_page_t* mi_pool_pop_class(mi_heap_t* heap, size_t c) {
+  mi_page_t* const page = mi_pool_pop_any(mi_pool_of(heap, c));
+  if (page != NULL || !mi_pool_rest_has(heap, c)) return page;
+  return mi_pool_pop_any(&heap->rest);
 }
 
 MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c) {
   mi_page_t* page;
-  while ((page = mi_pool_pop_any(heap, c)) != NULL) {
+  while ((page = mi_pool_pop_class(heap, c)) != NULL) {
     if (!mi_remote_claim_popped(page)) continue; // POOL-3: its owner keeps it
     if (mi_part_is_empty(page)) {
       mi_atomic_sub_relaxed(&heap->empty_count, (int32_t)page->slice_count); // POOL-4
     }
-    if (mi_page_has_free(page)) return page;
-    // The page became full while it was a guest: park it again.
-    mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
+    if (mi_likely(page->size_class == c)) {
+      if (mi_page_has_free(page)) return page;
+      // The page became full while it was a guest: park it again.
+      mi_tally_add(&heap->tally, MI_TALLY_FULL, 1);
+    }
     mi_pool_give_up(page);
   }
   return NULL;
 }
 
 // Take the whole stack. Returns the index of its top, 0 if it is empty.
-static uint64_t mi_pool_take_all(mi_heap_t* heap, size_t c) {
-  mi_pool_t* const pool = mi_pool_of(heap, c);
+static uint64_t mi_pool_take_all(mi_pool_t* pool) {
   uint64_t head = mi_atomic_load_relaxed(&pool->head);
   do {
     if (mi_pool_index(head) == 0) return 0;
-    // Sees every link of the stack; pairs with the release in `mi_pool_push`.
+    // Sees every link of the stack; pairs with the releases in `mi_pool_push` and
+    // `mi_pool_fill_rest`.
   } while (
       !mi_atomic_cas_weak_acq_rel(&pool->head, &head, mi_pool_word(0, head + MI_POOL_TAG_ONE)));
   return mi_pool_index(head);
 }
 
-MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c, mi_effort_t effort) {
-  const uint64_t bit = (uint64_t)1 << c % 64;
-  if ((mi_atomic_load_relaxed(&heap->has_empty[c / 64]) & bit) != 0) {
-    mi_atomic_and_relaxed(&heap->has_empty[c / 64], ~bit);
-  }
-  uint64_t index = mi_pool_take_all(heap, c);
+// Look at a page that was taken out of a stack. Returns how many slices it has if it was put back.
+static int32_t mi_pool_look_at(mi_page_t* page, mi_effort_t effort) {
+  if (!mi_remote_claim_popped(page)) return 0; // POOL-3
+  const int32_t slice_count = (int32_t)page->slice_count;
+  return mi_pool_let_go(page, MI_OWNER_SHARED, effort) ? 0 : slice_count;
+}
+
+// Look at all pages of a stack.
+static int32_t mi_pool_drain(mi_pool_t* pool, mi_effort_t effort) {
+  uint64_t index = mi_pool_take_all(pool);
   int32_t kept = 0;
   while (index != 0) {
     mi_page_t* const page = mi_pool_page(index);
     index = mi_atomic_load_relaxed(&page->pool_next);
-    if (!mi_remote_claim_popped(page)) continue; // POOL-3
-    const int32_t slice_count = (int32_t)page->slice_count;
-    if (!mi_pool_let_go(page, MI_OWNER_SHARED, effort)) kept += slice_count;
+    kept += mi_pool_look_at(page, effort);
   }
   return kept;
 }
 
-static void mi_pool_drain_noted(mi_heap_t* heap) {
-  int32_t kept = 0;
-  mi_atomic_store_relaxed(&heap->empty_count, 0);
+// Take the next class out of those that are due. MI_CLASS_COUNT if there is none.
+static size_t mi_pool_next_due(mi_heap_t* heap) {
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
-    uint64_t has_empty = mi_atomic_load_relaxed(&heap->has_empty[w]);
-    for (; has_empty != 0; has_empty &= has_empty - 1) {
-      kept += mi_pool_drain(heap, w * 64 + mi_bits_trailing_zeros(has_empty), MI_GENTLE);
-    }
+    const uint64_t due = mi_atomic_load_relaxed(&heap->due[w]);
+    if (due == 0) continue;
+    mi_atomic_and_relaxed(&heap->due[w], due & (due - 1));
+    return w * 64 + mi_bits_trailing_zeros(due);
   }
-  mi_atomic_store_relaxed(&heap->kept_count, kept);
+  return MI_CLASS_COUNT;
+}
+
+// Put the next stack that is due into the rest, if that is empty. False if the drain is over, or
+// another thread does this.
+static bool mi_pool_fill_rest(mi_heap_t* heap) {
+  // Sees the head that the last one stored; pairs with the release in `mi_pool_fill_rest`.
+  if (mi_atomic_swap_acquire(&heap->is_filling, true)) return false;
+  bool is_filled = !mi_pool_is_empty(&heap->rest);
+  while (!is_filled) {
+    const size_t c = mi_pool_next_due(heap);
+    if (c == MI_CLASS_COUNT) break;
+    const uint64_t index = mi_pool_take_all(mi_pool_of(heap, c));
+    if (index == 0) continue;
+    mi_atomic_store_relaxed(&heap->rest_class, (uint32_t)c);
+    const uint64_t tag = mi_atomic_load_relaxed(&heap->rest.head);
+    // Publishes the links; pairs with the acquires in `mi_pool_pop_any` and `mi_pool_take_all`.
+    mi_atomic_store_release(&heap->rest.head, mi_pool_word(index, tag));
+    is_filled = true;
+  }
+  // Publishes the head of the rest; pairs with the acquire in `mi_pool_fill_rest`.
+  mi_atomic_store_release(&heap->is_filling, false);
+  return is_filled;
+}
+
+static bool mi_pool_is_draining(mi_heap_t* heap) {
+  if (!mi_pool_is_empty(&heap->rest)) return true;
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
+    if (mi_atomic_load_relaxed(&heap->due[w]) != 0) return true;
+  }
+  return false;
+}
+
+static void mi_pool_begin_drain(mi_heap_t* heap) {
+  mi_atomic_store_relaxed(&heap->empty_count, 0);
+  mi_atomic_store_relaxed(&heap->kept_count, 0);
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
+    if (mi_atomic_load_relaxed(&heap->has_empty[w]) == 0) continue;
+    mi_atomic_or_relaxed(&heap->due[w], mi_atomic_swap_relaxed(&heap->has_empty[w], 0));
+  }
+}
+
+// POOL-5
+static bool mi_pool_drain_part(mi_heap_t* heap) {
+  const uint64_t end_ms = mi_os_now_ms() + MI_POOL_PART_MS;
+  for (size_t n = 0; n < MI_POOL_PART; n++) {
+    mi_page_t* page = mi_pool_pop_any(&heap->rest);
+    while (page == NULL) {
+      if (!mi_pool_fill_rest(heap)) return false;
+      page = mi_pool_pop_any(&heap->rest);
+    }
+    const int32_t kept = mi_pool_look_at(page, MI_GENTLE);
+    if (kept > 0) mi_atomic_add_relaxed(&heap->kept_count, kept);
+    if (kept == 0 && mi_os_now_ms() >= end_ms) break;
+  }
+  return true;
+}
+
+MI_INTERNAL bool mi_pool_go_on(mi_heap_t* heap) {
+  return mi_pool_is_draining(heap) && mi_pool_drain_part(heap);
 }
 
 // POOL-4. A page that is being drained is not in the stack: this does not call itself again.
@@ -197,19 +285,37 @@ static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count) {
   }
   const int32_t more = (int32_t)slice_count;
   const int32_t empty = mi_atomic_add_relaxed(&heap->empty_count, more) + more;
-  const int32_t kept = mi_atomic_load_relaxed(&heap->kept_count);
-  if (empty < MI_POOL_EMPTY_MIN || empty < kept / MI_POOL_EMPTY_PART) return;
-  mi_pool_drain_noted(heap);
-}
-
-MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
-    if (mi_pool_has(heap, c)) mi_pool_drain(heap, c, effort);
+  if (!mi_pool_is_draining(heap)) {
+    const int32_t kept = mi_atomic_load_relaxed(&heap->kept_count);
+    if (empty < MI_POOL_EMPTY_MIN || empty < kept / MI_POOL_EMPTY_PART) return;
+    mi_pool_begin_drain(heap);
   }
+  mi_pool_drain_part(heap);
 }
 
-MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
-  uint64_t index = mi_pool_index(mi_atomic_load_relaxed(&mi_pool_of(heap, c)->head));
+// Nothing is known to be empty, and no drain in progress has anything to do but the rest.
+static void mi_pool_forget_empty(mi_heap_t* heap) {
+  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
+    mi_atomic_store_relaxed(&heap->has_empty[w], 0);
+    mi_atomic_store_relaxed(&heap->due[w], 0);
+  }
+  mi_atomic_store_relaxed(&heap->empty_count, 0);
+}
+
+MI_INTERNAL int32_t mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort) {
+  int32_t kept = 0;
+  mi_pool_forget_empty(heap);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
+    if (!mi_pool_is_empty(mi_pool_of(heap, c))) kept += mi_pool_drain(mi_pool_of(heap, c), effort);
+  }
+  kept += mi_pool_drain(&heap->rest, effort); // last: it puts pages into the others
+  mi_atomic_store_relaxed(&heap->kept_count, kept);
+  return kept;
+}
+
+// Return the length of a stack of pages of a class; SIZE_MAX if it is broken.
+static size_t mi_pool_stack_length(mi_pool_t* pool, size_t c) {
+  uint64_t index = mi_pool_index(mi_atomic_load_relaxed(&pool->head));
   size_t length = 0;
   for (; index != 0; length++) {
     mi_page_t* const page = mi_pool_page(index);
@@ -220,8 +326,15 @@ MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
   return length;
 }
 
+MI_INTERNAL size_t mi_pool_length(mi_heap_t* heap, size_t c) {
+  const size_t length = mi_pool_stack_length(mi_pool_of(heap, c), c);
+  if (length == SIZE_MAX || !mi_pool_rest_has(heap, c)) return length;
+  const size_t more = mi_pool_stack_length(&heap->rest, c);
+  return more == SIZE_MAX ? more : length + more;
+}
+
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
-  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(heap, c);
-  for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) mi_atomic_store_relaxed(&heap->has_empty[w], 0);
-  mi_atomic_store_relaxed(&heap->empty_count, 0);
+  for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(mi_pool_of(heap, c));
+  mi_pool_take_all(&heap->rest);
+  mi_pool_forget_empty(heap);
 }

@@ -29,13 +29,14 @@ MI_INTERNAL mi_page_t* mi_pool_pop(mi_heap_t* heap, size_t c);
 // True if a page is in the pool, at this moment.
 MI_INTERNAL bool mi_pool_has(mi_heap_t* heap, size_t c);
 
-// Take every page out once, release those that became empty in the pool (POOL-2 kept them), and put
-// the others back, into the pool of the heap that they belong to now. With MI_FORCE these get all
-// the holes that they can have (hole.h). Returns how many slices they have.
-MI_INTERNAL int32_t mi_pool_drain(mi_heap_t* heap, size_t c, mi_effort_t effort);
+// Go on with a drain that was begun when many pages had become empty in pools (POOL-5). False if
+// there is none, or it is over.
+MI_INTERNAL bool mi_pool_go_on(mi_heap_t* heap);
 
-// Drain all pools of a heap.
-MI_INTERNAL void mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort);
+// Take every page out of the pools of a heap once, release those that became empty there (POOL-2
+// kept them), and put the others back, into the pool of the heap that they belong to now. With
+// MI_FORCE these get all the holes that they can have (hole.h). Returns how many slices they have.
+MI_INTERNAL int32_t mi_pool_drain_all(mi_heap_t* heap, mi_effort_t effort);
 
 // Empty the pools without touching their pages, which are gone. No other thread uses the heap.
 MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap);

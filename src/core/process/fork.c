@@ -116,6 +116,7 @@ static void mi_fork_keep_theaps(mi_heap_t* heap, const mi_theap_t* own) {
     theap = next;
   }
   mi_atomic_store_relaxed(&heap->inside, 0);
+  mi_atomic_store_relaxed(&heap->is_filling, false); // POOL-5
 }
 
 static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
@@ -126,6 +127,7 @@ static void mi_fork_keep_own(mi_subproc_t* subproc, mi_theap_t* own) {
   }
   for (mi_heap_t* heap = subproc->ended; heap != NULL; heap = heap->next) {
     mi_atomic_store_relaxed(&heap->inside, 0);
+    mi_atomic_store_relaxed(&heap->is_filling, false);
   }
   const bool is_here = own->thread_id != 0 && mi_theap_subproc(own) == subproc;
   mi_atomic_store_relaxed(&subproc->count.threads, is_here ? 1 : 0);

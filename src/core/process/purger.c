@@ -57,6 +57,7 @@ typedef struct mi_purger_look_s {
 } mi_purger_look_t;
 
 static void mi_purger_look_at(mi_subproc_t* subproc, mi_purger_look_t* look) {
+  while (mi_pool_go_on(&subproc->heap_main)) continue;
   const uint64_t next_ms = mi_retain_tick(subproc);
   look->waiting += mi_atomic_load_relaxed(&subproc->purge_waiting) + mi_kept_count(subproc, NULL);
   if (next_ms < look->next_ms) look->next_ms = next_ms;

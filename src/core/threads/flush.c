@@ -9,8 +9,9 @@
 //     others freed, and what is sparse (SPARSE-3). No call of malloc takes longer for it because
 //     the heap is large: a look is done in parts, each of at most MI_LOOK_PAGES_MAX pages, from
 //     class to class, and the next one begins when it is through. (8 GiB of 4 KiB blocks, every
-//     second freed, are 131,000 pages: 1.4 ms.) If the page at which a part ended leaves its queue
-//     meanwhile, the rest of its class waits for the next look.
+//     second freed, are 131,000 pages: 1.4 ms.) A part also ends after MI_LOOK_MS if it gives
+//     memory back, since system calls take far longer with threads (RETAIN-9). If the page at which
+//     a part ended leaves its queue meanwhile, the rest of its class waits for the next look.
 #include "flush.h"
 
 #include "hold.h"
@@ -27,7 +28,8 @@
 #define MI_FLUSH_SEARCH_PART 32
 // Of so many pages of a look one may give back what it has between blocks, which takes longer.
 #define MI_LOOK_SPARSE_PART 64
-#define MI_LOOK_SPARSE_MS 4 // and for so long
+// A part of a look ends when what it gave back took so long.
+#define MI_LOOK_MS 4
 // The first class of which idle pages are given up: mi_flush_trim.
 #define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
@@ -118,16 +120,19 @@ static bool mi_flush_has_all(const mi_page_t* page, uint32_t in_list) {
   return at.block == NULL && (page->holes != 0 || in_list + at.count == mi_page_capacity(page));
 }
 
-// Look at a page in a queue: it is given up if no block of it is in use.
-static void mi_flush_look_at(mi_theap_t* theap, mi_page_t* page, bool ages, size_t* budget) {
+// Look at a page in a queue: it is given up if no block of it is in use. True if memory may have
+// gone back, which takes longer.
+static bool mi_flush_look_at(mi_theap_t* theap, mi_page_t* page, bool ages, size_t* budget) {
   mi_page_collect(page);
   if (mi_part_is_empty(page) && mi_flush_has_all(page, 0)) {
     mi_life_dequeue(theap, page);
     mi_pool_give_up(page);
-    return;
+    return true;
   }
+  const size_t before = *budget;
   if (mi_unlikely(page->is_sparse) && ages) mi_sparse_age(theap, page, budget);
   mi_life_offer(theap, page);
+  return *budget < before;
 }
 
 // Give up the pages of others that this thread freed into, and share no class any more.
@@ -185,7 +190,7 @@ static mi_page_t* mi_flush_look_page(mi_theap_t* theap, size_t c) {
 MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
   if (mi_likely(theap->look_left == 0)) return;
   size_t budget = mi_bits_min(*pages / MI_LOOK_SPARSE_PART, MI_SPARSE_BUDGET);
-  const uint64_t end_ms = mi_os_now_ms() + MI_LOOK_SPARSE_MS;
+  const uint64_t end_ms = mi_os_now_ms() + MI_LOOK_MS;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   while (theap->look_left > 0 && *pages > 0) {
     const size_t c = MI_CLASS_COUNT - theap->look_left;
@@ -193,10 +198,9 @@ MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
     theap->look_next = page == NULL ? NULL : mi_life_after(&theap->queue[c], page);
     if (theap->look_next == NULL) theap->look_left--;
     if (page == NULL) continue;
-    const size_t before = budget;
-    mi_flush_look_at(theap, page, theap->look_ages, &budget);
-    if (budget < before && mi_os_now_ms() >= end_ms) budget = 0;
     --*pages;
+    const bool is_slow = mi_flush_look_at(theap, page, theap->look_ages, &budget);
+    if (is_slow && mi_os_now_ms() >= end_ms) *pages = 0;
   }
   mi_report_leave();
 }

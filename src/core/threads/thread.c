@@ -356,7 +356,10 @@ MI_INTERNAL void mi_thread_look(mi_theap_t* theap, uint64_t now) {
   const uint32_t more = mi_bits_min(passed, MI_LOOK_PAGES_MAX / MI_LOOK_PAGES_EACH_MS);
   size_t pages = mi_bits_min(MI_LOOK_PAGES + more * MI_LOOK_PAGES_EACH_MS, MI_LOOK_PAGES_MAX);
   mi_flush_look(theap, &pages);
-  if (theap != home) mi_flush_look(home, &pages);
+  mi_pool_go_on(mi_theap_heap(theap));
+  if (theap == home) return;
+  mi_flush_look(home, &pages);
+  mi_pool_go_on(mi_theap_heap(home));
 }
 
 MI_INTERNAL void mi_thread_release_ended(size_t slot) {

@@ -50,6 +50,11 @@ pub enum Fault {
     NoTag,
     /// a page that became empty in the pool is not noted (POOL-4)
     NoNote,
+    /// two threads fill the rest of a drain at once, or one after the other without an order (POOL-5)
+    FillsAtOnce,
+    FillRelaxed,
+    /// the rest is stored without an order
+    RestRelaxed,
 }
 
 pub struct Plain {
@@ -153,13 +158,18 @@ pub struct World {
     pub pages: Vec<Page>,
     /// Number of the top page + 1, and a tag above.
     pub head: Atomic,
+    /// The same of the rest of a drain.
+    pub rest: Atomic,
+    pub is_filling: Atomic,
     pub has_empty: Atomic,
+    pub due: Atomic,
     pub fault: Fault,
 }
 
 impl World {
     pub fn new(fault: Fault, pages: Vec<Page>) -> World {
-        World { pages, head: Atomic::new(0), has_empty: Atomic::new(0), fault }
+        let [head, rest, is_filling, has_empty, due] = std::array::from_fn(|_| Atomic::new(0));
+        World { pages, head, rest, is_filling, has_empty, due, fault }
     }
 
     /// A world whose pool holds all its pages, the first one on top.
@@ -174,7 +184,7 @@ impl World {
     /// After all threads have ended: what is in the pool is found, by a walk as any malloc makes it, and every page has
     /// as many blocks in use as it should. A page without any has been released.
     pub fn check_all_found(&self, used: &[usize]) {
-        while let Some(i) = self.pool_pop_any() {
+        while let Some(i) = self.pool_pop_class() {
             if self.remote_claim_popped(i) {
                 self.remote_give_up_for_good(i);
             }

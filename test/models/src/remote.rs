@@ -259,7 +259,7 @@ fn own_free_meets_park(fault: Fault) {
 fn free_meets_pop(fault: Fault, is_third: bool) {
     let world = Arc::new(World::pooled(fault, vec![Page::new(POOLED, OWNER_SHARED, 1)]));
     let other = spawn(&world, |world| free_and_give_up(world, 8, OTHER, Reclaim::None));
-    let third = is_third.then(|| spawn(&world, World::pool_drain));
+    let third = is_third.then(|| spawn(&world, World::pool_drain_all));
     let mut used = 0;
     if let Some(page) = world.pool_pop() {
         world.page_collect(page);
