@@ -65,8 +65,9 @@
 //     comes late, of a thread that allocates seldom, takes a quarter of the time since, 20 ms at
 //     most. What is beyond the bounds of RETAIN-1 and RETAIN-4 goes for MI_RETAIN_PART_MS at most
 //     in one call, too: while one thread purges, others cannot, and what they release meanwhile is
-//     a lot. The next release, or poll, goes on. Not in the purge thread, and not if the program
-//     asks for it (mi_collect).
+//     a lot. The next release or poll goes on, or the purge thread: when several threads have freed
+//     all at once, more than those bounds may be left until then. Not in the purge thread, and not
+//     if the program asks for it (mi_collect).
 //
 // Reasons to purge: the period ended (polled by the slow path of malloc, at thread exit, by
 // mi_collect, by the purge thread if there is one); more waits than RETAIN-1 or RETAIN-4 permit;
