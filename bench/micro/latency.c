@@ -11,6 +11,11 @@
 // alone; writing the block is not, so the faults of new pages belong to malloc only where the
 // allocator itself touches them.
 //
+// With --large a live set is 300000 blocks, which are 3.2 GiB in two threads. When all are there,
+// each thread goes on with the blocks of another one, frees half of them, and then frees a random
+// one that is there or allocates one that is not. A large heap, memory that goes back, and blocks
+// of other threads: what an allocator does in one call for all of it shows here and nowhere else.
+//
 // Counted in a histogram with 32 steps per power of two, so 3 % wide; a value printed is the
 // middle of its step. The timer's own time is included: its median is timer_ns. Times the system
 // took from a thread (interrupts, other programs) are in the tail too: compare several runs,
@@ -45,6 +50,9 @@ typedef struct latency_s {
   size_t count;
   uint64_t seed;
   uint64_t check;
+  uint64_t ops;
+  pthread_barrier_t* barrier; // with --large
+  const struct latency_s* next; // whose blocks the thread goes on with
 } latency_t;
 
 // Ticks of a clock that is cheap to read; nothing moves across the reading.
@@ -114,6 +122,7 @@ static void latency_fill(latency_t* work, latency_block_t* block, bench_random_t
   const uint64_t start = latency_ticks();
   block->start = (unsigned char*)malloc(block->size);
   latency_add(&work->mallocs, latency_ticks() - start);
+  work->ops++;
   if (block->start == NULL) bench_fail("malloc returned NULL");
   bench_mark(block->start, block->size, block->size * 7);
 }
@@ -124,6 +133,12 @@ static void latency_drop(latency_t* work, latency_block_t* block) {
   const uint64_t start = latency_ticks();
   free(block->start);
   latency_add(&work->frees, latency_ticks() - start);
+  block->start = NULL;
+}
+
+static void latency_time_timer(latency_t* work) {
+  const uint64_t start = latency_ticks();
+  latency_add(&work->timer, latency_ticks() - start);
 }
 
 static void* latency_run(void* argument) {
@@ -134,47 +149,77 @@ static void* latency_run(void* argument) {
     latency_block_t* const block = &work->blocks[bench_below(&random, work->live)];
     latency_drop(work, block);
     latency_fill(work, block, &random);
-    if (n % 16 == 0) {
-      const uint64_t start = latency_ticks();
-      latency_add(&work->timer, latency_ticks() - start);
-    }
+    if (n % 16 == 0) latency_time_timer(work);
   }
   for (size_t i = 0; i < work->live; i++) latency_drop(work, &work->blocks[i]);
   return NULL;
 }
 
+static void* latency_run_large(void* argument) {
+  latency_t* const work = (latency_t*)argument;
+  latency_block_t* const blocks = work->next->blocks;
+  bench_random_t random = {work->seed};
+  for (size_t i = 0; i < work->live; i++) latency_fill(work, &work->blocks[i], &random);
+  pthread_barrier_wait(work->barrier);
+  for (size_t i = 0; i < work->live; i++) {
+    if (bench_below(&random, 2) == 0) latency_drop(work, &blocks[i]);
+  }
+  for (size_t n = 0; n < work->count; n++) {
+    latency_block_t* const block = &blocks[bench_below(&random, work->live)];
+    if (block->start != NULL) {
+      latency_drop(work, block);
+    } else {
+      latency_fill(work, block, &random);
+    }
+    if (n % 16 == 0) latency_time_timer(work);
+  }
+  for (size_t i = 0; i < work->live; i++) {
+    if (blocks[i].start != NULL) latency_drop(work, &blocks[i]);
+  }
+  return NULL;
+}
+
 int main(int argc, char** argv) {
   const bench_args_t args = bench_parse(argc, argv);
-  if (args.rest != argc) bench_fail("there are no options of its own");
+  const bool is_large = args.rest + 1 == argc && strcmp(argv[args.rest], "--large") == 0;
+  if (args.rest != argc && !is_large) bench_fail("usage: latency [--large]");
   const size_t thread_count = args.threads != 0 ? args.threads : 2;
   latency_t* const works = (latency_t*)calloc(thread_count, sizeof(latency_t));
   if (works == NULL) bench_fail("calloc returned NULL");
+  pthread_barrier_t barrier;
+  if (pthread_barrier_init(&barrier, NULL, (unsigned)thread_count) != 0) {
+    bench_fail("pthread_barrier_init");
+  }
   for (size_t i = 0; i < thread_count; i++) {
-    works[i].live = bench_pick(args, 1000, 10000, 10000);
+    works[i].live =
+        is_large ? bench_pick(args, 1000, 60000, 300000) : bench_pick(args, 1000, 10000, 10000);
     works[i].count = bench_pick(args, 10000, 300000, 3000000);
     works[i].seed = i;
+    works[i].barrier = &barrier;
+    works[i].next = &works[(i + 1) % thread_count];
     works[i].blocks = (latency_block_t*)bench_malloc(works[i].live * sizeof(latency_block_t));
   }
   const uint64_t start_ns = bench_now_ns();
   const uint64_t start = latency_ticks();
-  bench_threads(thread_count, latency_run, works, sizeof(latency_t));
+  bench_threads(thread_count, is_large ? latency_run_large : latency_run, works, sizeof(latency_t));
   const uint64_t ticks = latency_ticks() - start;
   const double ns = (double)(bench_now_ns() - start_ns) / (double)ticks;
 
   uint64_t check = works[0].check;
-  uint64_t ops = works[0].count + works[0].live;
+  uint64_t ops = works[0].ops;
   for (size_t i = 1; i < thread_count; i++) {
     latency_merge(&works[0].mallocs, &works[i].mallocs);
     latency_merge(&works[0].frees, &works[i].frees);
     latency_merge(&works[0].timer, &works[i].timer);
     check += works[i].check;
-    ops += works[i].count + works[i].live;
+    ops += works[i].ops;
   }
   latency_print("malloc_", &works[0].mallocs, ns);
   latency_print("free_", &works[0].frees, ns);
   latency_merge(&works[0].mallocs, &works[0].frees);
   latency_print("", &works[0].mallocs, ns);
   printf("timer_ns %.1f\n", latency_quantile(&works[0].timer, 0.5) * ns);
+  pthread_barrier_destroy(&barrier);
   for (size_t i = 0; i < thread_count; i++) free(works[i].blocks);
   free(works);
   bench_report(check, ops);

@@ -221,6 +221,8 @@ MICRO_WORKLOADS = [
         ("burst-alive", "the same, but one thread goes on with a little work", "ours", "burst --alive",
          {"keeps_curve": True, "gib": 2.0, "is_long": True}),
         ("latency", "single calls of malloc and free on two threads, each timed", "Masmano and others: TLSF, 2004"),
+        ("latency-large", "the same with 3.2 GiB, half of them freed, each thread with another's blocks", "Masmano and others: TLSF, 2004",
+         "latency --large", {"gib": 6.0, "is_long": True}),
     ),
 ]
 
