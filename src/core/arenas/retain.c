@@ -193,19 +193,14 @@ static int64_t mi_retain_spend(mi_subproc_t* subproc, int64_t excess, int64_t mo
   return slices;
 }
 
-// RETAIN-9: when a call that began at that time has taken long enough.
-static uint64_t mi_retain_end(bool is_whole, uint64_t now) {
-  return is_whole ? UINT64_MAX : now + MI_RETAIN_PART_MS;
-}
-
 // RETAIN-4: purge what may go early.
-static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc, bool is_whole) {
+static mi_attr_noinline void mi_retain_early(mi_subproc_t* subproc) {
   if (mi_likely(!mi_retain_is_much(subproc))) return;
   const int64_t excess = mi_retain_soft_excess(subproc);
   const int64_t slices = mi_retain_spend(subproc, excess, excess);
   if (slices == 0) return;
   const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
-  const uint64_t end_ms = mi_retain_end(is_whole, (uint64_t)seen);
+  const uint64_t end_ms = (uint64_t)seen + MI_RETAIN_PART_MS; // RETAIN-9
   const int64_t purged = mi_purge_from_top(subproc, slices * (int64_t)MI_SLICE_SIZE, end_ms);
   mi_retain_unlearn(subproc, purged);
   mi_retain_miss(subproc, purged, seen);
@@ -262,11 +257,12 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
   mi_retain_look(subproc, delay);
   mi_budget_poll(subproc, (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms));
   mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
-  mi_retain_early(subproc, false);
+  mi_retain_early(subproc);
   mi_retain_before_peak(subproc, fresh_count);
 }
 
-// Purge what is beyond the bound of RETAIN-1, when `bytes` more wait that are in use now.
+// Purge what is beyond the bound of RETAIN-1, when `bytes` more wait that are in use now: all, or
+// for as long as RETAIN-9 permits.
 static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes, bool is_whole) {
   const int64_t min = MI_RETAIN_MIN + mi_atomic_load_relaxed(&subproc->retain_more);
   const int64_t more = bytes + (bytes >> MI_RETAIN_PART);
@@ -275,7 +271,8 @@ static void mi_retain_purge_excess(mi_subproc_t* subproc, int64_t bytes, bool is
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   const int64_t batch = (waiting < min ? waiting : min) / MI_RETAIN_BATCH_PART;
   const uint64_t now = mi_os_now_ms();
-  const int64_t purged = mi_purge_from_top(subproc, excess + batch, mi_retain_end(is_whole, now));
+  const uint64_t end_ms = is_whole ? UINT64_MAX : now + MI_RETAIN_PART_MS;
+  const int64_t purged = mi_purge_from_top(subproc, excess + batch, end_ms);
   mi_retain_miss(subproc, purged, (int64_t)now);
 }
 
@@ -295,7 +292,7 @@ static bool mi_retain_is_same(mi_subproc_t* subproc, int64_t waiting) {
   return turn % MI_RETAIN_TURNS != 0;
 }
 
-static bool mi_retain_bound_with(mi_subproc_t* subproc, bool is_whole) {
+MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
   const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting);
   if (waiting <= 0 || mi_retain_is_same(subproc, waiting)) return false;
   mi_atomic_store_relaxed(&subproc->retain_same, waiting);
@@ -303,14 +300,10 @@ static bool mi_retain_bound_with(mi_subproc_t* subproc, bool is_whole) {
   if (delay == 0) mi_purge_now(subproc, MI_GENTLE);
   // Less than the bound of RETAIN-4 is less than that of RETAIN-1.
   if (delay <= 0 || mi_likely(!mi_retain_is_much(subproc))) return false;
-  mi_retain_purge_excess(subproc, 0, is_whole);
+  mi_retain_purge_excess(subproc, 0, false);
   mi_retain_look(subproc, delay);
-  mi_retain_early(subproc, is_whole);
+  mi_retain_early(subproc);
   return mi_retain_is_much(subproc);
-}
-
-MI_INTERNAL bool mi_retain_bound(mi_subproc_t* subproc) {
-  return mi_retain_bound_with(subproc, false);
 }
 
 // True if memory waits, or may wait soon (KEPT-4), or behind the blocks of a page (tail.c).
@@ -351,12 +344,13 @@ static void mi_retain_step(mi_subproc_t* subproc, uint64_t now, bool is_whole, s
 }
 
 static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
-  mi_retain_bound_with(subproc, is_whole);
+  mi_retain_bound(subproc);
   if (!mi_retain_has_any(subproc)) return;
   const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
+  if (is_whole) mi_retain_purge_excess(subproc, 0, true);
   mi_retain_look(subproc, delay);
-  mi_retain_early(subproc, is_whole);
+  mi_retain_early(subproc);
   const uint64_t now = (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms);
   const uint64_t due = mi_atomic_load_relaxed(&subproc->purge_due_ms);
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
