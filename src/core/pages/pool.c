@@ -212,8 +212,9 @@ static size_t mi_pool_next_due(mi_heap_t* heap) {
   for (size_t w = 0; w < MI_HEAP_POOL_WORDS; w++) {
     const uint64_t due = mi_atomic_load_relaxed(&heap->due[w]);
     if (due == 0) continue;
-    mi_atomic_and_relaxed(&heap->due[w], due & (due - 1));
-    return w * 64 + mi_bits_trailing_zeros(due);
+    const size_t bit = mi_bits_trailing_zeros(due);
+    mi_atomic_and_relaxed(&heap->due[w], ~((uint64_t)1 << bit)); // others may set bits meanwhile
+    return w * 64 + bit;
   }
   return MI_CLASS_COUNT;
 }

@@ -120,7 +120,7 @@ impl World {
             return false;
         }
         //@ src/core/pages/pool.c mi_pool_next_due mi_atomic_and_relaxed due
-        self.due.and(due & (due - 1), Relaxed);
+        self.due.and(!(due & due.wrapping_neg()), Relaxed);
         true
     }
 
