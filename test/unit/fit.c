@@ -135,6 +135,18 @@ UNIT_TEST(fit_survives_a_stale_index) {
   }
 }
 
+// If this fails, memory is taken from the system while some is free that was purged.
+UNIT_TEST(fit_is_told_what_is_held_and_let_go) {
+  start();
+  change(0, SLICES, true);
+  check_equal(mi_fit_find(&arena, 0, SLICES), 0);
+  check(mi_arena_hold(&arena, 100, 50));
+  check_equal(mi_fit_find(&arena, 0, SLICES - 150), 150);
+  check_equal(mi_fit_find(&arena, 0, SLICES - 149), MI_BITMAP_NONE);
+  mi_arena_let_go(&arena, 100, 50);
+  check_equal(mi_fit_find(&arena, 0, SLICES), 0);
+}
+
 #define RACERS 4
 #define RACE_ROUNDS 20000
 
@@ -183,6 +195,7 @@ int main(void) {
       cmocka_unit_test(fit_finds_runs_that_no_node_has_a_length_for),
       cmocka_unit_test(fit_knows_runs_across_nodes),
       cmocka_unit_test(fit_survives_a_stale_index),
+      cmocka_unit_test(fit_is_told_what_is_held_and_let_go),
       cmocka_unit_test(fit_is_whole_after_a_race),
   };
   return cmocka_run_group_tests_name("fit", tests, NULL, NULL);

@@ -2,6 +2,7 @@
 // unload.c - tests of process/unload.c: the library leaves a process that goes on.
 #include "unit.h"
 
+#include "core/arenas/kept.h"
 #include "core/arenas/reserve.h"
 #include "core/heaps/subproc.h"
 #include "core/threads/theap.h"
@@ -51,6 +52,21 @@ UNIT_TEST(unload_is_as_before_the_first_call) {
   check(p != NULL);
   memset(p, 1, 100);
   mi_free(p);
+}
+
+// If this fails, a library that is used again hands out a block of its last life.
+UNIT_TEST(unload_forgets_the_block_that_was_kept) {
+  const size_t size = 20 * MI_SLICE_SIZE;
+  for (size_t round = 0; round < 3; round++) {
+    mi_free(mi_malloc(size)); // it is kept: kept.c
+    check(mi_kept_count(&mi_state.main, NULL) > 0);
+    unit_check_valid();
+    void* const p = mi_malloc(size);
+    check(p != NULL && p != mi_malloc(size));
+    mi_free(p);
+    mi_unload();
+    check_equal(os_fake.mapped, 0);
+  }
 }
 
 static void* blocks[200];
@@ -164,6 +180,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unload_leaves_nothing_mapped),
       cmocka_unit_test(unload_is_as_before_the_first_call),
+      cmocka_unit_test(unload_forgets_the_block_that_was_kept),
       cmocka_unit_test(unload_unmaps_every_kind),
       cmocka_unit_test(unload_makes_free_do_nothing),
       cmocka_unit_test(unload_lets_the_library_start_anew),
