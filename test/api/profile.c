@@ -255,30 +255,41 @@ static void profile_estimates_at_the_default_rate(void** state) {
   for (size_t i = 0; i < SIZES; i++) check_place(1, sizes[i], 64 * TEST_MIB, 512 * TEST_KIB);
 }
 
+enum { RESIZED_COUNT = 400, RESIZED_INTERVAL = 300000 };
+static void* resized[RESIZED_COUNT];
+
+// The profile has the blocks with the sizes that they have now.
+static void check_resized(const sum_t* before) {
+  actual_t actual = {{0, 0, 0}, {0, 0, 0}};
+  for (size_t i = 0; i < RESIZED_COUNT; i++) {
+    actual_add(&actual, mi_usable_size(resized[i]), RESIZED_INTERVAL);
+  }
+  const sum_t now = sum_of(mi_profile_live);
+  double bytes = 0;
+  for (size_t k = 0; k <= PLACES; k++) bytes += (double)(now.bytes[k] - before->bytes[k]);
+  check_near("live bytes", PLACES, bytes, &actual.bytes, actual.bytes.sum / 50);
+}
+
 // If this fails, buffers that grow and shrink in place are lost, or counted with their first size.
 static void profile_follows_blocks_that_are_resized(void** state) {
   (void)state;
-  enum { COUNT = 400 };
-  static void* blocks[COUNT];
-  const size_t interval = 300000;
-  begin(interval);
+  begin(RESIZED_INTERVAL);
   const sum_t before = sum_of(mi_profile_live);
   uint64_t random = 5;
-  for (size_t i = 0; i < COUNT; i++) blocks[i] = place_0(70000);
+  for (size_t i = 0; i < RESIZED_COUNT; i++) resized[i] = place_0(70000);
   for (size_t step = 0; step < 4000; step++) {
-    const size_t i = random_below(&random, COUNT);
-    const size_t usable = mi_usable_size(blocks[i]);
+    const size_t i = random_below(&random, RESIZED_COUNT);
+    const size_t usable = mi_usable_size(resized[i]);
     const size_t size = step % 3 == 2 ? usable / 2 + 1000 : usable + usable / (1 + step % 7) / 2;
-    blocks[i] = mi_realloc(blocks[i], size > TEST_MIB ? 70000 : size);
-    assert_non_null(blocks[i]);
+    resized[i] = mi_realloc(resized[i], size > TEST_MIB ? 70000 : size);
+    assert_non_null(resized[i]);
   }
-  actual_t actual = {{0, 0, 0}, {0, 0, 0}};
-  for (size_t i = 0; i < COUNT; i++) actual_add(&actual, mi_usable_size(blocks[i]), interval);
-  const sum_t now = sum_of(mi_profile_live);
-  double bytes = 0;
-  for (size_t k = 0; k <= PLACES; k++) bytes += (double)(now.bytes[k] - before.bytes[k]);
-  check_near("live bytes", PLACES, bytes, &actual.bytes, actual.bytes.sum / 50);
-  for (size_t i = 0; i < COUNT; i++) mi_free(blocks[i]);
+  check_resized(&before);
+  // Each of these stays where it is.
+  for (size_t i = 0; i < RESIZED_COUNT; i++) mi_free(resized[i]);
+  for (size_t i = 0; i < RESIZED_COUNT; i++) resized[i] = mi_realloc(place_0(TEST_MIB), 600000);
+  check_resized(&before);
+  for (size_t i = 0; i < RESIZED_COUNT; i++) mi_free(resized[i]);
 }
 
 // If this fails, with guards on as well a profile shows less, or blocks have no guards.
