@@ -719,11 +719,12 @@ UNIT_TEST_PAGE_SIZES(purge_tick_says_when_more_is_due) {
   check_equal(tick_to_the_end(&ms), 1);
 }
 
-static mi_atomic(uint32_t) is_purging;
+static mi_atomic(uint32_t) is_purging; // 2: it may end
 
 static void* purge_for_long(void* arg) {
   mi_lock_enter(&mi_state.purge_lock);
   mi_atomic_store_release(&is_purging, 1);
+  while (mi_atomic_load_acquire(&is_purging) != 2) sched_yield();
   usleep(20000);
   mi_lock_leave(&mi_state.purge_lock);
   return arg;
@@ -740,6 +741,7 @@ UNIT_TEST_PAGE_SIZES(purge_of_everything_waits_for_another) {
   check(pthread_create(&other, NULL, &purge_for_long, NULL) == 0);
   while (mi_atomic_load_acquire(&is_purging) == 0) sched_yield();
   check_equal(mi_purge_now(&mi_state.main, MI_GENTLE), 0);
+  mi_atomic_store_release(&is_purging, 2);
   check_equal(mi_purge_everything(&mi_state.main), 3 * MI_SLICE_SIZE);
   pthread_join(other, NULL);
 }
