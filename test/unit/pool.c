@@ -325,10 +325,9 @@ static void race(void* arg) {
   mi_page_t* held[3];
   size_t count = 0;
   uint64_t random = self;
-  const size_t c = mi_class_of(SIZE);
   for (size_t round = 0; round < RACE_ROUNDS; round++) {
     if (random_below(&random, 8) == 0) {
-      mi_atomic_or_relaxed(&UNIT_HEAP->due[c / 64], (uint64_t)1 << c % 64);
+      begin_drain();
       mi_pool_go_on(UNIT_HEAP);
     }
     if (count < 3 && random_below(&random, 2) == 0) {

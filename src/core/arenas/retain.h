@@ -40,7 +40,8 @@ static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_co
 }
 
 // RETAIN-9: slices and milliseconds of a part, more of both for each millisecond that it comes
-// late, and the pause after it. (The clock has steps of 1 to 4 ms.)
+// late, and the pause after it. Parts of POOL-5 and FLUSH-1 end after the same time. (The clock has
+// steps of 1 to 4 ms.)
 #define MI_RETAIN_PART_MIN ((size_t)256)
 #define MI_RETAIN_PART_MS 4
 #define MI_RETAIN_PART_EACH_MS ((size_t)50)

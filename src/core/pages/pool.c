@@ -30,11 +30,11 @@
 //     drain or pop of its class (test/models/src/pool.rs).
 // POOL-5  no free takes longer because there are many pages: a drain takes a stack out as a whole
 //     and makes it the `rest` of the heap, a stack as well, of which MI_POOL_PART pages are looked
-//     at, for at most MI_POOL_PART_MS. The next page that becomes empty in a stack goes on, or the
-//     next look of a thread (flush.c), or the purge thread. Any number of threads take pages out of
-//     the rest, also one that finds the stack of its class empty and needs a page. Only one puts a
-//     stack there, when the last one is through: `is_filling` is taken before and given back after;
-//     a thread that finds it taken leaves the drain to that one.
+//     at, for at most MI_RETAIN_PART_MS. The next page that becomes empty in a stack goes on, or
+//     the next look of a thread (flush.c), or the purge thread. Any number of threads take pages
+//     out of the rest, also one that finds the stack of its class empty and needs a page. Only one
+//     puts a stack there, when the last one is through: `is_filling` is taken before and given back
+//     after; a thread that finds it taken leaves the drain to that one.
 //
 // A push never fails and a pop repeats only when another thread made progress. The stack is last
 // in, first out: the page given up last is the one most likely in a cache.
@@ -47,7 +47,6 @@
 #define MI_POOL_EMPTY_MIN ((int32_t)(MI_CHUNK_SLICES))
 #define MI_POOL_EMPTY_PART 8
 #define MI_POOL_PART 64
-#define MI_POOL_PART_MS 4
 
 mi_static_assert(MI_ADDRESS_BITS - MI_SLICE_SHIFT <= 8 * sizeof(mi_pool_link_t),
                  "an index fits into `pool_next`");
@@ -260,7 +259,7 @@ static void mi_pool_begin_drain(mi_heap_t* heap) {
 
 // POOL-5
 static bool mi_pool_drain_part(mi_heap_t* heap) {
-  const uint64_t end_ms = mi_os_now_ms() + MI_POOL_PART_MS;
+  const uint64_t end_ms = mi_os_now_ms() + MI_RETAIN_PART_MS;
   for (size_t n = 0; n < MI_POOL_PART; n++) {
     mi_page_t* page = mi_pool_pop_any(&heap->rest);
     while (page == NULL) {

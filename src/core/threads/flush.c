@@ -9,9 +9,9 @@
 //     others freed, and what is sparse (SPARSE-3). No call of malloc takes longer for it because
 //     the heap is large: a look is done in parts, each of at most MI_LOOK_PAGES_MAX pages, from
 //     class to class, and the next one begins when it is through. (8 GiB of 4 KiB blocks, every
-//     second freed, are 131,000 pages: 1.4 ms.) A part also ends after MI_LOOK_MS if it gives
-//     memory back, since system calls take far longer with threads (RETAIN-9). If the page at which
-//     a part ended leaves its queue meanwhile, the rest of its class waits for the next look.
+//     second freed, are 131,000 pages: 1.4 ms.) A part also ends after MI_RETAIN_PART_MS if it
+//     gives memory back, since system calls take far longer with threads (RETAIN-9). If the page at
+//     which a part ended leaves its queue meanwhile, the rest of its class waits for the next look.
 #include "flush.h"
 
 #include "hold.h"
@@ -28,8 +28,6 @@
 #define MI_FLUSH_SEARCH_PART 32
 // Of so many pages of a look one may give back what it has between blocks, which takes longer.
 #define MI_LOOK_SPARSE_PART 64
-// A part of a look ends when what it gave back took so long.
-#define MI_LOOK_MS 4
 // The first class of which idle pages are given up: mi_flush_trim.
 #define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
@@ -190,7 +188,7 @@ static mi_page_t* mi_flush_look_page(mi_theap_t* theap, size_t c) {
 MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
   if (mi_likely(theap->look_left == 0)) return;
   size_t budget = mi_bits_min(*pages / MI_LOOK_SPARSE_PART, MI_SPARSE_BUDGET);
-  const uint64_t end_ms = mi_os_now_ms() + MI_LOOK_MS;
+  const uint64_t end_ms = mi_os_now_ms() + MI_RETAIN_PART_MS;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   while (theap->look_left > 0 && *pages > 0) {
     const size_t c = MI_CLASS_COUNT - theap->look_left;
