@@ -343,9 +343,9 @@ static void mi_retain_step(mi_subproc_t* subproc, uint64_t now, bool is_whole, s
   mi_atomic_store_relaxed(&subproc->purge_due_ms, mi_retain_has_any(subproc) ? next : 0);
 }
 
-static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
-  mi_retain_bound(subproc);
-  if (!mi_retain_has_any(subproc)) return;
+// Out of line: in small programs nothing waits.
+static mi_attr_noinline void mi_retain_poll_any(mi_subproc_t* subproc, bool is_whole,
+                                                size_t tails) {
   const long delay = mi_wait_delay_ms();
   if (delay <= 0) return;
   if (is_whole) mi_retain_purge_excess(subproc, 0, true);
@@ -356,6 +356,11 @@ static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tai
   if (now < due || !mi_lock_try_enter(&mi_state.purge_lock)) return;
   mi_retain_step(subproc, now, is_whole, tails);
   mi_lock_leave(&mi_state.purge_lock);
+}
+
+static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
+  mi_retain_bound(subproc);
+  if (mi_retain_has_any(subproc)) mi_retain_poll_any(subproc, is_whole, tails);
 }
 
 MI_INTERNAL void mi_retain_poll(mi_subproc_t* subproc) {
