@@ -95,6 +95,7 @@ def test_memory_and_faults(hold):
     assert run.status == "ok", run.reason
     held, size = float(re.search(r"held=(\S+)", run.extra)[1]), 64 * 1024
     assert size * 0.98 <= run.peak_kib <= size * 1.1
+    assert 500 < run.file_kib < 8192  # libc and the program, nothing of what it holds
     assert 0.8 * held * size <= run.kib_seconds <= 1.1 * run.wall * size
     assert run.faults >= 500 and run.user + run.system > 0 and 0.4 <= run.wall < 10
 

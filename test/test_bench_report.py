@@ -39,7 +39,7 @@ def synthetic(tmp_path_factory):
             for position, (peer, values) in enumerate(by_peer.items()):
                 keys = {"position": position, "workload": workload, "group": group, "peer": peer, "round": number}
                 value = 50.0 if number == 0 else values[number - 1] if values else 1.0  # the warm-up round is off
-                run = measure.Run(seconds=value, peak_kib=int(value * 1e5), kib_seconds=value * 1e3, check="c")
+                run = measure.Run(seconds=value, peak_kib=int(value * 1e5), file_kib=2048, kib_seconds=value * 1e3, check="c")
                 if values is None:
                     run.fail("was killed by SIGSEGV")
                 if (workload, peer) == ("wrong", "other"):
@@ -153,6 +153,7 @@ def test_report(python, synthetic, tmp_path):
     assert len(re.findall(r'role="img" aria-label="[^"]+"><svg', page)) == len(pictures)
     assert "other 10×" in page and "other failed" in page  # beside the chart: beyond its edge, no mark at all
     assert "Could not be had, for reasons named below: nginx." in page
+    assert "of the workloads that all finish: ours 2.00, glibc 2.00" in page and "All: memory mapped from files, MiB" in page
     for picture in pictures:
         assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
 

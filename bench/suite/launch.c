@@ -13,12 +13,15 @@
 // watches must be cheap: a sample costs some microseconds here.
 // The program leads a session of its own. When it ends, or we are told to, all it has started is
 // killed. It starts after its counter is open. Every 10 ms (every millisecond for the first ten)
-// the resident memory of the program and all its descendants is added up.
+// the resident memory of the program and all its descendants is added up, and what of it is mapped
+// from files or shared: how much of a library is mapped by one fault is the kernel's choice, and
+// changes with how the page cache holds it.
 //
 // Written to FD, as lines "key value": pid, once it runs; at its end status (as wait(2) has it),
-// wall_ns, user_us, system_us, peak_kib (largest process), tree_kib (largest sum seen), kib_ms (sum
-// over time), faults, major_faults, switches (involuntary), instructions (-1: not counted), and at
-// most 512 lines "at MILLISECONDS KIB".
+// wall_ns, user_us, system_us, peak_kib (largest process), tree_kib (largest sum seen), file_kib
+// (largest sum of files and shared memory seen), kib_ms (sum over time), faults, major_faults,
+// switches (involuntary), instructions (-1: not counted), and at most 512 lines
+// "at MILLISECONDS KIB".
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +50,7 @@ typedef struct end_s {
   double wall_ms;
   double kib_ms;
   long tree_kib;
+  long file_kib;
 } end_t;
 
 static struct {
@@ -112,17 +116,22 @@ static void kill_tree(int program) {
   for (size_t i = 0; i < count; i++) kill(pids[i], SIGKILL);
 }
 
-static long tree_kib(int program) {
+// Resident memory of the program and all that descends from it, and what of it is mapped from files
+// or shared (proc(5), statm).
+static long tree_kib(int program, long* file_kib) {
+  const long page_kib = sysconf(_SC_PAGESIZE) / 1024;
   int pids[PROCESS_COUNT];
   char path[64], text[256];
   long kib = 0;
+  *file_kib = 0;
   const size_t count = find_tree(program, pids);
   for (size_t i = 0; i < count; i++) {
     snprintf(path, sizeof(path), "/proc/%d/statm", pids[i]);
     char* end = text;
     if (!read_text(path, text, sizeof(text))) continue;
     strtol(text, &end, 10);
-    kib += strtol(end, NULL, 10) * (sysconf(_SC_PAGESIZE) / 1024);
+    kib += strtol(end, &end, 10) * page_kib;
+    *file_kib += strtol(end, NULL, 10) * page_kib;
   }
   return kib;
 }
@@ -177,8 +186,10 @@ static end_t follow(int pid, double start, const sigset_t* awaited) {
     const pid_t ended = wait4(pid, &end.status, WNOHANG, &end.usage);
     if (ended < 0) give_up("wait4");
     // What is on its way out has no memory map any more; until its end it counts as it was.
-    long kib = ended == 0 ? tree_kib(pid) : last_kib;
+    long file_kib = 0;
+    long kib = ended == 0 ? tree_kib(pid, &file_kib) : last_kib;
     if (kib == 0) kib = last_kib;
+    if (file_kib > end.file_kib) end.file_kib = file_kib;
     end.kib_ms += (ms - last_ms) * (double)(kib + last_kib) / 2;
     last_ms = ms;
     last_kib = kib;
@@ -198,6 +209,7 @@ static void write_end(int report, const end_t* end, int64_t instructions) {
   dprintf(report, "user_us %lld\n", microseconds(usage->ru_utime));
   dprintf(report, "system_us %lld\n", microseconds(usage->ru_stime));
   dprintf(report, "peak_kib %ld\ntree_kib %ld\n", usage->ru_maxrss, end->tree_kib);
+  dprintf(report, "file_kib %ld\n", end->file_kib);
   dprintf(report, "kib_ms %.0f\n", end->kib_ms);
   dprintf(report, "faults %ld\nmajor_faults %ld\n", usage->ru_minflt, usage->ru_majflt);
   dprintf(report, "switches %ld\n", usage->ru_nivcsw);

@@ -37,6 +37,7 @@ class Run:
     user: float = None
     system: float = None
     peak_kib: int = None
+    file_kib: int = None  # of it at most: mapped from files, or shared
     kib_seconds: float = None  # resident memory integrated over time
     faults: int = None
     major_faults: int = None
@@ -151,6 +152,7 @@ def add_figures(run, handles):
     total = {key: sum(part[key] for part in figures) for key in figures[0]}
     run.wall, run.user, run.system = total["wall_ns"] / 1e9, total["user_us"] / 1e6, total["system_us"] / 1e6
     run.peak_kib = max(max(part["peak_kib"], part["tree_kib"]) for part in figures)
+    run.file_kib = max(part["file_kib"] for part in figures)
     run.kib_seconds, run.faults = total["kib_ms"] / 1e3, total["faults"]
     run.major_faults, run.switches = total["major_faults"], total["switches"]
     run.instructions = total["instructions"] if all(part["instructions"] >= 0 for part in figures) else None

@@ -119,7 +119,7 @@ def full_table(results, metric):
         row = [Text(workload, workload, hint=sentence(workload))]
         for peer in results.peers:
             cell = results.cell(workload, peer)
-            found = cell.estimate(metric) if cell and not cell.failure else None
+            found = cell.estimate(metric.key) if cell and not cell.failure else None
             if cell and cell.failure:
                 row.append(Text("failed", -1.0, "failed", cell.failure))
             elif found is None:
@@ -129,7 +129,7 @@ def full_table(results, metric):
                 row.append(Text(number(found.value) + mark, found.value,
                                 hint=f"{number(found.low)} to {number(found.high)}, {found.count} rounds"))
         rows.append(row)
-    return table(f"all-{metric}", f"All: {METRICS[metric].title}, {METRICS[metric].unit}",
+    return table(f"all-{metric.key}", f"All: {metric.title}, {metric.unit}",
                  "Medians. An asterisk: more than half of the runs stayed disturbed by other processes.",
                  ["workload", *results.peers], rows)
 
@@ -213,6 +213,10 @@ def notes(results):
     missing = [key.partition(".")[2] for key in results.header if key.startswith("missing.")]
     if missing:
         found.append(f"Could not be had, for reasons named below: {', '.join(missing)}.")
+    files = results.files()
+    if files:
+        found.append("Part of the peaks, memory mapped from files or shared, MiB, geometric means of the workloads that all "
+                     f"finish: {', '.join(f'{peer} {number(value)}' for peer, value in files.items())}.")
     disturbed, runs = results.disturbed()
     if disturbed:
         found.append(f"{disturbed} of {runs} runs stayed disturbed by other processes.")
@@ -233,7 +237,7 @@ def all_tables(results):
     """In the order of the report; those without rows are left out."""
     found = [summary_table(results), envelopes_table(results), work_table(results), *group_tables(results),
              *(against_table(results, metric) for metric in METRICS),
-             *(full_table(results, metric) for metric in METRICS),
+             *(full_table(results, metric) for metric in stats.COLUMNS),
              limit_table(results), instruction_table(results), *extra_tables(results),
              *cost_tables(results), failure_table(results),
              missing_table(results)]

@@ -32,6 +32,9 @@ METRICS = {metric.key: metric for metric in (
     Metric("memory", "peak memory", "peak_kib", "MiB", 1 / 1024),
     Metric("average", "memory over time", "kib_seconds", "MiB s", 1 / 1024),
 )}
+# Told beside the peak, not compared: how much of libc one fault maps is the kernel's choice.
+FILES = Metric("files", "memory mapped from files", "file_kib", "MiB", 1 / 1024)
+COLUMNS = (*METRICS.values(), FILES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,13 +130,13 @@ class Results:
         self.workloads = {name: group for group, names in self.groups.items() for name in names}
         self.cells = {}
         for row in counted(rows):
-            cell = self.cells.setdefault((row["workload"], row["peer"]), Cell({key: {} for key in METRICS}))
+            cell = self.cells.setdefault((row["workload"], row["peer"]), Cell({metric.key: {} for metric in COLUMNS}))
             cell.runs += 1
             cell.disturbed += row["disturbed"] or 0
             cell.rows.append(row)
-            for key, metric in METRICS.items():
-                if row["status"] == "ok" and row[metric.column]:
-                    cell.values[key][row["round"]] = row[metric.column] * metric.scale
+            for metric in COLUMNS:
+                if row["status"] == "ok" and row.get(metric.column):  # older files have no file_kib
+                    cell.values[metric.key][row["round"]] = row[metric.column] * metric.scale
         self._failures()
         self._ratios = {}
 
@@ -152,7 +155,7 @@ class Results:
             if row["status"] != "ok" and row["kind"] != raw.CALLGRIND:
                 failed.setdefault((row["workload"], row["peer"]), []).append(row["reason"])
         for key, reasons in failed.items():
-            cell = self.cells.setdefault(key, Cell({metric: {} for metric in METRICS}))
+            cell = self.cells.setdefault(key, Cell({metric.key: {} for metric in COLUMNS}))
             cell.failure = reasons[0] + (f" ({len(reasons)} times)" if len(reasons) > 1 else "")
         for workload in self.workloads:
             checks = {}
@@ -251,6 +254,17 @@ class Results:
 
     def failures(self):
         return [(workload, peer, cell.failure) for (workload, peer), cell in self.cells.items() if cell.failure]
+
+    def files(self):
+        """{peer: geometric mean over the workloads that all finish of the MiB mapped from files or shared}"""
+        found = {}
+        for workload in self.workloads:
+            cells = [self.cell(workload, peer) for peer in self.peers]
+            medians = [cell.median(FILES.key) if cell else None for cell in cells]
+            if all(medians):
+                for peer, value in zip(self.peers, medians):
+                    found.setdefault(peer, []).append(value)
+        return {peer: geometric_mean(values) for peer, values in found.items()}
 
     def disturbed(self):
         return sum(cell.disturbed for cell in self.cells.values()), sum(cell.runs for cell in self.cells.values())
