@@ -168,6 +168,79 @@ UNIT_TEST_PAGE_SIZES(exchange_is_bounded) {
   end_other();
 }
 
+// If this fails, a portion is counted at nearly each free while it is nearly full.
+UNIT_TEST_PAGE_SIZES(exchange_leaves_room_after_each_count) {
+  const size_t full = 3 * LENGTH / 8;
+  make_theirs(1000);
+  size_t count;
+  size_t next = begin_exchange(&count);
+  for (size_t kept = full - 1; kept <= full; kept++) {
+    while (unit_theap()->room[CLASS] > 0) mi_free(theirs[next++]);
+    while (length_now() > kept) mine[count++] = mi_malloc(SIZE);
+    while (length_now() < kept) unit_theap()->room[CLASS] = 1, mi_free(theirs[next++]);
+    mi_free(theirs[next++]);
+    check_equal(length_now(), kept < full ? kept + 1 : full / 2 + 1);
+    check(unit_theap()->room[CLASS] >= LENGTH / 2 - 1);
+  }
+  end_other();
+}
+
+// If this fails, threads that exchange blocks each have free ones that the others cannot use.
+UNIT_TEST_PAGE_SIZES(exchange_keeps_no_page) {
+  make_theirs(100);
+  size_t count;
+  begin_exchange(&count);
+  for (size_t i = 0; i < 2 * LENGTH; i++) {
+    mine[count++] = mi_malloc(SIZE);
+    check(mi_portion_exchanges(unit_theap(), CLASS));
+    check(mi_life_first(&unit_theap()->queue[CLASS]) == NULL);
+    check(owner_of(mine[count - 1]) != mi_tls_thread_id());
+  }
+  end_other();
+}
+
+// If this fails, threads write to the same cache lines, where each has its own blocks.
+UNIT_TEST_PAGE_SIZES(exchange_keeps_pages_of_short_blocks) {
+  const size_t size = MI_PORTION_EXCHANGE_KEPT_MAX;
+  const size_t c = mi_class_of(size);
+  make_theirs(100);
+  unit_theap()->exchange[c] = UINT8_MAX;
+  for (size_t i = 0; i < 10; i++) {
+    mine[i] = mi_malloc(size);
+    check(mi_theap_current(unit_theap(), c) == NULL && unit_theap()->room[c] > 0);
+    check_equal(owner_of(mine[i]), mi_tls_thread_id());
+  }
+  end_other();
+}
+
+// If this fails, a portion goes back in as many steps as it has blocks.
+UNIT_TEST_PAGE_SIZES(exchange_goes_back_in_chains) {
+  static void* of[2][4]; // blocks of two pages next to each other
+  make_theirs(200);
+  size_t count;
+  size_t next = begin_exchange(&count);
+  size_t found[2] = {0, 0};
+  mi_page_t* page[2] = {unit_page_of(theirs[next]), NULL};
+  for (; found[0] < 4 || found[1] < 4; next++) {
+    check(next < 200);
+    mi_page_t* const at = unit_page_of(theirs[next]);
+    if (at != page[0] && page[1] == NULL) page[1] = at;
+    const size_t k = at == page[0] ? 0 : 1;
+    if (at == page[k] && found[k] < 4) of[k][found[k]++] = theirs[next];
+  }
+  while (length_now() > 0) mine[count++] = mi_malloc(SIZE);
+  unit_theap()->room[CLASS] = 8;
+  for (size_t i = 0; i < 8; i++) mi_free(of[i % 2][i / 2]);
+  check_equal(length_now(), 8);
+  mi_portion_return_all(unit_theap());
+  for (size_t k = 0; k < 2; k++) {
+    const uintptr_t word = mi_atomic_load_relaxed(&page[k]->thread_free);
+    const mi_block_t* block = (const mi_block_t*)(word & ~MI_REMOTE_BITS);
+    for (size_t i = 4; i-- > 0; block = block->next) check(block == of[k][i]); // not reversed
+  }
+  end_other();
+}
+
 // If this fails, each thread of a program with a large heap that sleeps keeps pages by some blocks.
 UNIT_TEST_PAGE_SIZES(exchange_is_for_small_heaps) {
   make_theirs(1000);
@@ -285,9 +358,9 @@ UNIT_TEST_PAGE_SIZES(exchange_goes_on_with_damaged_pages) {
   make_theirs(100);
   size_t count;
   begin_exchange(&count);
-  mi_page_t* page = mi_life_first(&unit_theap()->queue[CLASS]);
-  if (page == NULL) page = unit_page_of(unit_theap()->free[CLASS]);
-  while (page->local_free == NULL) mi_free(mine[--count]);
+  mi_page_t* const page = unit_page_of(mine[count - 1]); // that the portion was filled from
+  mi_portion_return_all(unit_theap());
+  check(page->local_free != NULL);
   page->local_free = (mi_block_t*)(uintptr_t)0x4141414141414140;
   for (size_t i = 0; i < 4 * unit_page_blocks(CLASS); i++) {
     mine[i] = mi_malloc(SIZE);
@@ -321,6 +394,10 @@ int main(void) {
       cmocka_unit_test(exchange_goes_on_while_some_blocks_come),
       cmocka_unit_test(exchange_counts_what_joins),
       cmocka_unit_test(exchange_is_bounded),
+      cmocka_unit_test(exchange_leaves_room_after_each_count),
+      cmocka_unit_test(exchange_keeps_no_page),
+      cmocka_unit_test(exchange_keeps_pages_of_short_blocks),
+      cmocka_unit_test(exchange_goes_back_in_chains),
       cmocka_unit_test(exchange_is_for_small_heaps),
       cmocka_unit_test(exchange_is_not_for_tiny_heaps),
       cmocka_unit_test(exchange_keeps_the_memory_of_a_new_page),

@@ -23,7 +23,9 @@
 // PORTION-2  a portion has at most mi_portion_length(theap, c) blocks, of which a refill takes half
 //     (more, if it is from before there were so many threads); without a crowd
 //     mi_portion_own_length(c), or less (PORTION-6). Where that is one, there is no portion between
-//     calls.
+//     calls. Of blocks that threads exchange a refill takes a quarter, and a portion is full with
+//     3/8: to count a list is a cache miss for each block, and so it is counted half as often as
+//     if it had only so many.
 // PORTION-3  a thread that ends or gives up everything returns its portions first: no other code
 //     looks for blocks in the lists of a theap without pages.
 // PORTION-4  without a crowd only a refill begins a portion, by giving it room, and one that is
@@ -37,19 +39,28 @@
 //     is small for them (`mi_crowd_may_exchange`), and what they free of others joins these. If
 //     each had pages of its own, a thread whose blocks others have replaced while it did not run
 //     would have the memory of all of them (16 threads that replace 2 MiB of blocks in turns: 46
-//     MiB, 27 so; and what was freed last is in the cache: 0.8 of the time). In a large heap that
-//     is no gain, and a portion of a thread that sleeps keeps a page by each block. In a heap of a
-//     MiB for each thread there is little to save, and a block that the thread has never seen is
-//     dearer than one of its page (sh8bench: 1.3 of the time). Threads that do not exchange blocks
-//     keep pages, whose blocks lie together. What tells them apart is a score: it grows with the
-//     blocks of others that the thread frees and with those that join the portion, and falls with
-//     half of those that it takes from pages.
+//     MiB, 16 so; and what was freed last is in the cache: 0.6 of the time). Of blocks of more than
+//     two cache lines they keep no page: the page that a refill took some from is for all, so that
+//     no thread has free blocks but those of its portion, and any block that is freed joins one
+//     (22 MiB where they kept the page). Shorter ones of one page would lie in the same cache lines
+//     as those of another thread, which then wait for each other (mstress: 1.05 of the time). In a
+//     large heap an exchange is no gain, and a portion of a thread that sleeps keeps a page by each
+//     block. In a heap of a MiB for each thread there is little to save, and a block that the
+//     thread has never seen is dearer than one of its page (sh8bench: 1.3 of the time). Threads
+//     that do not exchange blocks keep pages, whose blocks lie together. What tells them apart is a
+//     score: it grows with the blocks of others that the thread frees and with those that join the
+//     portion, and falls with half of those that it takes from pages.
+//
+// PORTION-7  blocks go back to their pages in chains, one for each page as far as MI_PORTION_BINS
+//     bins can tell them apart: a chain costs an atomic operation on a line that others write.
 //
 // Deliberately absent: an exact count for each list. `room` says how many blocks may be added
 // before the list is counted again.
 #include "portion.h"
 
 #include "hold.h"
+
+#define MI_PORTION_BINS ((size_t)8) // a power of two
 
 MI_INTERNAL mi_attr_noinline size_t mi_portion_blocks(size_t bytes, size_t size_class) {
   const size_t count = bytes / mi_class_size(size_class);
@@ -105,27 +116,49 @@ static void mi_portion_return_chain(mi_page_t* page, mi_block_t* first, mi_block
   if (!is_here) mi_reclaim_chain(page, first, last, count);
 }
 
-// Return the first blocks of the list, as far as they are of one page, to that page. Returns the
-// rest of the list.
-static mi_block_t* mi_portion_return(mi_theap_t* theap, mi_block_t* first) {
-  mi_page_t* const page = mi_pagemap_find(first);
-  const uint8_t* const end = page->start + page->slice_count * MI_SLICE_SIZE;
-  mi_block_t* last = first;
-  mi_block_t* next = mi_block_next(last);
-  uint32_t count = 1;
-  while ((uint8_t*)next >= page->start && (uint8_t*)next < end) {
-    last = next;
-    next = mi_block_next(last);
-    count++;
+// Blocks of one page that go back together, in the order of their list.
+typedef struct mi_portion_bin_s {
+  mi_page_t* page; // NULL: there are none
+  mi_block_t* first;
+  mi_block_t* last;
+  uint32_t count;
+} mi_portion_bin_t;
+
+static void mi_portion_empty_bin(const mi_portion_bin_t* bin) {
+  if (bin->page != NULL) mi_portion_return_chain(bin->page, bin->first, bin->last, bin->count);
+}
+
+static void mi_portion_put_into_bin(mi_portion_bin_t* bin, mi_page_t* page, mi_block_t* block) {
+  if (bin->page == page) {
+    // Most lists lead there already; a block that is not written stays shared in the caches.
+    if (mi_block_next(bin->last) != block) mi_block_set_next(bin->last, block);
+    bin->last = block;
+    bin->count++;
+  } else {
+    mi_portion_empty_bin(bin);
+    *bin = (mi_portion_bin_t){.page = page, .first = block, .last = block, .count = 1};
   }
-  mi_handed_count(theap, page->size_class, -(int32_t)count);
-  mi_portion_return_chain(page, first, last, count);
-  return next;
+}
+
+// Return the blocks of a list to their pages: PORTION-7.
+static void mi_portion_return(mi_theap_t* theap, size_t c, mi_block_t* block) {
+  mi_portion_bin_t bins[MI_PORTION_BINS] = {{0}};
+  int32_t count = 0;
+  while (block != NULL) {
+    mi_page_t* const page = mi_pagemap_find(block);
+    mi_block_t* const next = mi_block_next(block);
+    const size_t slice = (uintptr_t)page->start >> MI_SLICE_SHIFT;
+    mi_portion_put_into_bin(&bins[slice % MI_PORTION_BINS], page, block);
+    count++;
+    block = next;
+  }
+  mi_handed_count(theap, c, -count);
+  for (size_t i = 0; i < MI_PORTION_BINS; i++) mi_portion_empty_bin(&bins[i]);
 }
 
 // Return a portion. Its list may be damaged: then its blocks stay in use.
 static void mi_portion_return_class(mi_theap_t* theap, size_t c) {
-  mi_block_t* list = mi_portion_of(theap, c);
+  mi_block_t* const list = mi_portion_of(theap, c);
   if (list == NULL) return;
   const bool is_valid = mi_portion_is_valid(theap, c);
   theap->free[c] = NULL; // first: a report may allocate
@@ -134,7 +167,7 @@ static void mi_portion_return_class(mi_theap_t* theap, size_t c) {
     mi_report(MI_ERROR_CORRUPT_LIST, "free", list, mi_class_size(c));
     return;
   }
-  while (list != NULL) list = mi_portion_return(theap, list);
+  mi_portion_return(theap, c, list);
 }
 
 MI_INTERNAL void mi_portion_return_all(mi_theap_t* theap) {
@@ -167,7 +200,7 @@ static mi_theap_t* mi_portion_theap(mi_page_t* page) {
 static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, size_t length,
                                                   bool keeps_half) {
   const mi_portion_walk_t walk = mi_portion_walk(theap->free[c], c, length);
-  const bool is_full = walk.count >= length;
+  const bool is_full = walk.count >= mi_portion_full(theap, c, length);
   if (mi_portion_exchanges(theap, c)) mi_portion_exchange_more(theap, c, MI_PORTION_EXCHANGE_ON);
   if (!walk.is_valid || (is_full ? !keeps_half : theap->quick_left <= 1)) { // PORTION-4, -5
     mi_portion_return_class(theap, c);
@@ -179,9 +212,9 @@ static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, s
     return true;
   }
   mi_handed_set_room(theap, c, length / 2);
-  mi_block_t* list = mi_block_next(walk.middle);
+  mi_block_t* const list = mi_block_next(walk.middle);
   mi_block_set_next(walk.middle, NULL);
-  while (list != NULL) list = mi_portion_return(theap, list);
+  mi_portion_return(theap, c, list);
   return true;
 }
 

@@ -19,12 +19,14 @@
 #define MI_PORTION_OWN_MAX ((size_t)128)
 #define MI_PORTION_OWN_MIN ((size_t)16) // a shorter one is full or empty too often
 #define MI_PORTION_OWN_SIZE_MAX (MI_SLICE_SIZE / 2) // 16 such blocks of each class may lie idle
-// A thread that exchanges blocks with others has this many bytes, of blocks up to this size. Its
-// score of a class is in parts of such a portion: it exchanges from ON on, begins with START, and a
-// portion whose room is used up counts for ON. See PORTION-6.
-#define MI_PORTION_EXCHANGE_BYTES (MI_SLICE_SIZE / 4)
-#define MI_PORTION_EXCHANGE_SIZE_MAX (MI_PORTION_EXCHANGE_BYTES / 4)
-#define MI_PORTION_EXCHANGE_PART 128
+// A thread that exchanges blocks with others has this many bytes, of blocks up to this size; it
+// keeps no page of blocks longer than the next one. Its score of a class is in parts of such a
+// portion: it exchanges from ON on, begins with START, and a portion whose room is used up counts
+// for ON. See PORTION-6.
+#define MI_PORTION_EXCHANGE_BYTES (MI_SLICE_SIZE / 2)
+#define MI_PORTION_EXCHANGE_SIZE_MAX (MI_PORTION_EXCHANGE_BYTES / 8)
+#define MI_PORTION_EXCHANGE_KEPT_MAX ((size_t)(MI_IS_TINY ? 16 : 128))
+#define MI_PORTION_EXCHANGE_PART 256
 #define MI_PORTION_EXCHANGE_ON 32
 #define MI_PORTION_EXCHANGE_START 128
 
@@ -87,11 +89,25 @@ static inline void mi_portion_exchange_less(mi_theap_t* theap, size_t size_class
   theap->exchange[size_class] = (uint8_t)(score - mi_bits_min(score, less));
 }
 
+// True if the portion that the theap has of the class now is one of exchanged blocks.
+static inline bool mi_portion_is_exchanged(const mi_theap_t* theap, size_t size_class) {
+  return mi_portion_exchanges(theap, size_class) && mi_likely(!mi_crowd_shares(theap));
+}
+
 // The most blocks of the portions that the theap has now: PORTION-2.
 static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
   if (mi_unlikely(mi_crowd_shares(theap))) return mi_portion_length(theap, size_class);
   if (!mi_portion_exchanges(theap, size_class)) return mi_portion_own_length(size_class);
   return mi_portion_blocks(MI_PORTION_EXCHANGE_BYTES, size_class);
+}
+
+// How many of `limit` blocks a refill takes, and with how many a portion that is counted is full.
+static inline size_t mi_portion_start(const mi_theap_t* theap, size_t size_class, size_t limit) {
+  return mi_portion_is_exchanged(theap, size_class) ? limit / 4 : limit / 2;
+}
+
+static inline size_t mi_portion_full(const mi_theap_t* theap, size_t size_class, size_t limit) {
+  return mi_portion_is_exchanged(theap, size_class) ? 3 * limit / 8 : limit;
 }
 
 // The most blocks of any portion.

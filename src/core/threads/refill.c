@@ -437,16 +437,17 @@ static bool mi_refill_ready(mi_theap_t* theap, mi_page_t* page) {
   return page->local_free != NULL;
 }
 
-// Begin a portion with blocks of the page's list: half of what may be in it, so that the next frees
-// find room, and the list is not counted each time. Returns how many they are.
+// Begin a portion with blocks of the page's list: a part of what may be in it, so that the next
+// frees find room, and the list is not counted each time. Returns how many they are.
 static size_t mi_refill_set_portion(mi_theap_t* theap, mi_page_t* page) {
   const size_t c = page->size_class;
   const size_t length = mi_portion_limit(theap, c);
+  const size_t start = mi_portion_start(theap, c, length);
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;
   mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
-  for (; count < length / 2 && rest != NULL; count++) {
+  for (; count < start && rest != NULL; count++) {
     last = rest;
     rest = mi_block_next(last);
   }
@@ -485,13 +486,12 @@ static mi_attr_inline bool mi_refill_exchanges(mi_theap_t* theap, size_t c) {
   return true;
 }
 
-// Fill a portion from a page that the thread keeps, and give the last one, which is used up, its
-// part of the score: PORTION-6.
+// Fill a portion from a page, and give the last one, which is used up, its part of the score:
+// PORTION-6.
 static void mi_refill_set_exchanged(mi_theap_t* theap, size_t c, mi_page_t* page) {
-  const size_t half = mi_portion_limit(theap, c) / 2;
-  const size_t joined = half - mi_bits_min(half, theap->room[c]);
+  const size_t most = 3 * mi_portion_limit(theap, c) / 4;
+  const size_t joined = most - mi_bits_min(most, theap->room[c]);
   const size_t count = mi_refill_set_portion(theap, page);
-  mi_handed_set_room(theap, c, half);
   mi_portion_exchange_more(theap, c, mi_portion_exchange_score(c, joined));
   mi_portion_exchange_less(theap, c, mi_portion_exchange_score(c, count) / 2);
 }
@@ -512,18 +512,25 @@ static mi_page_t* mi_refill_take_queued(mi_theap_t* theap, size_t c) {
   return NULL;
 }
 
+// Give up a page that a portion was filled from, or keep it: PORTION-6.
+static void mi_refill_leave_exchanged(mi_theap_t* theap, mi_page_t* page) {
+  if (page->block_size > MI_PORTION_EXCHANGE_KEPT_MAX) {
+    mi_pool_give_up(page);
+  } else {
+    mi_life_own(theap, page);
+    mi_flush_set_aside(theap, page);
+  }
+}
+
 // False if there is no memory, or if the page has none, because it is damaged or at a limit.
 static mi_attr_noinline bool mi_refill_exchanged(mi_theap_t* theap, size_t c) {
   mi_refill_leave_current(theap, c);
   mi_page_t* page = mi_refill_take_queued(theap, c);
-  if (page == NULL) {
-    page = mi_refill_find_page(theap, c);
-    if (page == NULL) return false;
-    mi_life_own(theap, page);
-  }
+  if (page == NULL) page = mi_refill_find_page(theap, c);
+  if (page == NULL) return false;
   const bool is_ready = mi_refill_ready(theap, page);
   if (is_ready) mi_refill_set_exchanged(theap, c, page);
-  mi_flush_set_aside(theap, page);
+  mi_refill_leave_exchanged(theap, page);
   return is_ready;
 }
 
