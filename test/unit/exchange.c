@@ -190,11 +190,13 @@ UNIT_TEST_PAGE_SIZES(exchange_keeps_no_page) {
   make_theirs(100);
   size_t count;
   begin_exchange(&count);
+  while (length_now() > 0) mine[count++] = mi_malloc(SIZE);
   for (size_t i = 0; i < 2 * LENGTH; i++) {
     mine[count++] = mi_malloc(SIZE);
     check(mi_portion_exchanges(unit_theap(), CLASS));
     check(mi_life_first(&unit_theap()->queue[CLASS]) == NULL);
     check(owner_of(mine[count - 1]) != mi_tls_thread_id());
+    check(length_now() < LENGTH / 4); // what a refill takes, less this block
   }
   end_other();
 }
