@@ -40,7 +40,7 @@ typedef struct mi_self_s {
     struct mi_page_s* page; // NULL: none
     struct mi_block_s* first;
     uint32_t last; // bytes from the start of the page
-    uint8_t count;
+    uint16_t count;
     uint8_t stage : 4; // mi_parcel_stage_t
     uint8_t misses : 4; // parcels in a row that had one block only
     uint8_t pause; // frees until the next try

@@ -397,8 +397,11 @@ UNIT_TEST(remote_pages_change_hands) {
 
 // -- parcels --
 
+#define PARCEL_SIZE ((size_t)32)
+#define PARCEL_COUNT (MI_SLICE_SIZE / 2 / PARCEL_SIZE) // of a full parcel
+
 static mi_page_t* parcel_page;
-static void* parcel_blocks[64];
+static void* parcel_blocks[PARCEL_COUNT + 1];
 
 static void free_parcel_blocks(void* arg) {
   const size_t count = *(size_t*)arg;
@@ -411,34 +414,36 @@ static size_t list_length(mi_page_t* page) {
   return count;
 }
 
-// 64 blocks of one page that this thread owns.
+// Blocks of one page that this thread owns.
 static void make_parcel_blocks(void) {
   os_fake.has_thread_watch = true;
-  const size_t size = 32;
-  parcel_blocks[0] = mi_malloc(size);
+  parcel_blocks[0] = mi_malloc(PARCEL_SIZE);
   parcel_page = unit_page_of(parcel_blocks[0]);
   size_t count = 1;
-  while (count < 64) {
-    parcel_blocks[count] = mi_malloc(size);
+  while (count <= PARCEL_COUNT) {
+    parcel_blocks[count] = mi_malloc(PARCEL_SIZE);
     if (unit_page_of(parcel_blocks[count]) == parcel_page) count++;
   }
 }
 
-// If this fails, each free into another thread's page waits for a cache line.
+static void end_parcel_blocks(size_t first) {
+  for (size_t i = first; i <= PARCEL_COUNT; i++) mi_free(parcel_blocks[i]);
+}
+
+// If this fails, each free into another thread's page waits for a cache line, or a thread holds any
+// number of blocks back.
 UNIT_TEST(remote_parcels_are_pushed_at_once) {
   make_parcel_blocks();
   puppet_t puppet;
   puppet_start(&puppet);
-  size_t count = 31;
+  size_t count = PARCEL_COUNT - 1;
   puppet_do(&puppet, &free_parcel_blocks, &count);
   check_equal(list_length(parcel_page), 0);
-  count = 1;
-  memmove(parcel_blocks, parcel_blocks + 31, 33 * sizeof(parcel_blocks[0]));
-  puppet_do(&puppet, &free_parcel_blocks, &count);
-  check_equal(list_length(parcel_page), 32);
+  puppet_free(&puppet, parcel_blocks[PARCEL_COUNT - 1]);
+  check_equal(list_length(parcel_page), PARCEL_COUNT);
   puppet_end(&puppet);
-  check_equal(list_length(parcel_page), 32);
-  for (size_t i = 1; i < 33; i++) mi_free(parcel_blocks[i]);
+  check_equal(list_length(parcel_page), PARCEL_COUNT);
+  end_parcel_blocks(PARCEL_COUNT);
 }
 
 // If this fails, what a thread freed last is lost when it ends; also one that never allocated.
@@ -448,7 +453,7 @@ UNIT_TEST(remote_parcels_are_delivered_at_the_end) {
   unit_on_thread(&free_parcel_blocks, &count);
   check_equal(list_length(parcel_page), 5);
   unit_check_valid();
-  for (size_t i = 5; i < 64; i++) mi_free(parcel_blocks[i]);
+  end_parcel_blocks(5);
 }
 
 static void free_and_collect(void* arg) {
@@ -465,7 +470,7 @@ UNIT_TEST(remote_parcels_are_delivered_by_a_collect) {
   puppet_do(&puppet, &free_and_collect, &count);
   check_equal(list_length(parcel_page), 5);
   puppet_end(&puppet);
-  for (size_t i = 5; i < 64; i++) mi_free(parcel_blocks[i]);
+  end_parcel_blocks(5);
 }
 
 static void free_twice(void* arg) {
