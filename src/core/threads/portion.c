@@ -130,8 +130,9 @@ static void mi_portion_empty_bin(const mi_portion_bin_t* bin) {
 
 static void mi_portion_put_into_bin(mi_portion_bin_t* bin, mi_page_t* page, mi_block_t* block) {
   if (bin->page == page) {
-    // Most lists lead there already; a block that is not written stays shared in the caches.
-    if (mi_block_next(bin->last) != block) mi_block_set_next(bin->last, block);
+    // Where the list led there already nothing is written. Its link is not followed: it may lead to
+    // a block that has gone back meanwhile.
+    if (mi_block_peek(bin->last) != block) mi_block_set_next(bin->last, block);
     bin->last = block;
     bin->count++;
   } else {
