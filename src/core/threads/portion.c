@@ -198,10 +198,10 @@ static mi_theap_t* mi_portion_theap(mi_page_t* page) {
 // The room is used up: see how much there is. A portion that is full gives back what was freed
 // first: all of it, or half, so that a thread that only frees comes here once for so many blocks.
 // True if there is room.
-static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, size_t length,
-                                                  bool keeps_half) {
-  const mi_portion_walk_t walk = mi_portion_walk(theap->free[c], c, length);
-  const bool is_full = walk.count >= mi_portion_full(theap, c, length);
+static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, bool keeps_half) {
+  const mi_portion_bounds_t bounds = mi_portion_bounds(theap, c);
+  const mi_portion_walk_t walk = mi_portion_walk(theap->free[c], c, bounds.most);
+  const bool is_full = walk.count >= bounds.full;
   if (mi_portion_exchanges(theap, c)) mi_portion_exchange_more(theap, c, MI_PORTION_EXCHANGE_ON);
   if (!walk.is_valid || (is_full ? !keeps_half : theap->quick_left <= 1)) { // PORTION-4, -5
     mi_portion_return_class(theap, c);
@@ -209,10 +209,10 @@ static mi_attr_noinline bool mi_portion_make_room(mi_theap_t* theap, size_t c, s
   }
   if (!is_full) {
     theap->quick_left--;
-    mi_handed_set_room(theap, c, length - walk.count);
+    mi_handed_set_room(theap, c, bounds.most - walk.count);
     return true;
   }
-  mi_handed_set_room(theap, c, length / 2);
+  mi_handed_set_room(theap, c, bounds.most / 2);
   mi_block_t* const list = mi_block_next(walk.middle);
   mi_block_set_next(walk.middle, NULL);
   mi_portion_return(theap, c, list);
@@ -224,10 +224,8 @@ MI_INTERNAL bool mi_portion_add(mi_page_t* page, mi_block_t* block) {
   if (mi_portion_length_max(c) == 1) return false;
   mi_theap_t* const theap = mi_portion_theap(page);
   if (theap == NULL || !mi_crowd_shares(theap)) return false;
-  const size_t length = mi_portion_length(theap, c);
-  if (length == 1) return false;
-  if (theap->room[c] == 0 && block != theap->free[c] &&
-      !mi_portion_make_room(theap, c, length, true)) {
+  if (mi_portion_length(theap, c) == 1) return false;
+  if (theap->room[c] == 0 && block != theap->free[c] && !mi_portion_make_room(theap, c, true)) {
     return false;
   }
   mi_portion_push_checked(theap, page, block);
@@ -242,10 +240,9 @@ static mi_attr_noinline bool mi_portion_add_there(mi_theap_t* theap, mi_page_t* 
   if (mi_theap_cuts_all(theap)) return false;
   const mi_block_t* const newest = theap->free[c];
   if (theap->room[c] == 0 && block != newest) {
-    const size_t length = mi_portion_limit(theap, c);
-    if (newest == NULL || length == 1) return false;
-    const bool keeps_half = mi_portion_exchanges(theap, c);
-    if (!mi_portion_make_room(theap, c, length, keeps_half)) return false; // PORTION-4
+    if (newest == NULL || mi_portion_bounds(theap, c).most == 1) return false;
+    const bool keeps_half = mi_portion_exchanges(theap, c); // PORTION-4
+    if (!mi_portion_make_room(theap, c, keeps_half)) return false;
   }
   mi_portion_push_checked(theap, page, block);
   return true;

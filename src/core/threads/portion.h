@@ -89,25 +89,23 @@ static inline void mi_portion_exchange_less(mi_theap_t* theap, size_t size_class
   theap->exchange[size_class] = (uint8_t)(score - mi_bits_min(score, less));
 }
 
-// True if the portion that the theap has of the class now is one of exchanged blocks.
-static inline bool mi_portion_is_exchanged(const mi_theap_t* theap, size_t size_class) {
-  return mi_portion_exchanges(theap, size_class) && mi_likely(!mi_crowd_shares(theap));
-}
+// How many blocks a portion may have: PORTION-2.
+typedef struct mi_portion_bounds_s {
+  size_t most;
+  size_t start; // so many a refill takes at most
+  size_t full; // one that is counted is full with so many
+} mi_portion_bounds_t;
 
-// The most blocks of the portions that the theap has now: PORTION-2.
-static inline size_t mi_portion_limit(const mi_theap_t* theap, size_t size_class) {
-  if (mi_unlikely(mi_crowd_shares(theap))) return mi_portion_length(theap, size_class);
-  if (!mi_portion_exchanges(theap, size_class)) return mi_portion_own_length(size_class);
-  return mi_portion_blocks(MI_PORTION_EXCHANGE_BYTES, size_class);
-}
-
-// How many of `limit` blocks a refill takes, and with how many a portion that is counted is full.
-static inline size_t mi_portion_start(const mi_theap_t* theap, size_t size_class, size_t limit) {
-  return mi_portion_is_exchanged(theap, size_class) ? limit / 4 : limit / 2;
-}
-
-static inline size_t mi_portion_full(const mi_theap_t* theap, size_t size_class, size_t limit) {
-  return mi_portion_is_exchanged(theap, size_class) ? 3 * limit / 8 : limit;
+// Return the bounds of the portions that the theap has now.
+static inline mi_portion_bounds_t mi_portion_bounds(const mi_theap_t* theap, size_t size_class) {
+  const bool is_shared = mi_crowd_shares(theap);
+  if (!is_shared && mi_portion_exchanges(theap, size_class)) {
+    const size_t most = mi_portion_blocks(MI_PORTION_EXCHANGE_BYTES, size_class);
+    return (mi_portion_bounds_t){.most = most, .start = most / 4, .full = 3 * most / 8};
+  }
+  const size_t most =
+      is_shared ? mi_portion_length(theap, size_class) : mi_portion_own_length(size_class);
+  return (mi_portion_bounds_t){.most = most, .start = most / 2, .full = most};
 }
 
 // The most blocks of any portion.

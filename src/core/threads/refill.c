@@ -439,15 +439,14 @@ static bool mi_refill_ready(mi_theap_t* theap, mi_page_t* page) {
 
 // Begin a portion with blocks of the page's list: a part of what may be in it, so that the next
 // frees find room, and the list is not counted each time. Returns how many they are.
-static size_t mi_refill_set_portion(mi_theap_t* theap, mi_page_t* page) {
+static size_t mi_refill_set_portion(mi_theap_t* theap, mi_page_t* page,
+                                    mi_portion_bounds_t bounds) {
   const size_t c = page->size_class;
-  const size_t length = mi_portion_limit(theap, c);
-  const size_t start = mi_portion_start(theap, c, length);
   mi_block_t* const first = page->local_free;
   mi_block_t* last = first;
   mi_block_t* rest = mi_block_next(last);
   size_t count = 1;
-  for (; count < start && rest != NULL; count++) {
+  for (; count < bounds.start && rest != NULL; count++) {
     last = rest;
     rest = mi_block_next(last);
   }
@@ -456,7 +455,7 @@ static size_t mi_refill_set_portion(mi_theap_t* theap, mi_page_t* page) {
   mi_handed_add(page, (int32_t)count);
   mi_block_set_next(last, NULL);
   theap->free[c] = first;
-  mi_handed_set_room(theap, c, length - count);
+  mi_handed_set_room(theap, c, bounds.most - count);
   mi_sample_note_portion(theap);
   return count;
 }
@@ -469,7 +468,7 @@ static mi_attr_noinline bool mi_refill_portion(mi_theap_t* theap, size_t c) {
     mi_pool_give_up(page); // damaged: it counts as full, and is in no pool
   }
   if (page == NULL) return false;
-  mi_refill_set_portion(theap, page);
+  mi_refill_set_portion(theap, page, mi_portion_bounds(theap, c));
   mi_pool_give_up(page);
   return true;
 }
@@ -489,9 +488,10 @@ static mi_attr_inline bool mi_refill_exchanges(mi_theap_t* theap, size_t c) {
 // Fill a portion from a page, and give the last one, which is used up, its part of the score:
 // PORTION-6.
 static void mi_refill_set_exchanged(mi_theap_t* theap, size_t c, mi_page_t* page) {
-  const size_t most = 3 * mi_portion_limit(theap, c) / 4;
-  const size_t joined = most - mi_bits_min(most, theap->room[c]);
-  const size_t count = mi_refill_set_portion(theap, page);
+  const mi_portion_bounds_t bounds = mi_portion_bounds(theap, c);
+  const size_t room = bounds.most - bounds.start; // that the last one began with
+  const size_t joined = room - mi_bits_min(room, theap->room[c]);
+  const size_t count = mi_refill_set_portion(theap, page, bounds);
   mi_portion_exchange_more(theap, c, mi_portion_exchange_score(c, joined));
   mi_portion_exchange_less(theap, c, mi_portion_exchange_score(c, count) / 2);
 }

@@ -169,7 +169,7 @@ static mi_sample_t mi_sample_look(mi_theap_t* theap, size_t c) {
     return MI_SAMPLE_NONE;
   }
   if (theap->room[c] > 0 && mi_theap_current(theap, c) == NULL) {
-    return mi_sample_of_portion(theap, c, mi_portion_limit(theap, c));
+    return mi_sample_of_portion(theap, c, mi_portion_bounds(theap, c).most);
   }
   mi_sample_t sample;
   const uint64_t draw = mi_sample_draw_block(theap, c, &sample);
