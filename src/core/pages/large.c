@@ -25,12 +25,14 @@
 // LARGE-6  a block that grows elsewhere is copied if it is short and the memory there was touched
 //     before: a move would give that up, and leave none at the old addresses, so that whoever uses
 //     these next pays a fault for each OS page, which costs more than the copy.
-// LARGE-7  what is cleared by hand instead of given back is memory that its thread uses: the last
-//     MI_LARGE_USED_ENOUGH long blocks that it freed, and that were zero without being cleared,
-//     were used, as far as four OS pages of each tell. Then a block is watched each
-//     MI_LARGE_TURNS-th time only, to see if that is still so. (30 blocks of 1 to 16 MiB from
-//     calloc, replaced and written: 0.36 of the time, as with glibc, whose callocs are resident
-//     always; of a block of 32 MiB of which a byte is written, the rest stays absent.)
+// LARGE-7  what is cleared by hand instead of given back is memory that its thread uses. A thread
+//     has a score: a long zeroed block that it frees adds MI_LARGE_USED if it was used, as far as
+//     four OS pages tell, and takes one off if not. A fault for each OS page of a block costs as
+//     much as to clear ten, and its memory is resident already: so a third of the blocks is enough.
+//     While the score is 0, a block is looked at each MI_LARGE_TURNS-th time only, because that is
+//     a fault for each OS page that is absent. (30 blocks of 1 to 16 MiB from calloc, replaced and
+//     written: 0.3 of the time, 0.8 of glibc's, whose callocs are resident always; of a block of
+//     32 MiB of which a byte is written, the rest stays absent.)
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
@@ -51,7 +53,9 @@
 #define MI_LARGE_GIVE_BACK_MIN ((size_t)(128 * MI_SLICE_SIZE))
 // LARGE-7
 #define MI_LARGE_SAMPLES ((size_t)4)
-#define MI_LARGE_USED_ENOUGH 4
+#define MI_LARGE_USED 2
+#define MI_LARGE_USED_ENOUGH 8 // memory is cleared by hand from this score on
+#define MI_LARGE_USED_MAX 12
 #define MI_LARGE_TURNS 16
 // LARGE-6: what a second cache holds.
 #define MI_LARGE_COPY_MAX ((size_t)(16 * MI_SLICE_SIZE))
@@ -312,16 +316,16 @@ static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
 typedef enum mi_large_fill_e {
   MI_LARGE_ANY, // it need not be zero
   MI_LARGE_ZERO, // it is better absent: the program may never touch it
-  MI_LARGE_ZERO_WATCHED, // the same
-  MI_LARGE_ZERO_USED // it is better resident
+  MI_LARGE_ZERO_WATCHED, // the same, and its free sees if it was used
+  MI_LARGE_ZERO_USED // it is better resident, and watched, too
 } mi_large_fill_t;
 
 // Out of line: most blocks need not be zero.
 static mi_attr_noinline mi_large_fill_t mi_large_zero_for(size_t size) {
   mi_theap_t* const home = mi_self_home();
   if (size < MI_LARGE_GIVE_BACK_MIN || home->thread_id == 0 || MI_IS_TRACKED) return MI_LARGE_ZERO;
+  if (home->zero_used >= MI_LARGE_USED_ENOUGH) return MI_LARGE_ZERO_USED;
   const bool is_turn = home->zero_turn++ % MI_LARGE_TURNS == 0;
-  if (home->zero_used == MI_LARGE_USED_ENOUGH && !is_turn) return MI_LARGE_ZERO_USED;
   return home->zero_used > 0 || is_turn ? MI_LARGE_ZERO_WATCHED : MI_LARGE_ZERO;
 }
 
@@ -347,9 +351,10 @@ static mi_attr_cold void mi_large_learn(mi_page_t* page) {
     if (memcmp(at, zero, sizeof(zero)) == 0) absent++;
   }
   if (absent == 2) {
-    home->zero_used = 0;
-  } else if (home->zero_used < MI_LARGE_USED_ENOUGH) {
-    home->zero_used++;
+    if (home->zero_used > 0) home->zero_used--;
+  } else {
+    const size_t score = home->zero_used + (size_t)MI_LARGE_USED;
+    home->zero_used = (uint8_t)mi_bits_min(score, MI_LARGE_USED_MAX);
   }
 }
 
@@ -396,7 +401,7 @@ MI_INTERNAL mi_attr_noinline void mi_large_clear_freed(void* p, uint32_t was) {
 
 static mi_attr_noinline void mi_large_make_zero(mi_page_t* page, mi_large_fill_t fill) {
   if (!page->is_zero) mi_large_clear_range(page, page->start, page->block_size, fill);
-  page->is_watched = fill == MI_LARGE_ZERO_WATCHED;
+  page->is_watched = fill != MI_LARGE_ZERO;
 }
 
 static mi_attr_inline void mi_large_zero(mi_page_t* page, mi_large_fill_t fill) {
