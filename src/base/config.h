@@ -103,6 +103,8 @@
 #define MI_HAS_HOLES (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_WASM)
 // 1 if memory behind the blocks of a page may go back: tail.c.
 #define MI_HAS_TAILS MI_HAS_HOLES
+// 1 if chunks may be copied into huge pages: collapse.c. WebAssembly has none.
+#define MI_HAS_COLLAPSE (!MI_IS_WASM)
 // 1 if sizes share classes where there are few blocks: split.c. What a build watches behind a block
 // is the further away the larger the block is.
 #define MI_HAS_SPLIT (!MI_IS_TRACKED && !MI_IS_TAGGED && !MI_IS_SECURE)

@@ -23,8 +23,8 @@
 //   may say no     function                         what is lost then
 //                  map_at, hints                    arenas do not grow in place
 //                  reset                            what purge does, at once
-//                  map_large, populate, populate_huge, has_huge_pages, huge_pages, collapse, split
-//                                                   huge pages
+//                  map_large, populate, populate_huge, has_huge_pages, huge_pages, collapse, split,
+//                  is_nonzero                       huge pages
 //                  move                             a large block that grows is copied
 //                  guard, unguard                   guards cost two mappings each
 //                  prefer_node, numa_nodes, numa_node  NUMA nodes
@@ -127,6 +127,10 @@ MI_INTERNAL bool mi_os_has_huge_pages(void);
 // Does so even where huge pages are forbidden. ENOSYS or EINVAL: the system cannot do this at all,
 // or not with this range; any other error: not now. A failure has no effect.
 MI_INTERNAL int mi_os_collapse(void* start, size_t size);
+
+// True if a word of 32 bits, at a multiple of four, can be read, and is not 0. The system reads it:
+// memory that the program has made inaccessible, or that has tags, is no mistake.
+MI_INTERNAL bool mi_os_is_nonzero(const void* word);
 
 // Before part of a huge page goes back: have it be small pages, because the system takes no part of
 // a huge page before it runs short. A failure has no effect but that.

@@ -24,6 +24,10 @@ MI_INTERNAL bool mi_os_has_huge_pages(void) { return false; }
 
 MI_INTERNAL int mi_os_collapse(void* start, size_t size) { return mi_os_lacks(start, size); }
 
+MI_INTERNAL bool mi_os_is_nonzero(const void* word) {
+  return mi_os_lacks(word, sizeof(uint32_t)) == 0;
+}
+
 MI_INTERNAL int mi_os_split(void* start, size_t size) { return mi_os_lacks(start, size); }
 
 MI_INTERNAL int mi_os_huge_pages(void* start, size_t size, mi_os_pages_t pages) {

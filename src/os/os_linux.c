@@ -54,6 +54,7 @@ extern char __libc_single_threaded mi_attr_weak;
 // From linux/futex.h, which musl-gcc does not find.
 #define MI_FUTEX_WAIT_PRIVATE 128
 #define MI_FUTEX_WAKE_PRIVATE 129
+#define MI_FUTEX_CMP_REQUEUE_PRIVATE 132
 
 // From asm/hwcap.h, asm/mman.h and linux/prctl.h, which may be older.
 #define MI_HWCAP2_MTE (1UL << 18)
@@ -223,6 +224,15 @@ MI_INTERNAL int mi_os_collapse(void* start, size_t size) {
   return err;
 }
 
+// Have the kernel read a word: 0 if it is 0, EAGAIN if it is another number, EFAULT if it cannot be
+// read. (It compares the word before it would let any threads that wait there wait elsewhere, and
+// here that is none. We need futex(2) in any case, so that no sandbox forbids it.)
+static int mi_os_read_word(const void* p) {
+  const int saved_errno = errno;
+  const long rc = syscall(SYS_futex, p, MI_FUTEX_CMP_REQUEUE_PRIVATE, 0, NULL, p, 0);
+  return mi_os_result((int)rc, saved_errno);
+}
+
 static int mi_os_move_mapping(void* from, void* to, size_t size) {
   const int saved_errno = errno;
   void* const p = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
@@ -234,10 +244,7 @@ static int mi_os_move_mapping(void* from, void* to, size_t size) {
 // advice about it, or make it inaccessible.
 static bool mi_os_try_move(uint8_t* p, size_t page_size) {
   if (mi_os_move_mapping(p, p + page_size, page_size) != 0) return false;
-  // The kernel reads a word there: if it can, the word is not 1, so that the call does not wait.
-  errno = 0;
-  syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-  if (errno == EFAULT) return false;
+  if (mi_os_read_word(p) == EFAULT) return false;
   volatile uint8_t* const byte = p;
   *byte = 1;
   return madvise(p, page_size, MADV_DONTNEED) == 0 && *byte == 0;
@@ -531,17 +538,12 @@ MI_INTERNAL void mi_os_wake(mi_atomic(uint32_t) * word) {
   errno = saved_errno;
 }
 
-// The kernel compares the word with a value before anybody would wait, and says if it cannot read
-// the word. If it is the same value, the wait is over at once. (We need futex(2) in any case, so
-// that no sandbox forbids it.)
 static bool mi_os_is_word_readable(const void* p) {
-  const int saved_errno = errno;
-  const struct timespec now = {0, 0};
-  const long rc = syscall(SYS_futex, p, MI_FUTEX_WAIT_PRIVATE, 0, &now, NULL, 0);
-  const bool is_readable = rc == 0 || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR;
-  errno = saved_errno;
-  return is_readable;
+  const int err = mi_os_read_word(p);
+  return err == 0 || err == EAGAIN;
 }
+
+MI_INTERNAL bool mi_os_is_nonzero(const void* word) { return mi_os_read_word(word) == EAGAIN; }
 
 // The kernel checks tags, too.
 MI_INTERNAL bool mi_os_is_readable(const void* p) {

@@ -309,11 +309,22 @@ MI_INTERNAL void mi_os_init(mi_os_info_t* info) {
 
 MI_INTERNAL bool mi_os_hints(void) { return os_fake.has_hints; }
 
+// Reads a word that may not be readable.
+static bool read_word(const void* p, uint32_t* word) {
+  const struct iovec to = {word, sizeof(*word)};
+  const struct iovec from = {(void*)(uintptr_t)p, sizeof(*word)};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof(*word);
+}
+
 MI_INTERNAL bool mi_os_is_readable(const void* p) {
   uint32_t word;
-  const struct iovec to = {&word, sizeof(word)};
-  const struct iovec from = {(void*)(uintptr_t)p, sizeof(word)};
-  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof(word);
+  return read_word(p, &word);
+}
+
+MI_INTERNAL bool mi_os_is_nonzero(const void* word) {
+  uint32_t value;
+  os_fake.now_us += os_fake.nonzero_us;
+  return read_word(word, &value) && value != 0;
 }
 
 MI_INTERNAL void mi_os_make_constant(void* start, size_t size) {
@@ -497,6 +508,7 @@ MI_INTERNAL int mi_os_populate(void* start, size_t size) {
 }
 
 MI_INTERNAL int mi_os_populate_huge(void* start, size_t size) {
+  if (os_fake.gives_huge_pages) os_fake.has_huge_pages = true;
   return populate(OS_FAKE_POPULATE_HUGE, start, size);
 }
 

@@ -76,8 +76,10 @@ typedef struct os_fake_s {
   uint64_t now_us;
   uint64_t huge_us; // what populating with huge pages takes
   bool has_huge_pages; // memory was seen to come in them
+  bool gives_huge_pages; // it will be seen when memory is next populated with them
   int collapse_error; // what a collapse fails with, 0: it succeeds
   uint64_t collapse_us; // what it takes
+  uint64_t nonzero_us; // what it takes to look at a word
   size_t huge_page_size;
   bool has_limit; // the limit of a container can be found
   mi_os_limit_t limit; // `used`: by others

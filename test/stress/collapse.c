@@ -6,7 +6,7 @@
 #endif
 #include <sys/mman.h>
 
-#include "load.h"
+#include "load_threads.h"
 
 #if !defined(MADV_COLLAPSE)
 #define MADV_COLLAPSE 25
@@ -14,17 +14,17 @@
 
 #define HUGE_SIZE (2 * LOAD_MIB)
 #define BLOCK_SIZE 1000
-#define BLOCKS_OF(bytes) ((bytes) / BLOCK_SIZE)
 #define SMALL_BYTES (96 * LOAD_MIB) // two thirds of it when the heap is large enough
-#define FRESH_BYTES (4 * LOAD_MIB) // filled at once in huge pages, so that the library sees one
-#define FRESH_MAX (32 * LOAD_MIB)
+#define BLOCK_COUNT (SMALL_BYTES / BLOCK_SIZE)
+#define LARGE_SIZE (5 * LOAD_MIB)
+#define LARGE_COUNT ((size_t)16)
+#define OTHER_SIZE (20 * LOAD_KIB)
 #define RISE (8 * LOAD_MIB)
 #define SLACK (2 * LOAD_MIB) // what the system counts late, and our own structures
-#define TIME_MS 40000
-#define FRESH_MS 2000
+#define TIME_MS 90000 // the pauses while the system has no huge page ready are long
+#define WORK_MS 4000 // then a program is idle: after the first look at a chunk, before the second
 
-static uint8_t* block[BLOCKS_OF(SMALL_BYTES) + BLOCKS_OF(FRESH_MAX)];
-static size_t block_count;
+static uint8_t* block[BLOCK_COUNT];
 
 // Bytes of this process in huge pages, as the kernel counts them.
 static size_t huge_bytes(void) {
@@ -66,11 +66,97 @@ static uint8_t* make(size_t i) {
   return p;
 }
 
-static void add(size_t bytes) {
-  for (size_t i = 0; i < BLOCKS_OF(bytes); i++, block_count++) {
-    block[block_count] = make(block_count);
-  }
+// Resident bytes, those in huge pages, and the mappings, when a wait begins.
+typedef struct wait_s {
+  size_t resident, huge, areas;
+  uint64_t start_ms;
+} wait_t;
+
+static wait_t wait_begin(void) {
+  return (wait_t){proc_resident(), huge_bytes(), proc_areas(), load_now_ms()};
 }
+
+// More of it is in huge pages now.
+static bool wait_is_over(const wait_t* wait) {
+  load_alive();
+  return huge_bytes() >= wait->huge + RISE || load_now_ms() - wait->start_ms >= TIME_MS;
+}
+
+static void wait_end(const wait_t* wait, const char* what) {
+  const size_t resident = proc_resident();
+  const size_t huge = huge_bytes();
+  printf("FIGURE %s: %zu MiB in huge pages after %zu ms, %zu before; resident %zu KiB, %zu "
+         "before\n",
+         what, huge / LOAD_MIB, (size_t)(load_now_ms() - wait->start_ms), wait->huge / LOAD_MIB,
+         resident / LOAD_KIB, wait->resident / LOAD_KIB);
+  CHECK_SAY(huge >= wait->huge + RISE, "%zu KiB in huge pages, %zu before", huge / LOAD_KIB,
+            wait->huge / LOAD_KIB);
+  CHECK_SAY(resident <= wait->resident + SLACK, "%zu KiB resident, %zu before", resident / LOAD_KIB,
+            wait->resident / LOAD_KIB);
+  CHECK_SAY(proc_areas() <= wait->areas + 8, "%zu areas are mapped, %zu before", proc_areas(),
+            wait->areas);
+}
+
+static void expect_all_back(const wait_t* wait) {
+  mi_collect(true);
+  CHECK_SAY(proc_resident() <= wait->resident / 4, "%zu KiB stay resident",
+            proc_resident() / LOAD_KIB);
+}
+
+// Small blocks, many of which are replaced.
+static void small_blocks(uint64_t* state) {
+  for (size_t i = 0; i < BLOCK_COUNT; i++) block[i] = make(i);
+  mi_option_set(mi_option_allow_thp, 1);
+  const wait_t wait = wait_begin();
+  while (!wait_is_over(&wait)) {
+    for (size_t n = 0; n < 20000; n++) {
+      const size_t i = random_below(state, BLOCK_COUNT);
+      load_verify(block[i], BLOCK_SIZE, (uint8_t)i);
+      free(block[i]);
+      block[i] = make(i);
+    }
+  }
+  wait_end(&wait, "old heap of small blocks");
+  for (size_t i = 0; i < BLOCK_COUNT; i++) {
+    load_verify(block[i], BLOCK_SIZE, (uint8_t)i);
+    free(block[i]);
+  }
+  expect_all_back(&wait);
+}
+
+// What a program does beside them, with blocks for which fresh memory comes in small pages.
+static void work(void) {
+  for (size_t i = 0; i < 20000; i++) load_drop(load_make(OTHER_SIZE + i), OTHER_SIZE + i);
+}
+
+// Large blocks that are written and stay, and of which every fourth is not used. Then the program
+// goes on to allocate, or does not.
+static void large_blocks(bool allocates) {
+  uint8_t* large[LARGE_COUNT];
+  mi_option_set(mi_option_allow_thp, 0);
+  for (size_t i = 0; i < LARGE_COUNT; i++) {
+    CHECK((large[i] = (uint8_t*)malloc(LARGE_SIZE)) != NULL);
+    if (i % 4 != 0) memset(large[i], (int)i, LARGE_SIZE);
+  }
+  work();
+  mi_option_set(mi_option_allow_thp, 1);
+  const wait_t wait = wait_begin();
+  while (!wait_is_over(&wait)) {
+    if (allocates || load_now_ms() < wait.start_ms + WORK_MS) {
+      work();
+    } else {
+      load_wait_ms(10);
+    }
+  }
+  wait_end(&wait, allocates ? "old heap of large blocks" : "the same of a program that is idle");
+  for (size_t i = 0; i < LARGE_COUNT; i++) {
+    for (size_t k = 0; k < LARGE_SIZE && i % 4 != 0; k++) CHECK(large[i][k] == (uint8_t)i);
+    free(large[i]);
+  }
+  expect_all_back(&wait);
+}
+
+static void* do_nothing(void* arg) { return arg; }
 
 int main(int argc, char** argv) {
   const load_t load = load_begin(argc, argv);
@@ -82,43 +168,12 @@ int main(int argc, char** argv) {
   probe();
   mi_option_set(mi_option_purge_delay, 20); // chunks are old after ten times that
   mi_option_set(mi_option_allow_thp, 0);
-  add(SMALL_BYTES);
-  mi_option_set(mi_option_allow_thp, 1);
-  const size_t resident = proc_resident();
-  const size_t huge = huge_bytes();
-  const size_t areas = proc_areas();
-  size_t fresh = 0;
-  const uint64_t start_ms = load_now_ms();
-  while (huge_bytes() < huge + fresh + RISE && load_now_ms() - start_ms < TIME_MS) {
-    load_alive();
-    if (fresh < FRESH_MAX && huge_bytes() <= huge &&
-        load_now_ms() - start_ms >= fresh / FRESH_BYTES * FRESH_MS) {
-      add(FRESH_BYTES);
-      fresh += FRESH_BYTES;
-    }
-    for (size_t n = 0; n < 20000; n++) {
-      const size_t i = random_below(&state, block_count);
-      load_verify(block[i], BLOCK_SIZE, (uint8_t)i);
-      free(block[i]);
-      block[i] = make(i);
-    }
+  small_blocks(&state);
+  large_blocks(true);
+  if (load_has_purger()) {
+    mi_option_set(mi_option_purge_delay, WORK_MS / 10);
+    load_on_threads(1, &do_nothing, load.seed); // the first thread brings the purge thread
+    large_blocks(false);
   }
-  const size_t resident_now = proc_resident();
-  const size_t huge_now = huge_bytes();
-  printf("FIGURE old heap of %zu MiB: %zu MiB in huge pages after %zu ms, %zu before; resident "
-         "%zu KiB, %zu before and %zu added\n",
-         SMALL_BYTES / LOAD_MIB, huge_now / LOAD_MIB, (size_t)(load_now_ms() - start_ms),
-         huge / LOAD_MIB, resident_now / LOAD_KIB, resident / LOAD_KIB, fresh / LOAD_KIB);
-  CHECK_SAY(huge_now >= huge + fresh + RISE, "%zu KiB in huge pages, %zu before",
-            huge_now / LOAD_KIB, huge / LOAD_KIB);
-  CHECK_SAY(resident_now <= resident + fresh + fresh / 8 + SLACK, "%zu KiB resident, %zu before",
-            resident_now / LOAD_KIB, resident / LOAD_KIB);
-  CHECK_SAY(proc_areas() <= areas + 8, "%zu areas are mapped, %zu before", proc_areas(), areas);
-  for (size_t i = 0; i < block_count; i++) {
-    load_verify(block[i], BLOCK_SIZE, (uint8_t)i);
-    free(block[i]);
-  }
-  mi_collect(true);
-  CHECK_SAY(proc_resident() <= resident / 4, "%zu KiB stay resident", proc_resident() / LOAD_KIB);
   return 0;
 }

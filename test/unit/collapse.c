@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // collapse.c - tests of arenas/collapse.c: which chunks become one huge page, when, and how many.
+#include <sys/mman.h>
+
 #include "unit.h"
 
 #include "core/arenas/arena.h"
@@ -17,6 +19,9 @@
 #define LOOK_MS 100
 #define PART 64
 #define PASS_DELAYS 10
+#define QUIET_MAX 4
+#define SEEN ((uint64_t)1 << 32)
+#define SHARED ((uint64_t)1 << 34)
 #define ARENA_CHUNKS (HEAP_MIN_CHUNKS + 2 * LOOK_CHUNKS)
 #define CHUNKS_MAX 8
 
@@ -25,6 +30,10 @@ static mi_page_t* pages[CHUNKS_MAX * MI_CHUNK_SLICES]; // of one slice each, beh
 static size_t page_count;
 
 static size_t calls(void) { return os_fake.count[OS_FAKE_COLLAPSE]; }
+
+static uint64_t pass_ms(void) { return (uint64_t)mi_wait_delay_ms() * PASS_DELAYS; }
+
+static void poll(void) { mi_collapse_poll(&mi_state.main, mi_os_now_ms()); }
 
 static void start(void) {
   unit_reserve(ARENA_CHUNKS * CHUNK_SIZE);
@@ -36,6 +45,8 @@ static void start(void) {
     arena = run.arena;
     check_equal(run.slice_index, i * MI_CHUNK_SLICES);
   }
+  poll(); // the first pass is due when the heap has been large for as long as it takes
+  os_fake_advance_ms(pass_ms());
 }
 
 static size_t class_of_page(void) {
@@ -77,13 +88,9 @@ static void end_from(size_t slice) {
 
 static void end(void) { end_from(0); }
 
-static uint64_t pass_ms(void) { return (uint64_t)mi_wait_delay_ms() * PASS_DELAYS; }
-
-static void poll(void) { mi_collapse_poll(&mi_state.main, mi_os_now_ms()); }
-
 // The looks of a whole pass.
 static void pass(void) {
-  os_fake_advance_ms(pass_ms());
+  os_fake_advance_ms(pass_ms() << QUIET_MAX);
   for (size_t i = 0; i <= ARENA_CHUNKS / LOOK_CHUNKS; i++) {
     poll();
     os_fake_advance_ms(LOOK_MS);
@@ -162,11 +169,13 @@ UNIT_TEST_PAGE_SIZES(collapse_leaves_chunks_with_a_free_slice) {
   fill(2);
   pass();
   release_page(pages[MI_CHUNK_SLICES - 1]);
-  mi_purge_everything(&mi_state.main);
   os_fake.log_count = 0;
   pass();
   pass();
-  check(!is_collapsed(0) && is_collapsed(1));
+  check(!is_collapsed(0) && is_collapsed(1)); // it waits to go back
+  mi_purge_everything(&mi_state.main);
+  pass();
+  check(!is_collapsed(0));
   // Full again, the chunk is young again.
   pages[MI_CHUNK_SLICES - 1] = make_page();
   pass();
@@ -334,18 +343,20 @@ UNIT_TEST(collapse_can_be_forbidden) {
 // If this fails, a look takes longer the larger the heap is.
 UNIT_TEST(collapse_looks_at_few_chunks_at_once) {
   start();
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->chunks[i].filled = UINT32_MAX;
+  const size_t rest = (ARENA_CHUNKS - HEAP_MIN_CHUNKS) * MI_CHUNK_SLICES;
+  mi_run_t run;
+  check(mi_slices_claim(UNIT_HEAP, rest, MI_SLICE_SIZE, 0, &run));
   const size_t looks = mi_bits_divide_up(ARENA_CHUNKS, LOOK_CHUNKS);
   for (size_t n = 1; n <= looks; n++) {
     poll();
     poll(); // not due
     size_t seen = 0;
-    for (size_t i = 0; i < ARENA_CHUNKS; i++) seen += arena->chunks[i].filled == UINT64_MAX;
+    for (size_t i = 0; i < ARENA_CHUNKS; i++) seen += arena->chunks[i].filled == SEEN;
     check_equal(seen, mi_bits_min(n * LOOK_CHUNKS, ARENA_CHUNKS));
     os_fake_advance_ms(LOOK_MS);
   }
   check_equal(calls(), 0);
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) arena->chunks[i].filled = 0;
+  mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
   end();
 }
 
@@ -399,27 +410,35 @@ UNIT_TEST(collapse_backs_off_from_failures) {
   end();
 }
 
-// If this fails, an old system gets a call that it does not know, again and again.
-UNIT_TEST(collapse_ends_where_it_is_unknown) {
+// If this fails, an old system gets a call that it does not know again and again, or one range that
+// the system does not like keeps the others waiting.
+UNIT_TEST(collapse_leaves_what_is_refused) {
   start();
-  fill(2);
+  fill(3);
   pass();
   os_fake.collapse_error = EINVAL;
-  pass();
+  os_fake_advance_ms(pass_ms());
+  poll();
   check_equal(calls(), 1);
+  check_equal(calls_in_ms(900), 0);
+  check_equal(calls_in_ms(200), 1);
+  check_equal(calls_in_ms(900), 0); // not twice as long
+  os_fake.collapse_error = 0;
+  check_equal(calls_in_ms(200), 1);
   for (size_t i = 0; i < 8; i++) pass();
-  check_equal(calls(), 1);
-  // One range that it does not like is no reason to give up.
-  mi_atomic_store_relaxed(&mi_state.is_collapse_off, false);
-  mi_state.can_collapse = true;
-  for (size_t i = 0; i < 3; i++) pass();
-  check_equal(calls(), 2);
-  check(!mi_atomic_load_relaxed(&mi_state.is_collapse_off));
+  check_equal(calls(), 3);
   end();
 }
 
-static void expect_nothing_filled(void) {
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) check_equal(arena->chunks[i].filled, 0);
+static void expect_all_shared(size_t chunks) {
+  for (size_t i = 0; i < ARENA_CHUNKS; i++) {
+    check_equal(arena->chunks[i].filled, i < HEAP_MIN_CHUNKS + chunks ? SHARED : 0);
+  }
+}
+
+static void forget_by_fork(void) {
+  os_fake.fork_prepare();
+  os_fake.fork_parent();
 }
 
 // If this fails, the memory of a process and its child is there twice.
@@ -428,16 +447,216 @@ UNIT_TEST(collapse_leaves_what_a_fork_shares) {
   fill(1);
   pass();
   check(arena->chunks[HEAP_MIN_CHUNKS].filled != 0);
-  os_fake.fork_prepare();
-  os_fake.fork_parent();
-  expect_nothing_filled();
+  forget_by_fork();
+  expect_all_shared(1);
   for (size_t i = 0; i < 3; i++) pass();
   check_equal(calls(), 0);
-  fill(1);
+  fill(1); // not shared
+  for (size_t i = 0; i < 2; i++) pass();
+  check_equal(calls(), 1);
+  check(is_collapsed(1));
   os_fake.fork_prepare();
   os_fake.fork_child();
-  expect_nothing_filled();
+  expect_all_shared(2);
+  // What is carved anew is there once; the rest of its chunk is not.
+  release_page(pages[1]);
+  mi_purge_everything(&mi_state.main);
+  pages[1] = make_page();
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 1);
   end();
+}
+
+// -- blocks that are larger than an OS page --
+
+// A block of whole chunks behind the first slices, of which each OS page is written.
+static uint8_t* make_large(size_t chunks) {
+  unit_option(arena_reserve, ARENA_CHUNKS * CHUNK_SIZE / MI_KIB); // it is in an arena
+  uint8_t* const p = (uint8_t*)mi_malloc(chunks * CHUNK_SIZE);
+  check(p == chunk_at(0));
+  for (size_t i = 0; i < chunks * CHUNK_SIZE; i += 8) p[i + 4] = 1;
+  return p;
+}
+
+static void end_large(uint8_t* p) {
+  mi_free(p);
+  mi_collect_all(MI_FORCE);
+  end();
+}
+
+// If this fails, a program with large arrays or pictures waits for small pages for ever.
+UNIT_TEST_PAGE_SIZES(collapse_takes_large_blocks) {
+  start();
+  uint8_t* const p = make_large(3);
+  os_fake.log_count = 0;
+  pass();
+  check_equal(calls(), 0);
+  pass();
+  check(is_collapsed(0) && is_collapsed(1) && is_collapsed(2));
+  check_equal(calls(), 3);
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 3);
+  check_equal(os_fake.collapse_growth, 0);
+  for (size_t i = 0; i < 3 * CHUNK_SIZE; i += 8) check(p[i + 4] == 1);
+  end_large(p);
+}
+
+// If this fails, a block that is hardly used becomes resident, or one that the program protects
+// ends it.
+UNIT_TEST_PAGE_SIZES(collapse_leaves_large_blocks_that_are_not_used) {
+  start();
+  uint8_t* const p = make_large(4);
+  memset(p, 0, CHUNK_SIZE); // it may be the page of zeros
+  memset(p + 2 * CHUNK_SIZE - MI_SLICE_SIZE, 0, MI_SLICE_SIZE);
+  mprotect(p + 2 * CHUNK_SIZE, MI_SLICE_SIZE, PROT_NONE);
+  os_fake.log_count = 0;
+  for (size_t i = 0; i < 4; i++) pass();
+  check(!is_collapsed(0) && !is_collapsed(1) && !is_collapsed(2) && is_collapsed(3));
+  mprotect(p + 2 * CHUNK_SIZE, MI_SLICE_SIZE, PROT_READ | PROT_WRITE);
+  end_large(p);
+}
+
+// If this fails, of many chunks that are nearly full too many are taken.
+UNIT_TEST(collapse_takes_few_samples_of_a_full_chunk) {
+  enum { CHUNKS = ARENA_CHUNKS / 2, ABSENT_PART = 10 };
+  start();
+  uint8_t* const p = make_large(CHUNKS);
+  mi_random_t random = {.state = 1};
+  const size_t page_count = CHUNKS * CHUNK_SIZE / os_fake.page_size;
+  for (size_t i = 0; i < page_count; i++) {
+    if (mi_random_next(&random) % ABSENT_PART != 0) continue;
+    mi_os_purge(p + i * os_fake.page_size, os_fake.page_size);
+  }
+  for (size_t i = 0; i < 20; i++) pass();
+  check(calls() <= CHUNKS / 8);
+  end_large(p);
+}
+
+// If this fails, memory that went back is made resident.
+UNIT_TEST_PAGE_SIZES(collapse_forgets_what_went_back) {
+  start();
+  uint8_t* const p = make_large(2);
+  pass();
+  check_equal(arena->chunks[HEAP_MIN_CHUNKS].filled, SEEN);
+  // Part of the first chunk, and all of the second.
+  check(mi_purge_contents(arena, p + CHUNK_SIZE - 3 * MI_SLICE_SIZE, CHUNK_SIZE));
+  check_equal(arena->chunks[HEAP_MIN_CHUNKS].filled, 0);
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 0);
+  for (size_t i = 0; i < 2 * CHUNK_SIZE; i += 8) p[i] = 1;
+  for (size_t i = 0; i < 2; i++) pass();
+  check_equal(calls(), 2);
+  // Of huge pages the first is split, and the second goes as a whole.
+  check(mi_purge_contents(arena, p + CHUNK_SIZE - MI_SLICE_SIZE, CHUNK_SIZE + MI_SLICE_SIZE));
+  check_equal(os_fake.count[OS_FAKE_SPLIT], 1);
+  check_equal(arena->chunks[HEAP_MIN_CHUNKS + 1].filled, 0);
+  check_equal(os_fake.collapse_growth, 0);
+  end_large(p);
+}
+
+// If this fails, a large block that a fork shares is there twice, or never taken again.
+UNIT_TEST(collapse_leaves_large_blocks_that_a_fork_shares) {
+  start();
+  uint8_t* p = make_large(2);
+  pass();
+  forget_by_fork();
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 0);
+  check(mi_purge_contents(arena, p, CHUNK_SIZE + MI_SLICE_SIZE)); // not all of the second
+  for (size_t i = 0; i < 2 * CHUNK_SIZE; i += 8) p[i] = 1;
+  os_fake.log_count = 0;
+  for (size_t i = 0; i < 3; i++) pass();
+  check(is_collapsed(0) && !is_collapsed(1));
+  end_large(p);
+}
+
+// If this fails, a heap of large blocks only never has huge pages, or has them where they are
+// forbidden.
+UNIT_TEST(collapse_looks_for_huge_pages) {
+  start();
+  os_fake.has_huge_pages = false;
+  uint8_t* const p = make_large(1);
+  const size_t before = os_fake.count[OS_FAKE_POPULATE_HUGE];
+  pass();
+  check_equal(os_fake.count[OS_FAKE_POPULATE_HUGE], before);
+  pass();
+  check_equal(os_fake.count[OS_FAKE_POPULATE_HUGE], before + 1);
+  check_equal(calls(), 0);
+  const size_t mapped = os_fake.mapped;
+  os_fake.gives_huge_pages = true;
+  pass();
+  check_equal(os_fake.count[OS_FAKE_POPULATE_HUGE], before + 2);
+  check_equal(calls(), 1);
+  check_equal(os_fake.mapped, mapped);
+  end_large(p);
+}
+
+// If this fails, a program that does not allocate keeps small pages, or the purge thread wakes an
+// idle machine for ever.
+UNIT_TEST(collapse_is_gone_on_with_by_the_purge_thread) {
+  start();
+  uint8_t* const p = make_large(2);
+  uint64_t total_ms = 0;
+  size_t ticks = 0;
+  for (uint64_t wait = LOOK_MS; wait != MI_RETAIN_NEVER; ticks++) {
+    check(wait >= LOOK_MS && wait <= pass_ms() << QUIET_MAX);
+    os_fake_advance_ms(wait);
+    total_ms += wait;
+    wait = mi_collapse_tick(&mi_state.main);
+    check(ticks < 100);
+  }
+  check_equal(calls(), 2);
+  check(total_ms > pass_ms() && total_ms <= 2 * pass_ms() << QUIET_MAX);
+  // A thread that allocates finds something new: the purge thread goes on.
+  check(mi_purge_contents(arena, p, MI_SLICE_SIZE));
+  for (size_t i = 0; i < MI_SLICE_SIZE; i += 8) p[i] = 1;
+  os_fake_advance_ms(pass_ms() << QUIET_MAX);
+  poll();
+  check(mi_collapse_tick(&mi_state.main) <= pass_ms());
+  unit_option(allow_thp, 0);
+  check_equal(mi_collapse_tick(&mi_state.main), MI_RETAIN_NEVER);
+  end_large(p);
+  check_equal(mi_collapse_tick(&mi_state.main), MI_RETAIN_NEVER);
+}
+
+// If this fails, the same chunks are looked at again and again, although nothing has changed.
+UNIT_TEST(collapse_looks_less_often_when_nothing_is_new) {
+  start();
+  pass();
+  os_fake_advance_ms(pass_ms() << QUIET_MAX);
+  for (uint64_t i = 1; i < QUIET_MAX + 3;) {
+    poll();
+    const uint64_t wait = mi_state.main.collapse_due_ms - mi_os_now_ms();
+    os_fake_advance_ms(wait);
+    if (wait == LOOK_MS) continue;
+    check_equal(wait, pass_ms() << (i < QUIET_MAX ? i : QUIET_MAX)); // a pass is over
+    i++;
+  }
+  end();
+}
+
+// If this fails, a heap in the swap is read again and again.
+UNIT_TEST(collapse_backs_off_from_slow_samples) {
+  start();
+  uint8_t* const p = make_large(CHUNKS_MAX);
+  pass();
+  os_fake.nonzero_us = 1000;
+  os_fake_advance_ms(pass_ms());
+  uint64_t before = os_fake.now_us;
+  poll();
+  check(os_fake.now_us - before > 2000);
+  before = os_fake.now_us;
+  poll();
+  check_equal(os_fake.now_us, before);
+  os_fake_advance_ms(900);
+  before = os_fake.now_us;
+  poll();
+  check_equal(os_fake.now_us, before);
+  check_equal(calls(), 0);
+  os_fake.nonzero_us = 0;
+  for (size_t i = 0; i < 2; i++) pass();
+  check_equal(calls(), CHUNKS_MAX);
+  end_large(p);
 }
 
 // Another thread releases a page, and its memory is moved away.
@@ -484,8 +703,17 @@ int main(void) {
       cmocka_unit_test(collapse_looks_at_few_chunks_at_once),
       cmocka_unit_test(collapse_takes_a_small_part_of_the_time),
       cmocka_unit_test(collapse_backs_off_from_failures),
-      cmocka_unit_test(collapse_ends_where_it_is_unknown),
+      cmocka_unit_test(collapse_leaves_what_is_refused),
       cmocka_unit_test(collapse_leaves_what_a_fork_shares),
+      cmocka_unit_test(collapse_takes_large_blocks),
+      cmocka_unit_test(collapse_leaves_large_blocks_that_are_not_used),
+      cmocka_unit_test(collapse_takes_few_samples_of_a_full_chunk),
+      cmocka_unit_test(collapse_forgets_what_went_back),
+      cmocka_unit_test(collapse_leaves_large_blocks_that_a_fork_shares),
+      cmocka_unit_test(collapse_looks_for_huge_pages),
+      cmocka_unit_test(collapse_is_gone_on_with_by_the_purge_thread),
+      cmocka_unit_test(collapse_looks_less_often_when_nothing_is_new),
+      cmocka_unit_test(collapse_backs_off_from_slow_samples),
       cmocka_unit_test(collapse_gives_back_what_was_freed_meanwhile),
   };
   return cmocka_run_group_tests_name("collapse", tests, NULL, NULL);

@@ -397,6 +397,28 @@ static void os_reads_what_only_its_user_can_write(void** state) {
   assert_int_equal(errno, 7);
 }
 
+// If this fails, memory that holds nothing becomes resident, or such a look ends the process, waits
+// or wakes a thread.
+static void os_knows_what_is_not_zero(void** state) {
+  (void)state;
+  page_size = (size_t)sysconf(_SC_PAGESIZE);
+  uint32_t* const p = (uint32_t*)mi_os_map(NULL, 2 * page_size, page_size, MI_OS_READ_WRITE);
+  assert_non_null(p);
+  p[1] = 1;
+  p[2] = UINT32_MAX;
+  errno = 5;
+  assert_false(mi_os_is_nonzero(p));
+  assert_true(mi_os_is_nonzero(p + 1) && mi_os_is_nonzero(p + 2));
+  assert_int_equal(mprotect(p, page_size, PROT_NONE), 0);
+  assert_false(mi_os_is_nonzero(p + 1));
+  assert_false(mi_os_is_nonzero((void*)(uintptr_t)8));
+  const uint64_t start = mi_os_now_us();
+  for (size_t i = 0; i < 1000; i++) mi_os_is_nonzero((uint8_t*)p + page_size);
+  assert_true(mi_os_now_us() - start < 50000); // a wait takes 50 us and more
+  assert_int_equal(errno, 5);
+  assert_int_equal(mi_os_unmap(p, 2 * page_size), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
@@ -404,6 +426,7 @@ int main(void) {
       cmocka_unit_test(os_maps_aligned),
       cmocka_unit_test(os_gives_memory_back),
       cmocka_unit_test(os_knows_what_is_readable),
+      cmocka_unit_test(os_knows_what_is_not_zero),
       cmocka_unit_test(os_has_secrets),
       cmocka_unit_test(os_guards_pages_inside_a_mapping),
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),

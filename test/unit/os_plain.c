@@ -185,6 +185,7 @@ static void os_says_what_it_lacks(void** state) {
   assert_int_equal(mi_os_populate_huge(p, page_size), ENOSYS);
   assert_int_equal(mi_os_collapse(p, page_size), ENOSYS);
   assert_int_equal(mi_os_split(p, page_size), ENOSYS);
+  assert_false(mi_os_is_nonzero(p));
   assert_int_equal(mi_os_huge_pages(p, page_size, MI_OS_HUGE), ENOSYS);
   assert_int_equal(mi_os_move(p, p + page_size, page_size), ENOSYS);
   assert_int_equal(mi_os_prefer_node(p, page_size, 0), ENOSYS);

@@ -276,7 +276,7 @@ UNIT_TEST_ON(tail_does_not_cut_a_huge_page, (size_t)1 << 30) {
       page[i] = NULL;
     }
   }
-  mi_atomic_or_relaxed(&arena->chunks[2].filled, (uint64_t)1 << 40); // collapsed
+  mi_atomic_or_relaxed(&arena->chunks[2].filled, (uint64_t)1 << 33); // collapsed
   const size_t calls = purges();
   for (size_t i = 0; i < 4; i++) period();
   check_equal(purges() - calls, CUT_MIN);

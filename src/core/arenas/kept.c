@@ -47,7 +47,6 @@
 #include "kept.h"
 
 #include "bitmap.h"
-#include "collapse.h"
 #include "wait.h"
 
 #define MI_KEPT_TOTAL_MIN ((int64_t)(128 * MI_SLICE_SIZE))
@@ -101,7 +100,6 @@ MI_INTERNAL void mi_kept_uncount(mi_subproc_t* subproc, const mi_page_t* page) {
 static void mi_kept_end(mi_subproc_t* subproc, const mi_page_t* page, bool is_old) {
   const size_t index = mi_arena_slice_of(page->arena, page->start);
   mi_kept_uncount(subproc, page);
-  mi_collapse_forget(page->arena, index, page->slice_count);
   if (is_old) {
     mi_wait_release_old(page->arena, index, page->slice_count);
   } else {

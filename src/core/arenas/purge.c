@@ -45,6 +45,7 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   const size_t size = count * MI_SLICE_SIZE;
   int err = 0;
   const bool is_moved = !mi_bitmap_is_all_clear(arena->moved, index, count);
+  mi_collapse_split(arena, index, count);
   if (!is_moved) mi_move_unmark(arena, index, count);
   if (is_moved) {
     err = mi_move_renew(arena, index, count);
@@ -56,7 +57,6 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
   } else if (!arena->is_committed && !arena->is_foreign) {
     err = mi_purge_decommit(arena, index, count);
   } else if (mi_option_value(purge_decommits) != 0) {
-    mi_collapse_split(arena, index, count);
     err = mi_os_purge(start, size);
     if (arena->is_foreign) mi_atomic_store_relaxed(&arena->is_unsure, true);
   } else {
@@ -82,6 +82,8 @@ MI_INTERNAL mi_attr_cold size_t mi_purge_claimed(mi_arena_t* arena, size_t index
 
 MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t size) {
   if (!mi_arena_is_mapped_by_us(arena) || mi_wait_delay_ms() < 0) return false;
+  const size_t index = mi_arena_slice_of(arena, start);
+  mi_collapse_split(arena, index, mi_arena_slice_of(arena, start + size - 1) + 1 - index);
   if (mi_os_purge(start, size) != 0) return false;
   mi_count_add(&arena->subproc->count.purged, (int64_t)size);
   mi_count_add(&arena->subproc->count.purge_calls, 1);

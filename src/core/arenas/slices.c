@@ -17,7 +17,6 @@
 #include "slices.h"
 
 #include "bitmap.h"
-#include "collapse.h"
 #include "huge.h"
 #include "kept.h"
 #include "retain.h"
@@ -134,7 +133,6 @@ MI_INTERNAL bool mi_slices_claim_again(mi_heap_t* heap, size_t slice_count, size
 
 MI_INTERNAL void mi_slices_release(mi_arena_t* arena, size_t slice_index, size_t slice_count,
                                    size_t alignment) {
-  mi_collapse_forget(arena, slice_index, slice_count);
   mi_retain_before_wait(arena->subproc, slice_count);
   if (mi_spare_keep(arena, slice_index, slice_count, alignment)) return;
   mi_wait_release(arena, slice_index, slice_count);

@@ -175,7 +175,6 @@ static size_t mi_tail_take(mi_arena_t* arena, size_t slice_index) {
   const size_t slice_count = page->slice_count;
   const size_t bytes = mi_tail_purge(arena, page);
   if (mi_unlikely(mi_tail_clear(tails, shift) != MI_TAIL_BUSY)) { // TAIL-1: the page has ended
-    mi_collapse_forget(arena, slice_index, slice_count);
     mi_wait_release(arena, slice_index, slice_count);
   }
   return bytes;

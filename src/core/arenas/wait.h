@@ -24,7 +24,7 @@ MI_INTERNAL size_t mi_wait_forget(mi_arena_t* arena, size_t slice_index, size_t 
 
 // More memory waits: the purge thread wakes, if it sleeps because none did.
 MI_INTERNAL void mi_wait_wake_purger(void);
-static inline void mi_wait_notice(void) {
+static mi_attr_inline void mi_wait_notice(void) {
   if (mi_unlikely(mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_ASLEEP)) {
     mi_wait_wake_purger();
   }

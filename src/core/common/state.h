@@ -140,13 +140,16 @@ struct mi_subproc_s {
   mi_atomic(int64_t) purge_spent_ms;
   // collapse_due_ms - when the next look at old chunks is due. Any thread, relaxed: a hint.
   mi_atomic(uint64_t) collapse_due_ms;
+  // collapse_quiet - passes in a row that found nothing new. Written under the purge lock, read by
+  // any thread, relaxed: a hint.
+  mi_atomic(uint32_t) collapse_quiet;
+  bool collapse_has_news; // this pass has; under the purge lock
   size_t collapse_arena, collapse_chunk; // where that look goes on; under the purge lock
   // has_tails - memory behind blocks of a page may wait; had_tails - there was such a page, ever
   // (tail.c). Written by a thread that makes a page, and by a purger; read by any thread. Relaxed:
   // a hint; a page that it misses is found by a later walk.
   mi_atomic(bool) has_tails;
   mi_atomic(bool) had_tails;
-  uint64_t collapse_pass_ms; // when a look began at the first arena; under the purge lock
   // retain_more - bytes that may wait beyond RETAIN-1; retain_missed - bytes that went back
   // and have not been replaced; retain_cost - bytes of these that were replaced at once;
   // retain_seen_ms - when the last of that happened. Relaxed, by any thread: RETAIN-6, a guess.
@@ -259,10 +262,6 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   uint64_t collapse_after_us; // no chunk is collapsed before this time; under the purge lock
   uint32_t collapse_failures; // without a success between; under the purge lock
-  bool can_collapse; // it has succeeded; under the purge lock
-  // is_collapse_off - the system cannot do it. Written under the purge lock, read by any thread,
-  // relaxed: for good.
-  mi_atomic(bool) is_collapse_off;
   // moved_count - ranges of arenas that were moved and not yet renewed. Any thread, relaxed: only a
   // budget.
   mi_atomic(size_t) moved_count;

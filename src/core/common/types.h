@@ -512,9 +512,9 @@ typedef mi_atomic(uint64_t) mi_fit_node_t;
 // What is known of the slices of a chunk: a word for each of two policies. Beside each other, so
 // that a small heap touches one OS page of them.
 typedef struct mi_chunk_s {
-  // filled - which slices are resident: collapse.c. Written by a thread that has carved or releases
-  // slices, by one that looks at the chunk, and by one that forks; read by one that looks. Relaxed:
-  // a decision that may be wrong by a page.
+  // filled - which slices are resident: collapse.c. Written by a thread that has carved slices or
+  // gives their contents back, by one that looks at the chunk, and by one that forks; read by one
+  // that looks. Relaxed: a decision that may be wrong by a chunk.
   mi_atomic(uint64_t) filled;
   // tails - a state of each slice: does memory behind the blocks of the page that begins there
   // wait, and does a purger give it back? See tail.c.

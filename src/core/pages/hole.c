@@ -125,9 +125,6 @@ static size_t mi_hole_make_in(mi_arena_t* arena, mi_page_t* page) {
   if (mask == 0) return 0;
   mi_hole_unlink(page, mask, &cut);
   page->holes = (mi_part_mask_t)(page->holes | mask);
-  const size_t slice_index = mi_arena_slice_of(arena, page->start);
-  mi_collapse_split(arena, slice_index, page->slice_count);
-  mi_collapse_forget(arena, slice_index, page->slice_count);
   const size_t bytes = mi_hole_purge(arena, page, mask, cut.size);
   const size_t parts = mi_bits_count(mask);
   mi_count_add(&arena->subproc->count.committed, -(int64_t)(parts * cut.size));

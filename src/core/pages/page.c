@@ -23,8 +23,9 @@ static void mi_page_clean_run(const mi_page_plan_t* plan, mi_run_t* run) {
   if (!run->is_zero && run->slice_count == 1 && mi_pagemap_slice(start)->is_lean) {
     run->is_resident = false;
   } else if (run->is_resident && plan->is_sparse && run->arena != NULL &&
-             mi_arena_is_ours(run->arena) &&
-             mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) == 0) {
+             mi_arena_is_ours(run->arena)) {
+    mi_collapse_split(run->arena, run->slice_index, run->slice_count);
+    if (mi_os_purge(start, run->slice_count * MI_SLICE_SIZE) != 0) return;
     mi_charge_drop(run->arena, start, run->slice_count * MI_SLICE_SIZE);
     run->is_resident = false;
     run->is_zero = true;

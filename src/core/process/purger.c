@@ -10,7 +10,8 @@
 //
 //   BUSY    a thread starts it, or has seen it end and joins it
 //   BORN    it runs, and the thread that started it goes on
-//   AWAKE   some memory waits, or a thread may fall asleep: it sleeps until that is due
+//   AWAKE   some memory waits, or a thread may fall asleep, or chunks become old (collapse.c): it
+//           sleeps until that is due
 //   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some, or
 //           that has a page to take over, wakes it (mi_wait_notice), so that it does not wake an
 //           idle machine
@@ -54,6 +55,7 @@
 typedef struct mi_purger_look_s {
   int64_t waiting; // bytes that still wait
   uint64_t next_ms; // until the next look
+  uint64_t collapse_ms; // until the next one at old chunks
 } mi_purger_look_t;
 
 static void mi_purger_look_at(mi_subproc_t* subproc, mi_purger_look_t* look) {
@@ -64,8 +66,9 @@ static void mi_purger_look_at(mi_subproc_t* subproc, mi_purger_look_t* look) {
 }
 
 static mi_purger_look_t mi_purger_look(void) {
-  mi_purger_look_t look = {0, MI_RETAIN_NEVER};
+  mi_purger_look_t look = {.next_ms = MI_RETAIN_NEVER};
   mi_purger_look_at(&mi_state.main, &look);
+  look.collapse_ms = mi_collapse_tick(&mi_state.main); // of others not while their list is locked
   // Any other sub-process may end at any moment, but not while their list is locked.
   mi_lock_enter(&mi_state.thread_lock);
   for (mi_subproc_t* s = mi_state.main.next; s != NULL; s = s->next) mi_purger_look_at(s, &look);
@@ -90,7 +93,8 @@ static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
 static void mi_purger_rest(int64_t waiting) {
   if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
   mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
-  if (mi_purger_look().waiting == waiting && !mi_asleep_is_due() &&
+  const mi_purger_look_t look = mi_purger_look();
+  if (look.waiting == waiting && look.collapse_ms == MI_RETAIN_NEVER && !mi_asleep_is_due() &&
       mi_option_value(purge_thread) != 0) {
     while (mi_purger_is(MI_PURGER_ASLEEP)) {
       mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
@@ -136,6 +140,7 @@ static void mi_purger_run(void) {
     uint64_t most_ms = mi_asleep_look(&asleep);
     if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
+    if (look.collapse_ms < most_ms) most_ms = look.collapse_ms;
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
     waiting = look.waiting;
     mi_purger_sleep(&look, same_since_ms, most_ms);
