@@ -296,6 +296,7 @@ struct mi_theap_s {
   size_t page_count; // pages in `current` and `queue`
   size_t own_count; // pages in `queue` without MI_OWNER_HELD: HOLD-2
   int64_t peak_seen; // committed when it last gave up pages for a new peak: REFILL-4
+  uint64_t wide; // a bit for each class of wide blocks with a current page, or more: THEAP-6
   uint64_t filled; // a bit for each small class of whose last new page much was used: REFILL-3
   bool is_split; // a class is split: SPLIT-4
   bool is_in_deferred_free;

@@ -231,6 +231,7 @@ MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page) {
   page->count.used++; // LIFE-1
   mi_life_own(theap, page);
   theap->current[c] = page;
+  if (c >= MI_WIDE_CLASS) theap->wide |= mi_life_wide(c);
   theap->page_count++;
   if (mi_class_is_medium(c)) mi_life_offer(theap, page); // HOLD-2
 }
@@ -319,6 +320,7 @@ MI_INTERNAL void mi_life_forget_all(mi_theap_t* theap) {
     theap->current[c] = MI_PAGE_NONE;
     theap->queue[c] = (mi_page_queue_t){0};
   }
+  theap->wide = 0;
   theap->page_count = 0;
   theap->own_count = 0;
   theap->idle_bytes = 0;

@@ -59,6 +59,14 @@ MI_INTERNAL void mi_life_set_owner(mi_theap_t* theap, uintptr_t owner);
 // Pages that a theap may have in queues for itself (HOLD-2).
 #define MI_QUEUED_OWN ((size_t)(MI_IS_TINY ? 2 : 128))
 
+// The first class of wide blocks, which are longer than an eighth of a slice.
+#define MI_WIDE_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
+
+// Return the bit of such a class in `wide` of a theap, 0 of another.
+static inline uint64_t mi_life_wide(size_t size_class) {
+  return size_class >= MI_WIDE_CLASS ? (uint64_t)1 << (size_class - MI_WIDE_CLASS) : 0;
+}
+
 // Allocate from the page, which is in no place.
 MI_INTERNAL void mi_life_make_current(mi_theap_t* theap, mi_page_t* page);
 

@@ -55,9 +55,8 @@ static inline bool mi_crowd_is_tight(mi_subproc_t* subproc) {
 // True if old contents of the slices of a new page should be given back: the first page of a class
 // of small blocks may never use much of its slices, unless it is shared.
 static inline bool mi_crowd_is_sparse(const mi_theap_t* theap, size_t size_class) {
-  return size_class <= mi_class_of(MI_SLICE_SIZE / 8) &&
-         mi_theap_current(theap, size_class) == NULL && !mi_crowd_shares(theap) &&
-         mi_crowd_has_little(mi_theap_subproc(theap));
+  return size_class < MI_WIDE_CLASS && mi_theap_current(theap, size_class) == NULL &&
+         !mi_crowd_shares(theap) && mi_crowd_has_little(mi_theap_subproc(theap));
 }
 
 // Called now and then when the thread refills: if it waited for something since the last look, it

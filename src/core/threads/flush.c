@@ -28,8 +28,6 @@
 #define MI_FLUSH_SEARCH_PART 32
 // Of so many pages of a look one may give back what it has between blocks, which takes longer.
 #define MI_LOOK_SPARSE_PART 64
-// The first class of which idle pages are given up: mi_flush_trim.
-#define MI_FLUSH_TRIM_CLASS (mi_class_of(MI_SLICE_SIZE / 8) + 1)
 
 // Give up the last page of a queue if it is kept although it is empty, since a time when the heap
 // was larger. (1 GiB of blocks that are freed in their order would leave 16 MiB in such pages.)
@@ -272,10 +270,18 @@ static size_t mi_flush_idle_bytes(mi_theap_t* theap, mi_page_t* page) {
   return mi_page_capacity(page) * page->block_size;
 }
 
+// Return the current page of the first class in `rest`, a part of `wide`; or NULL, and note that
+// there is none.
+static inline mi_page_t* mi_flush_wide(mi_theap_t* theap, uint64_t rest) {
+  mi_page_t* const page = mi_theap_current(theap, MI_WIDE_CLASS + mi_bits_trailing_zeros(rest));
+  if (page == NULL) theap->wide &= ~(rest & (0 - rest));
+  return page;
+}
+
 MI_INTERNAL void mi_flush_collect(mi_theap_t* theap) {
   mi_report_enter(MI_REPORT_IN_COLLECT);
-  for (size_t c = MI_FLUSH_TRIM_CLASS; c < MI_CLASS_COUNT; c++) {
-    mi_page_t* const page = mi_theap_current(theap, c);
+  for (uint64_t rest = theap->wide; rest != 0; rest &= rest - 1) {
+    mi_page_t* const page = mi_flush_wide(theap, rest);
     if (page != NULL) mi_page_collect(page);
   }
   mi_report_leave();
@@ -285,12 +291,11 @@ MI_INTERNAL void mi_flush_trim(mi_theap_t* theap, size_t limit, size_t busy) {
   if (theap->sample_is_exact) return;
   size_t kept = 0;
   mi_report_enter(MI_REPORT_IN_COLLECT);
-  for (size_t c = MI_FLUSH_TRIM_CLASS; c < MI_CLASS_COUNT; c++) {
-    // Most pages have no free block (nor has the one that stands for none), and this is done for
-    // each page of such a class that is made.
-    if (mi_likely(theap->free[c] == NULL && theap->current[c]->local_free == NULL)) continue;
-    mi_page_t* const page = mi_theap_current(theap, c);
-    if (page == NULL || c == busy) continue;
+  for (uint64_t rest = theap->wide & ~mi_life_wide(busy); rest != 0; rest &= rest - 1) {
+    const size_t c = MI_WIDE_CLASS + mi_bits_trailing_zeros(rest);
+    mi_page_t* const page = mi_flush_wide(theap, rest);
+    if (page == NULL) continue;
+    if (mi_likely(theap->free[c] == NULL && page->local_free == NULL)) continue; // most are full
     const size_t bytes = mi_flush_idle_bytes(theap, page);
     if (bytes == 0) continue;
     if (kept + bytes <= limit) {

@@ -336,7 +336,7 @@ static mi_page_t* mi_refill_find_page(mi_theap_t* theap, size_t c) {
     mi_tally_often(theap, heap, MI_TALLY_ADOPTED);
     return page;
   }
-  if (c > mi_class_of(MI_SLICE_SIZE / 8)) mi_refill_trim(theap, c);
+  if (c >= MI_WIDE_CLASS) mi_refill_trim(theap, c);
   return mi_refill_make_page(theap, c);
 }
 

@@ -12,6 +12,9 @@
 // THEAP-4  page_count counts the pages in `current` and `queue`.
 // THEAP-5  a theap whose heap has ended belongs to the main heap (deleted), or refers to pages that
 //     are gone (`is_destroyed`); its thread gives it up when it next needs the place (thread.c).
+// THEAP-6  `wide` has the bits of all classes of wide blocks that have a current page, and of few
+//     others: a look at those pages, for each such page that is made, does not go through all
+//     classes. A look takes the bit off of a class that has none (the turn of a page need not).
 //
 // Only the owning thread calls these functions, or a thread that holds the theap exclusively (an
 // orphan, under the thread lock). Not here: how threads get and leave theaps (thread.c), refilling
@@ -155,7 +158,9 @@ MI_INTERNAL bool mi_theap_is_valid(mi_theap_t* theap) {
   size_t idle_bytes = 0;
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     if (!mi_theap_is_current_valid(theap, c)) return false;
-    if (mi_theap_current(theap, c) != NULL) pages++;
+    const bool has_current = mi_theap_current(theap, c) != NULL;
+    if (has_current) pages++;
+    if (has_current && (~theap->wide & mi_life_wide(c)) != 0) return false; // THEAP-6
     const mi_page_t* before = NULL;
     const mi_page_queue_t* const queue = &theap->queue[c];
     for (mi_page_t* page = mi_life_first(queue); page != NULL; page = mi_life_after(queue, page)) {
