@@ -640,7 +640,7 @@ UNIT_TEST(collapse_backs_off_from_slow_samples) {
   start();
   uint8_t* const p = make_large(CHUNKS_MAX);
   pass();
-  os_fake.nonzero_us = 1000;
+  os_fake.nonzero_us = 40;
   os_fake_advance_ms(pass_ms());
   uint64_t before = os_fake.now_us;
   poll();
