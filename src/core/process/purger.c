@@ -10,8 +10,7 @@
 //
 //   BUSY    a thread starts it, or has seen it end and joins it
 //   BORN    it runs, and the thread that started it goes on
-//   AWAKE   some memory waits, or a thread may fall asleep, or chunks become old (collapse.c): it
-//           sleeps until that is due
+//   AWAKE   some memory waits, or a thread may fall asleep: it sleeps until that is due
 //   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some, or
 //           that has a page to take over, wakes it (mi_wait_notice), so that it does not wake an
 //           idle machine
@@ -44,6 +43,8 @@
 // PURGER-7  with MIMALLOC_CONTROL the thread looks for commands of the user, too (mi_hook_control).
 //     Then it is started with the library, makes the system calls that this takes, sleeps no longer
 //     than until its next look, and stays at a fork; for the rest it is what it is without.
+// PURGER-8  chunks that become old (collapse.c) are no reason to be AWAKE, although they end a
+//     sleep: who marks memory meanwhile wakes the thread, and need not wait for them.
 //
 // Deliberately absent: what threads have outside of their queues; only they may take it out.
 #include "purger.h"
@@ -89,16 +90,18 @@ static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
   return mi_atomic_cas_strong_acquire(&mi_state.purger, &expected, to);
 }
 
-// Sleep until another thread marks memory. `waiting` bytes wait, and do not go.
-static void mi_purger_rest(int64_t waiting) {
+// Sleep until another thread marks memory, or chunks are old: PURGER-8. What waits does not go.
+static void mi_purger_rest(const mi_purger_look_t* before) {
   if (!mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_ASLEEP)) return;
   mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_PURGER_RECHECK_MS);
   const mi_purger_look_t look = mi_purger_look();
-  if (look.waiting == waiting && look.collapse_ms == MI_RETAIN_NEVER && !mi_asleep_is_due() &&
+  if (look.waiting == before->waiting && !mi_asleep_is_due() &&
       mi_option_value(purge_thread) != 0) {
-    while (mi_purger_is(MI_PURGER_ASLEEP)) {
-      mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP, MI_OS_FOREVER);
-    }
+    const bool is_timed = look.collapse_ms != MI_RETAIN_NEVER;
+    do {
+      mi_os_wait_ms(&mi_state.purger, MI_PURGER_ASLEEP,
+                    is_timed ? look.collapse_ms : MI_OS_FOREVER);
+    } while (!is_timed && mi_purger_is(MI_PURGER_ASLEEP));
   }
   mi_purger_turn(MI_PURGER_ASLEEP, MI_PURGER_AWAKE);
 }
@@ -120,7 +123,7 @@ static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms
   const bool is_idle = look->next_ms == MI_RETAIN_NEVER || mi_purger_is_stuck(same_since_ms);
   const uint64_t due_ms = is_idle || look->next_ms > most_ms ? most_ms : look->next_ms;
   if (due_ms == MI_RETAIN_NEVER) {
-    mi_purger_rest(look->waiting);
+    mi_purger_rest(look);
   } else {
     mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, due_ms);
   }
@@ -140,7 +143,6 @@ static void mi_purger_run(void) {
     uint64_t most_ms = mi_asleep_look(&asleep);
     if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
-    if (look.collapse_ms < most_ms) most_ms = look.collapse_ms;
     if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
     waiting = look.waiting;
     mi_purger_sleep(&look, same_since_ms, most_ms);

@@ -112,6 +112,27 @@ static int again(void) {
   return 0;
 }
 
+// A program that keeps much memory, so that the thread has nothing to do but to wait for chunks that
+// become old; then it frees more, twice, because it has not freed any for long (RETAIN-4).
+static int kept(void) {
+  const size_t count = 64 * MIB / 1000;
+  char** const blocks = (char**)malloc(count * sizeof(char*));
+  CHECK(blocks != NULL);
+  start_thread(&sleep_for_ever);
+  for (size_t i = 0; i < count; i++) {
+    CHECK((blocks[i] = (char*)malloc(1000)) != NULL);
+    memset(blocks[i], 1, 1000);
+  }
+  usleep(4000000);
+  const size_t before = resident_mib();
+  burst(64 * MIB / 1000, 1000, 0);
+  burst(64 * MIB / 1000, 1000, 0);
+  CHECK(comes_below_mib(before + 16));
+  for (size_t i = 0; i < count; i++) free(blocks[i]);
+  free(blocks);
+  return 0;
+}
+
 // A program that sets the option before it needs to be alone: the thread sleeps then, for ever if
 // nobody wakes it.
 static int off(void) {
@@ -444,6 +465,7 @@ int main(int argc, char** argv) {
   CHECK(status_file >= 0);
   if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
   if (strcmp(mode, "again") == 0) return again();
+  if (strcmp(mode, "kept") == 0) return kept();
   if (strcmp(mode, "before") == 0) return before();
   if (strcmp(mode, "off") == 0) return off();
   if (strcmp(mode, "count") == 0) return count();
