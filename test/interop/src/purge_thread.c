@@ -112,8 +112,8 @@ static int again(void) {
   return 0;
 }
 
-// A program that keeps much memory, so that the thread has nothing to do but to wait for chunks that
-// become old; then it frees more, twice, because it has not freed any for long (RETAIN-4).
+// A program that keeps much memory, so that the thread has nothing to do but to wait for chunks
+// that become old; then it frees more, twice, because it has not freed any for long (RETAIN-4).
 static int kept(void) {
   const size_t count = 64 * MIB / 1000;
   char** const blocks = (char**)malloc(count * sizeof(char*));
