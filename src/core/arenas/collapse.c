@@ -96,8 +96,7 @@
 mi_static_assert(MI_CHUNK_SLICES == 32, "the lower half of a word has a bit for each slice");
 
 MI_INTERNAL mi_attr_cold void mi_collapse_note(mi_subproc_t* subproc, const mi_page_t* page) {
-  if (!MI_HAS_COLLAPSE) return;
-  if (mi_atomic_load_relaxed(&subproc->count.committed) < MI_HUGE_HEAP_MIN) return;
+  if (!mi_collapse_is_large(subproc)) return;
   if (page->block_size > mi_state.os.page_size || MI_PAGE_FENCE_SIZE != 0) return; // COLLAPSE-1
   mi_arena_t* const arena = mi_arena_of(subproc, page->start);
   if (arena == NULL) return;
