@@ -18,6 +18,7 @@
 #include "os_windows_cxx.c"
 #include "os_windows_fault.c"
 #include "os_lacks.c"
+#include "os_no_family.c"
 #else
 
 #include "os_libc.h"
@@ -26,6 +27,7 @@
 #include "os_wasm.c"
 #include "os_bare.c"
 #include "os_lacks.c"
+#include "os_no_family.c"
 #include "os_libc.c"
 #else
 
@@ -37,18 +39,21 @@
 #include "os_plain.c"
 #include "os_bare.c"
 #include "os_lacks.c"
+#include "os_no_family.c"
 #elif MI_IS_BSD
 #include "os_cancel.c"
 #include "os_common.c"
 #include "os_bsd.c"
 #include "os_bare.c"
 #include "os_lacks.c"
+#include "os_no_family.c"
 #elif MI_IS_MACOS
 #include "os_cancel.c"
 #include "os_common.c"
 #include "os_macos.c"
 #include "os_bare.c"
 #include "os_lacks.c"
+#include "os_no_family.c"
 #elif defined(__linux__)
 #include "os_linux.c"
 #include "os_linux_dump.c"
@@ -56,6 +61,11 @@
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
 #include "os_linux_resident.c"
+#if defined(__GLIBC__)
+#include "os_family.c"
+#else
+#include "os_no_family.c"
+#endif
 #else
 #error "This version is for Linux, BSD, macOS, Windows and WebAssembly. A port starts with os/os.h."
 #endif

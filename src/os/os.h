@@ -14,8 +14,9 @@
 // compiler's thread-local variables call malloc; and nothing else. A system with POSIX has most of
 // them from os_posix.c and os_posix_fault.c, and the rest to start with from os_plain.c, or a part
 // of that from os_cancel.c and os_common.c. Less is enough for os_libc.c, a C library; for
-// os_key.c, keys of threads; for os_lacks.c, nothing. Which of the functions below may say no shows
-// os_wasm.c, a port to a system that has hardly anything.
+// os_key.c, keys of threads; for os_lacks.c and os_no_family.c, nothing. Which of the functions
+// below may say no shows os_wasm.c, a port to a system that has hardly anything.
+//
 // How much a function must do:
 //
 //   must do it     init, map, unmap, commit, decommit, purge, remap; now_ms, now_us; random;
@@ -25,6 +26,7 @@
 //                  reset                            what purge does, at once
 //                  map_large, populate, populate_huge, has_huge_pages, huge_pages, collapse, split,
 //                  is_nonzero                       huge pages
+//                  family_create                    huge pages of old memory after a fork
 //                  move                             a large block that grows is copied
 //                  guard, unguard                   guards cost two mappings each
 //                  prefer_node, numa_nodes, numa_node  NUMA nodes
@@ -244,6 +246,18 @@ MI_INTERNAL void mi_os_thread_join_by(uintptr_t join);
 
 // Register the three fork callbacks (pthread_atfork). Returns 0 or an errno value.
 MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+// A family: processes that share memory because they came to be by forks of one, its first. The
+// first process creates it before it forks, NULL if the system has none of this; each that comes
+// out of a fork, of the first one or of another, joins at once. Members that ended, or run another
+// program, are gone. `is_alone` is for the first process: true if all others are gone, which means
+// that it shares no memory. False is always possible. `end`: in the first process; the others keep
+// theirs. At most one thread at a time calls any of these.
+typedef struct mi_os_family_s mi_os_family_t;
+MI_INTERNAL mi_os_family_t* mi_os_family_create(void);
+MI_INTERNAL void mi_os_family_join(mi_os_family_t* family);
+MI_INTERNAL bool mi_os_family_is_alone(mi_os_family_t* family);
+MI_INTERNAL void mi_os_family_end(mi_os_family_t* family);
 
 // Tell if the library is about to be unloaded by dlclose, in a process that goes on. Its destructor
 // runs then, but also at the end of the process. The constructor calls `watch`, the destructor

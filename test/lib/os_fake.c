@@ -692,6 +692,33 @@ MI_INTERNAL int mi_os_at_fork(void (*prepare)(void), void (*parent)(void), void 
   return is_failed ? ENOMEM : 0;
 }
 
+struct mi_os_family_s {
+  char any;
+};
+
+static mi_os_family_t family;
+
+MI_INTERNAL mi_os_family_t* mi_os_family_create(void) {
+  if (!os_fake.has_family) return NULL;
+  os_fake.families++;
+  return &family;
+}
+
+MI_INTERNAL void mi_os_family_join(mi_os_family_t* joined) {
+  if (joined != &family) misuse("a process joins what is no family", joined, 0);
+  os_fake.family_members++;
+}
+
+MI_INTERNAL bool mi_os_family_is_alone(mi_os_family_t* asked) {
+  if (asked != &family) misuse("a process asks what is no family", asked, 0);
+  return os_fake.is_alone;
+}
+
+MI_INTERNAL void mi_os_family_end(mi_os_family_t* ended) {
+  if (ended != &family || os_fake.families != 1) misuse("no family ends", ended, 0);
+  os_fake.families--;
+}
+
 MI_INTERNAL void mi_os_usage(mi_os_usage_t* usage) {
   memset(usage, 0, sizeof(*usage));
   usage->rss = os_fake_resident_all();

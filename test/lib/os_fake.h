@@ -81,6 +81,8 @@ typedef struct os_fake_s {
   uint64_t collapse_us; // what it takes
   uint64_t nonzero_us; // what it takes to look at a word
   size_t huge_page_size;
+  bool has_family; // processes that share memory can be told
+  bool is_alone; // of a family, all others are gone
   bool has_limit; // the limit of a container can be found
   mi_os_limit_t limit; // `used`: by others
   size_t large_free; // explicit OS pages of `huge_page_size` there are
@@ -99,6 +101,8 @@ typedef struct os_fake_s {
   size_t fallible_count; // of all calls that can fail
   size_t kept; // bytes that could not be unmapped
   size_t collapse_growth; // bytes that became resident by collapses
+  size_t families; // created, and not ended
+  size_t family_members; // that joined one
   size_t hint_missed; // mappings that went elsewhere than their hint said
   size_t mapped; // bytes
   size_t committed; // bytes that are read-write

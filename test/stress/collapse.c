@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "load_threads.h"
 
@@ -23,6 +24,14 @@
 #define SLACK (2 * LOAD_MIB) // what the system counts late, and our own structures
 #define TIME_MS 90000 // the pauses while the system has no huge page ready are long
 #define WORK_MS 4000 // then a program is idle: after the first look at a chunk, before the second
+#define CHILD_MS 3000 // a child lives as long, through some passes
+
+// That a child is gone is known with this C library.
+#if defined(__GLIBC__) // tidy: allow os-macro (a fact of the library)
+#define HAS_FAMILY 1
+#else
+#define HAS_FAMILY 0
+#endif
 
 static uint8_t* block[BLOCK_COUNT];
 
@@ -129,9 +138,34 @@ static void work(void) {
   for (size_t i = 0; i < 20000; i++) load_drop(load_make(OTHER_SIZE + i), OTHER_SIZE + i);
 }
 
-// Large blocks that are written and stay, and of which every fourth is not used. Then the program
-// goes on to allocate, or does not.
-static void large_blocks(bool allocates) {
+// What a program does beside large blocks that stay.
+typedef enum rest_e { REST_WORKS, REST_IDLES, REST_FORKS } rest_t;
+
+static const char* const rest_name[] = {"old heap of large blocks", "the same of an idle program",
+                                        "the same after a child is gone"};
+
+// A child shares all memory for some time: none of it is copied.
+static void share(const wait_t* wait) {
+  int life[2];
+  CHECK(pipe(life) == 0);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    close(life[1]);
+    _exit((int)read(life[0], &(char){0}, 1));
+  }
+  while (load_now_ms() < wait->start_ms + CHILD_MS) work();
+  const size_t huge = huge_bytes();
+  CHECK_SAY(huge < wait->huge + RISE, "%zu KiB in huge pages beside a child, %zu before",
+            huge / LOAD_KIB, wait->huge / LOAD_KIB);
+  close(life[1]);
+  close(life[0]);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+// Large blocks that are written and stay, and of which every fourth is not used.
+static void large_blocks(rest_t rest) {
   uint8_t* large[LARGE_COUNT];
   mi_option_set(mi_option_allow_thp, 0);
   for (size_t i = 0; i < LARGE_COUNT; i++) {
@@ -141,14 +175,15 @@ static void large_blocks(bool allocates) {
   work();
   mi_option_set(mi_option_allow_thp, 1);
   const wait_t wait = wait_begin();
+  if (rest == REST_FORKS) share(&wait);
   while (!wait_is_over(&wait)) {
-    if (allocates || load_now_ms() < wait.start_ms + WORK_MS) {
+    if (rest != REST_IDLES || load_now_ms() < wait.start_ms + WORK_MS) {
       work();
     } else {
       load_wait_ms(10);
     }
   }
-  wait_end(&wait, allocates ? "old heap of large blocks" : "the same of a program that is idle");
+  wait_end(&wait, rest_name[rest]);
   for (size_t i = 0; i < LARGE_COUNT; i++) {
     for (size_t k = 0; k < LARGE_SIZE && i % 4 != 0; k++) CHECK(large[i][k] == (uint8_t)i);
     free(large[i]);
@@ -169,11 +204,12 @@ int main(int argc, char** argv) {
   mi_option_set(mi_option_purge_delay, 20); // chunks are old after ten times that
   mi_option_set(mi_option_allow_thp, 0);
   small_blocks(&state);
-  large_blocks(true);
+  large_blocks(REST_WORKS);
+  if (HAS_FAMILY) large_blocks(REST_FORKS);
   if (load_has_purger()) {
     mi_option_set(mi_option_purge_delay, WORK_MS / 10);
     load_on_threads(1, &do_nothing, load.seed); // the first thread brings the purge thread
-    large_blocks(false);
+    large_blocks(REST_IDLES);
   }
   return 0;
 }

@@ -1,111 +1,12 @@
 // SPDX-License-Identifier: MIT
 // collapse.c - tests of arenas/collapse.c: which chunks become one huge page, when, and how many.
+// (What a fork changes is in collapse_fork.c.)
 #include <sys/mman.h>
 
-#include "unit.h"
+#include "chunks.h"
 
-#include "core/arenas/arena.h"
-#include "core/arenas/collapse.h"
 #include "core/arenas/huge.h"
 #include "core/arenas/move.h"
-#include "core/arenas/purge.h"
-#include "core/arenas/slices.h"
-#include "core/pages/page.h"
-#include "core/threads/refill.h"
-
-#define CHUNK_SIZE (MI_CHUNK_SLICES * MI_SLICE_SIZE)
-#define HEAP_MIN_CHUNKS 16 // as huge.h says
-#define LOOK_CHUNKS 64 // as collapse.c says
-#define LOOK_MS 100
-#define PART 64
-#define PASS_DELAYS 10
-#define QUIET_MAX 4
-#define SEEN ((uint64_t)1 << 32)
-#define SHARED ((uint64_t)1 << 34)
-#define ARENA_CHUNKS (HEAP_MIN_CHUNKS + 2 * LOOK_CHUNKS)
-#define CHUNKS_MAX 8
-
-static mi_arena_t* arena; // starts with slices in use that nothing is known of
-static mi_page_t* pages[CHUNKS_MAX * MI_CHUNK_SLICES]; // of one slice each, behind those
-static size_t page_count;
-
-static size_t calls(void) { return os_fake.count[OS_FAKE_COLLAPSE]; }
-
-static uint64_t pass_ms(void) { return (uint64_t)mi_wait_delay_ms() * PASS_DELAYS; }
-
-static void poll(void) { mi_collapse_poll(&mi_state.main, mi_os_now_ms()); }
-
-static void start(void) {
-  unit_reserve(ARENA_CHUNKS * CHUNK_SIZE);
-  os_fake.has_huge_pages = true;
-  unit_theap();
-  for (size_t i = 0; i < HEAP_MIN_CHUNKS; i++) {
-    mi_run_t run;
-    check(mi_slices_claim(UNIT_HEAP, MI_CHUNK_SLICES, CHUNK_SIZE, 0, &run));
-    arena = run.arena;
-    check_equal(run.slice_index, i * MI_CHUNK_SLICES);
-  }
-  poll(); // the first pass is due when the heap has been large for as long as it takes
-  os_fake_advance_ms(pass_ms());
-}
-
-static size_t class_of_page(void) {
-  const size_t c = mi_class_of(64);
-  check_equal(mi_class_slices(c), 1);
-  return c;
-}
-
-// A page of one slice, all of whose blocks are carved.
-static mi_page_t* make_page(void) {
-  mi_page_t* const page = mi_refill_make_page(unit_theap(), class_of_page());
-  check(page != NULL);
-  while (unit_carve(page) != NULL) {
-  }
-  mi_collapse_note(&mi_state.main, page);
-  return page;
-}
-
-static void release_page(mi_page_t* page) {
-  page->count.used = 0;
-  mi_page_release(UNIT_HEAP, page);
-}
-
-// Chunks full of such pages.
-static void fill(size_t chunks) {
-  for (size_t i = 0; i < chunks * MI_CHUNK_SLICES; i++) {
-    pages[page_count] = make_page();
-    const size_t slice = mi_arena_slice_of(arena, pages[page_count]->start);
-    check_equal(slice, HEAP_MIN_CHUNKS * MI_CHUNK_SLICES + page_count);
-    page_count++;
-  }
-}
-
-// Releases what is in use, but for the first slices.
-static void end_from(size_t slice) {
-  while (page_count > 0) release_page(pages[--page_count]);
-  mi_slices_release(arena, slice, HEAP_MIN_CHUNKS * MI_CHUNK_SLICES - slice, MI_SLICE_SIZE);
-}
-
-static void end(void) { end_from(0); }
-
-// The looks of a whole pass.
-static void pass(void) {
-  os_fake_advance_ms(pass_ms() << QUIET_MAX);
-  for (size_t i = 0; i <= ARENA_CHUNKS / LOOK_CHUNKS; i++) {
-    poll();
-    os_fake_advance_ms(LOOK_MS);
-  }
-}
-
-static uint8_t* chunk_at(size_t i) { return arena->start + (HEAP_MIN_CHUNKS + i) * CHUNK_SIZE; }
-
-static bool is_collapsed(size_t i) {
-  for (size_t k = 0; k < os_fake.log_count && k < OS_FAKE_LOG_SIZE; k++) {
-    const os_fake_entry_t* const entry = &os_fake.log[k];
-    if (entry->call == OS_FAKE_COLLAPSE && entry->start == chunk_at(i)) return true;
-  }
-  return false;
-}
 
 // If this fails, a server whose heap grew while the host was short of memory stays slow for good,
 // or copies the same memory again and again.
@@ -379,16 +280,6 @@ UNIT_TEST(collapse_takes_a_small_part_of_the_time) {
   end();
 }
 
-// How many calls there are while so much time passes.
-static size_t calls_in_ms(uint64_t ms) {
-  const size_t before = calls();
-  for (uint64_t i = 0; i < ms; i += LOOK_MS) {
-    os_fake_advance_ms(LOOK_MS);
-    poll();
-  }
-  return calls() - before;
-}
-
 // If this fails, a system that is out of huge pages, or a heap in the swap, is asked all the time.
 UNIT_TEST(collapse_backs_off_from_failures) {
   start();
@@ -430,59 +321,7 @@ UNIT_TEST(collapse_leaves_what_is_refused) {
   end();
 }
 
-static void expect_all_shared(size_t chunks) {
-  for (size_t i = 0; i < ARENA_CHUNKS; i++) {
-    check_equal(arena->chunks[i].filled, i < HEAP_MIN_CHUNKS + chunks ? SHARED : 0);
-  }
-}
-
-static void forget_by_fork(void) {
-  os_fake.fork_prepare();
-  os_fake.fork_parent();
-}
-
-// If this fails, the memory of a process and its child is there twice.
-UNIT_TEST(collapse_leaves_what_a_fork_shares) {
-  start();
-  fill(1);
-  pass();
-  check(arena->chunks[HEAP_MIN_CHUNKS].filled != 0);
-  forget_by_fork();
-  expect_all_shared(1);
-  for (size_t i = 0; i < 3; i++) pass();
-  check_equal(calls(), 0);
-  fill(1); // not shared
-  for (size_t i = 0; i < 2; i++) pass();
-  check_equal(calls(), 1);
-  check(is_collapsed(1));
-  os_fake.fork_prepare();
-  os_fake.fork_child();
-  expect_all_shared(2);
-  // What is carved anew is there once; the rest of its chunk is not.
-  release_page(pages[1]);
-  mi_purge_everything(&mi_state.main);
-  pages[1] = make_page();
-  for (size_t i = 0; i < 3; i++) pass();
-  check_equal(calls(), 1);
-  end();
-}
-
 // -- blocks that are larger than an OS page --
-
-// A block of whole chunks behind the first slices, of which each OS page is written.
-static uint8_t* make_large(size_t chunks) {
-  unit_option(arena_reserve, ARENA_CHUNKS * CHUNK_SIZE / MI_KIB); // it is in an arena
-  uint8_t* const p = (uint8_t*)mi_malloc(chunks * CHUNK_SIZE);
-  check(p == chunk_at(0));
-  for (size_t i = 0; i < chunks * CHUNK_SIZE; i += 8) p[i + 4] = 1;
-  return p;
-}
-
-static void end_large(uint8_t* p) {
-  mi_free(p);
-  mi_collect_all(MI_FORCE);
-  end();
-}
 
 // If this fails, a program with large arrays or pictures waits for small pages for ever.
 UNIT_TEST_PAGE_SIZES(collapse_takes_large_blocks) {
@@ -551,22 +390,6 @@ UNIT_TEST_PAGE_SIZES(collapse_forgets_what_went_back) {
   check_equal(os_fake.count[OS_FAKE_SPLIT], 1);
   check_equal(arena->chunks[HEAP_MIN_CHUNKS + 1].filled, 0);
   check_equal(os_fake.collapse_growth, 0);
-  end_large(p);
-}
-
-// If this fails, a large block that a fork shares is there twice, or never taken again.
-UNIT_TEST(collapse_leaves_large_blocks_that_a_fork_shares) {
-  start();
-  uint8_t* p = make_large(2);
-  pass();
-  forget_by_fork();
-  for (size_t i = 0; i < 3; i++) pass();
-  check_equal(calls(), 0);
-  check(mi_purge_contents(arena, p, CHUNK_SIZE + MI_SLICE_SIZE)); // not all of the second
-  for (size_t i = 0; i < 2 * CHUNK_SIZE; i += 8) p[i] = 1;
-  os_fake.log_count = 0;
-  for (size_t i = 0; i < 3; i++) pass();
-  check(is_collapsed(0) && !is_collapsed(1));
   end_large(p);
 }
 
@@ -704,12 +527,10 @@ int main(void) {
       cmocka_unit_test(collapse_takes_a_small_part_of_the_time),
       cmocka_unit_test(collapse_backs_off_from_failures),
       cmocka_unit_test(collapse_leaves_what_is_refused),
-      cmocka_unit_test(collapse_leaves_what_a_fork_shares),
       cmocka_unit_test(collapse_takes_large_blocks),
       cmocka_unit_test(collapse_leaves_large_blocks_that_are_not_used),
       cmocka_unit_test(collapse_takes_few_samples_of_a_full_chunk),
       cmocka_unit_test(collapse_forgets_what_went_back),
-      cmocka_unit_test(collapse_leaves_large_blocks_that_a_fork_shares),
       cmocka_unit_test(collapse_looks_for_huge_pages),
       cmocka_unit_test(collapse_is_gone_on_with_by_the_purge_thread),
       cmocka_unit_test(collapse_looks_less_often_when_nothing_is_new),

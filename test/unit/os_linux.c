@@ -422,6 +422,102 @@ static void os_knows_what_is_not_zero(void** state) {
   assert_int_equal(mi_os_unmap(p, 2 * page_size), 0);
 }
 
+// -- a family --
+
+#define MEMBERS ((size_t)100) // there is room for so many
+#define MEMBERS_TOO_MANY ((size_t)200) // and not for so many
+
+typedef enum life_e { LIFE_STAY, LIFE_EXEC, LIFE_FORK, LIFE_KILL } life_t;
+
+// A process of a family, which says by `told` that it has joined, and ends when `wait` does.
+static void family_live(mi_os_family_t* family, life_t life, int told, int wait) {
+  char byte = 0;
+  mi_os_family_join(family);
+  if (life == LIFE_FORK && fork() != 0) _exit(0);
+  if (life == LIFE_FORK) mi_os_family_join(family);
+  if (write(told, &byte, 1) != 1) _exit(1);
+  if (life == LIFE_EXEC) {
+    dup2(wait, 0);
+    execl("/bin/cat", "cat", (char*)NULL);
+  }
+  _exit((int)read(wait, &byte, 1));
+}
+
+// Asks until the answer is no other for some time: a process that is told to end takes a while.
+static bool family_is_alone(mi_os_family_t* family) {
+  for (int i = 0; i < 2000 && !mi_os_family_is_alone(family); i++) usleep(1000);
+  return mi_os_family_is_alone(family);
+}
+
+// True if the family says that the first process is alone while members live. All of them are gone
+// on return.
+static bool family_misses(mi_os_family_t* family, life_t life, size_t count) {
+  int told[2], wait[2];
+  char byte;
+  pid_t child = -1;
+  assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+  assert_int_equal(pipe2(wait, O_CLOEXEC), 0);
+  for (size_t i = 0; i < count; i++) {
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      close(wait[1]);
+      family_live(family, life, told[1], wait[0]);
+    }
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    if (life == LIFE_FORK) assert_int_equal(waitpid(child, NULL, 0), child);
+  }
+  bool is_alone = mi_os_family_is_alone(family);
+  if (life == LIFE_EXEC) is_alone = !family_is_alone(family); // while `cat` runs
+  if (life == LIFE_KILL) kill(child, SIGKILL);
+  close(wait[1]);
+  while (life != LIFE_FORK && waitpid(-1, NULL, 0) > 0) {
+  }
+  close(told[0]);
+  close(told[1]);
+  close(wait[0]);
+  return is_alone;
+}
+
+// If this fails, memory that is shared with a child is there twice, or a program that forked once
+// has small pages for the rest of its life.
+static void os_knows_a_family(void** state) {
+  (void)state;
+#if !defined(__x86_64__)
+  if (has_threads_of_others()) {
+    printf("SKIP: the emulator does not say that a process has ended\n");
+    skip();
+  }
+#endif
+  const size_t mappings = count_mappings();
+  errno = 5;
+  mi_os_family_t* const family = mi_os_family_create();
+  if (family == NULL) {
+    printf("SKIP: this C library does not tell which processes share memory\n");
+    skip();
+  }
+  assert_true(mi_os_family_is_alone(family));
+  assert_int_equal(errno, 5);
+  for (int round = 0; round < 2; round++) {
+    assert_false(family_misses(family, LIFE_STAY, 1));
+    assert_true(family_is_alone(family));
+    assert_false(family_misses(family, LIFE_EXEC, 2));
+    assert_true(family_is_alone(family));
+    assert_false(family_misses(family, LIFE_FORK, 1)); // and its own parent is gone
+    assert_true(family_is_alone(family));
+    assert_false(family_misses(family, LIFE_KILL, 1));
+    assert_true(family_is_alone(family));
+    assert_false(family_misses(family, LIFE_STAY, MEMBERS));
+    assert_true(family_is_alone(family));
+  }
+  assert_false(family_misses(family, LIFE_STAY, MEMBERS_TOO_MANY));
+  assert_false(mi_os_family_is_alone(family));
+  errno = 5;
+  mi_os_family_end(family);
+  assert_int_equal(errno, 5);
+  assert_int_equal(count_mappings(), mappings);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(os_maps_at_an_address),
@@ -433,6 +529,7 @@ int main(void) {
       cmocka_unit_test(os_has_secrets),
       cmocka_unit_test(os_guards_pages_inside_a_mapping),
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
+      cmocka_unit_test(os_knows_a_family),
       cmocka_unit_test(os_knows_what_is_mapped),
       cmocka_unit_test(os_writes_files),
       cmocka_unit_test(os_knows_its_limit),

@@ -11,13 +11,14 @@
 //   bit k   the slice is wholly resident: all blocks of its page were carved
 //   SEEN    an earlier look found the chunk full, and nothing of it went back since
 //   HUGE    it is in a huge page, or was refused one
-//   SHARED  it was resident at a fork: COLLAPSE-7
+//   SHARED  part of it was resident at a fork: COLLAPSE-7
 //
 //   bit k set             mi_collapse_note        the last blocks of a page were carved
 //   SEEN set              mi_collapse_step        a look finds the chunk full
 //   SEEN and HUGE         mi_collapse_chunk       a later look does: the chunk is collapsed
 //   bit k, SEEN, HUGE off mi_collapse_split       the slice k goes back; all: SHARED off, too
-//   only SHARED           mi_collapse_forget_all  a fork
+//   SHARED set            mi_collapse_fork_share  a fork
+//   SHARED, HUGE off      mi_collapse_step        all processes that shared it are gone
 //
 // COLLAPSE-1  a collapse makes hardly anything resident. All slices of the chunk are in use, and
 //     dirty. Those of pages whose blocks are all carved, and are no larger than an OS page, have
@@ -47,9 +48,14 @@
 //     a second, twice as long each further time. A chunk that is refused as such (it has a fence,
 //     the program made part of it inaccessible, or the system does not know the call) is not tried
 //     again, and there is none for a second.
-// COLLAPSE-7  memory that is shared with the child of a fork, or its parent, is never collapsed: it
-//     would be resident twice. Both forget all marks, and take no samples of what was resident then
-//     until the whole chunk has gone back. A slice that is carved later is its process's own.
+// COLLAPSE-7  chunks that are shared with the child of a fork, or its parent, are not collapsed:
+//     they would be resident twice. In the parent they may be after a pass that began when all
+//     processes were gone that may share them (os.h, a family; a program that saves a snapshot in a
+//     child, again and again); a pass begins anew at a fork. The system has split the huge pages
+//     that were written to meanwhile: which ones, is not known, so that all are taken for small (it
+//     is told again that nothing is to be done, at the cost of a call). In the child, and where
+//     there is no such family, chunks stay shared until they have gone back as a whole. (What a
+//     process shared with children that it forked while its heap was small may be collapsed.)
 // COLLAPSE-8  nothing is collapsed before a huge page was seen (mi_os_has_huge_pages): the system
 //     collapses memory also where its owner has forbidden huge pages. If huge.c saw none, because a
 //     heap has large blocks only, one is mapped for that.
@@ -59,7 +65,7 @@
 //     which takes 350 us for each).
 //
 // Called when contents go back (purge.c, page.c), a page has been carved and at the cadence of a
-// thread (refill.c), by the purge thread (purger.c), and after a fork (fork.c). Deliberately
+// thread (refill.c), by the purge thread (purger.c), and around a fork (fork.c). Deliberately
 // absent: memory of the program, on a node or in explicit huge OS pages, blocks outside of arenas,
 // and anything in a heap that is too small for huge.c.
 #include "collapse.h"
@@ -107,17 +113,60 @@ MI_INTERNAL mi_attr_cold void mi_collapse_note(mi_subproc_t* subproc, const mi_p
   }
 }
 
-MI_INTERNAL mi_attr_cold void mi_collapse_forget_all(mi_subproc_t* subproc) {
+static inline bool mi_collapse_is_on(void) {
+  return mi_option_value(allow_thp) == 1 && mi_state.os.huge_page_size == MI_CHUNK_SIZE;
+}
+
+// Return how far apart two looks at a chunk are at least: COLLAPSE-4.
+static uint64_t mi_collapse_pass_ms(void) {
+  const long delay = mi_wait_delay_ms();
+  if (delay <= 0) return MI_COLLAPSE_PASS_MS;
+  const size_t most = SIZE_MAX >> MI_COLLAPSE_QUIET_MAX;
+  return (uint64_t)mi_bits_min((size_t)delay, most / MI_COLLAPSE_PASS_DELAYS) *
+         MI_COLLAPSE_PASS_DELAYS;
+}
+
+// -- a fork: COLLAPSE-7 --
+
+MI_INTERNAL mi_attr_cold void mi_collapse_fork_prepare(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.purge_lock);
+  if (mi_state.family != NULL || !mi_collapse_is_large(subproc) || !mi_collapse_is_on()) return;
+  mi_state.family = mi_os_family_create();
+  mi_state.is_family_ours = true;
+}
+
+MI_INTERNAL mi_attr_cold void mi_collapse_fork_join(void) {
+  mi_state.is_family_ours = false;
+  if (mi_state.family != NULL) mi_os_family_join(mi_state.family);
+}
+
+MI_INTERNAL mi_attr_cold void mi_collapse_fork_share(mi_subproc_t* subproc) {
   if (!MI_HAS_COLLAPSE) return;
   MI_FOR_EACH_ARENA(subproc, arena) {
     const size_t used_end = mi_atomic_load_relaxed(&arena->used_end);
     const size_t chunks = mi_bits_divide_up(used_end, MI_CHUNK_SLICES);
     for (size_t i = 0; i < chunks; i++) {
       const size_t index = i * MI_CHUNK_SLICES;
-      const bool is_clean = mi_bitmap_is_all_clear(arena->dirty, index, MI_CHUNK_SLICES);
-      mi_atomic_store_relaxed(&arena->chunks[i].filled, is_clean ? 0 : MI_COLLAPSE_SHARED);
+      if (mi_bitmap_is_all_clear(arena->dirty, index, MI_CHUNK_SLICES)) continue;
+      mi_atomic_or_relaxed(&arena->chunks[i].filled, MI_COLLAPSE_SHARED);
     }
   }
+  // The pass begins anew.
+  subproc->collapse_arena = 0;
+  subproc->collapse_chunk = 0;
+  mi_atomic_store_relaxed(&subproc->collapse_quiet, 0);
+  if (mi_atomic_load_relaxed(&subproc->collapse_due_ms) == 0) return;
+  mi_atomic_store_relaxed(&subproc->collapse_due_ms, mi_os_now_ms() + mi_collapse_pass_ms());
+}
+
+MI_INTERNAL void mi_collapse_done(void) {
+  if (mi_state.family != NULL && mi_state.is_family_ours) mi_os_family_end(mi_state.family);
+}
+
+// True if nobody shares memory of this process any more, so far as is known.
+static bool mi_collapse_is_alone(void) {
+  return mi_state.family != NULL && mi_state.is_family_ours &&
+         mi_os_family_is_alone(mi_state.family);
 }
 
 MI_INTERNAL bool mi_collapse_is_huge(const mi_arena_t* arena, size_t chunk) {
@@ -190,10 +239,9 @@ static bool mi_collapse_is_used(const mi_arena_t* arena, size_t chunk, uint64_t 
 // True if a chunk may be full, before any samples of it.
 static bool mi_collapse_may_be_full(const mi_arena_t* arena, size_t chunk, uint64_t word) {
   const size_t index = chunk * MI_CHUNK_SLICES;
-  if ((word & MI_COLLAPSE_HUGE) != 0) return false;
+  if ((word & (MI_COLLAPSE_HUGE | MI_COLLAPSE_SHARED)) != 0) return false;
   // Valgrind would report that words are read which the program has freed, or never written.
-  const bool needs_samples = (~word & MI_COLLAPSE_CARVED) != 0;
-  if (needs_samples && ((word & MI_COLLAPSE_SHARED) != 0 || MI_IS_TRACK_VALGRIND)) return false;
+  if (MI_IS_TRACK_VALGRIND && (~word & MI_COLLAPSE_CARVED) != 0) return false;
   return mi_bitmap_is_all_set(arena->dirty, index, MI_CHUNK_SLICES) &&
          mi_bitmap_is_all_clear(arena->free, index, MI_CHUNK_SLICES) &&
          mi_bitmap_is_all_clear(arena->moved, index, MI_CHUNK_SLICES);
@@ -272,10 +320,20 @@ static void mi_collapse_tell(mi_subproc_t* subproc) {
   mi_wait_notice();
 }
 
+// Nobody shares a chunk any more. Returns its word.
+static uint64_t mi_collapse_unshare(mi_atomic(uint64_t) * filled) {
+  const uint64_t gone = MI_COLLAPSE_SHARED | MI_COLLAPSE_HUGE;
+  return mi_atomic_and_relaxed(filled, ~gone) & ~gone;
+}
+
 // Look at a chunk. False if the look is over.
 static bool mi_collapse_step(mi_subproc_t* subproc, mi_arena_t* arena, size_t chunk) {
   mi_atomic(uint64_t)* const filled = &arena->chunks[chunk].filled;
   uint64_t word = mi_atomic_load_relaxed(filled);
+  if ((word & MI_COLLAPSE_SHARED) != 0 && subproc->collapse_is_alone) {
+    word = mi_collapse_unshare(filled);
+    mi_collapse_tell(subproc);
+  }
   if (!mi_collapse_may_be_full(arena, chunk, word)) return true;
   if ((word & MI_COLLAPSE_SEEN) == 0) {
     // If it has changed, the next pass sees it.
@@ -303,15 +361,6 @@ static mi_arena_t* mi_collapse_next_arena(mi_subproc_t* subproc) {
   return NULL;
 }
 
-// Return how far apart two looks at a chunk are at least: COLLAPSE-4.
-static uint64_t mi_collapse_pass_ms(void) {
-  const long delay = mi_wait_delay_ms();
-  if (delay <= 0) return MI_COLLAPSE_PASS_MS;
-  const size_t most = SIZE_MAX >> MI_COLLAPSE_QUIET_MAX;
-  return (uint64_t)mi_bits_min((size_t)delay, most / MI_COLLAPSE_PASS_DELAYS) *
-         MI_COLLAPSE_PASS_DELAYS;
-}
-
 // A pass over all arenas is over. Returns when the next one is due. Under the purge lock.
 static uint64_t mi_collapse_end_pass(mi_subproc_t* subproc, uint64_t now_ms) {
   uint32_t quiet = mi_atomic_load_relaxed(&subproc->collapse_quiet);
@@ -327,6 +376,9 @@ static mi_attr_cold void mi_collapse_look(mi_subproc_t* subproc, uint64_t now_ms
   mi_lock_expect(&mi_state.purge_lock);
   const uint64_t due = now_ms + MI_COLLAPSE_LOOK_MS;
   uint64_t next = due;
+  if (subproc->collapse_arena == 0 && subproc->collapse_chunk == 0) {
+    subproc->collapse_is_alone = mi_collapse_is_alone();
+  }
   for (size_t i = 0; i < MI_COLLAPSE_CHUNKS; i++) {
     mi_arena_t* const arena = mi_collapse_next_arena(subproc);
     if (arena == NULL) {
@@ -340,10 +392,6 @@ static mi_attr_cold void mi_collapse_look(mi_subproc_t* subproc, uint64_t now_ms
     subproc->collapse_chunk++;
   }
   mi_atomic_store_relaxed(&subproc->collapse_due_ms, next > due ? next : due);
-}
-
-static inline bool mi_collapse_is_on(void) {
-  return mi_option_value(allow_thp) == 1 && mi_state.os.huge_page_size == MI_CHUNK_SIZE;
 }
 
 MI_INTERNAL mi_attr_cold void mi_collapse_poll_large(mi_subproc_t* subproc, uint64_t now_ms) {

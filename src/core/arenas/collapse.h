@@ -9,8 +9,14 @@
 // All blocks of a page were carved: if the heap is large, its slices are known to be resident.
 MI_INTERNAL void mi_collapse_note(mi_subproc_t* subproc, const mi_page_t* page);
 
-// All memory of a sub-process is shared with another process now.
-MI_INTERNAL void mi_collapse_forget_all(mi_subproc_t* subproc);
+// At a fork, under the purge lock: before it, if the heap of a sub-process is large; after it, in
+// the child; and after it, in both processes, which share the memory of a sub-process now.
+MI_INTERNAL void mi_collapse_fork_prepare(mi_subproc_t* subproc);
+MI_INTERNAL void mi_collapse_fork_join(void);
+MI_INTERNAL void mi_collapse_fork_share(mi_subproc_t* subproc);
+
+// All memory of the library goes back.
+MI_INTERNAL void mi_collapse_done(void);
 
 // Before contents of slices that the caller has claimed go back: they are not known to be resident
 // any more, and the huge pages that others have part of are split, if they were collapsed.

@@ -145,6 +145,7 @@ struct mi_subproc_s {
   mi_atomic(uint32_t) collapse_quiet;
   bool collapse_has_news; // this pass has; under the purge lock
   size_t collapse_arena, collapse_chunk; // where that look goes on; under the purge lock
+  bool collapse_is_alone; // when the pass began, no process shared memory; under the purge lock
   // has_tails - memory behind blocks of a page may wait; had_tails - there was such a page, ever
   // (tail.c). Written by a thread that makes a page, and by a purger; read by any thread. Relaxed:
   // a hint; a page that it misses is found by a later walk.
@@ -262,6 +263,9 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   uint64_t collapse_after_us; // no chunk is collapsed before this time; under the purge lock
   uint32_t collapse_failures; // without a success between; under the purge lock
+  mi_os_family_t*
+      family; // those with which memory is shared since a fork, NULL: none, or not known
+  bool is_family_ours; // this process is its first; both under the purge lock
   // moved_count - ranges of arenas that were moved and not yet renewed. Any thread, relaxed: only a
   // budget.
   mi_atomic(size_t) moved_count;

@@ -56,6 +56,7 @@ static void mi_fork_prepare(void) {
   // own. (PURGER-7: it stays for a user who wants to command the program.)
   const bool is_controlled = mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
   if (mi_thread_count_all() <= 1 && !is_controlled) mi_purger_dismiss();
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_fork_prepare(s);
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
@@ -69,14 +70,14 @@ static bool mi_fork_end(void) {
   return false;
 }
 
-// What is resident is shared by the two processes from now on. Under the thread lock.
-static void mi_fork_forget_filled(void) {
-  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_forget_all(s);
+// What is resident is shared by the two processes from now on.
+static void mi_fork_share(void) {
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_fork_share(s);
 }
 
 static void mi_fork_parent(void) {
   if (mi_fork_end()) return;
-  mi_fork_forget_filled();
+  mi_fork_share();
   mi_lock_leave(&mi_state.purge_lock);
   mi_lock_leave(&mi_state.arena_lock);
   mi_lock_leave(&mi_state.thread_lock);
@@ -169,7 +170,8 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_thread_present_alone();
   mi_report_enter(MI_REPORT_IN_FORK);
   mi_report_keep_own();
-  mi_fork_forget_filled();
+  mi_collapse_fork_join();
+  mi_fork_share();
   mi_theap_t* const own = mi_self_home();
   mi_atomic_store_relaxed(&mi_state.visitors, 0);
   const bool has_others = mi_fork_keep_home(own);

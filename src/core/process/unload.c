@@ -8,6 +8,7 @@
 //   tables of descriptors        in the window table
 //   tables of marks              in a table of their own, in a secure build
 //   structures of our own        in meta.c
+//   the family after a fork      in mi_state (a child keeps it: os_family.c)
 // They are unmapped in this order, because each is found through one of the next. Memory that the
 // program brought along stays.
 //
@@ -69,6 +70,7 @@ MI_INTERNAL void mi_unload(void) {
   mi_guard_done();
   mi_guarded_done();
   mi_sampled_done();
+  mi_collapse_done();
   mi_meta_clear();
   const bool is_fork_known = mi_atomic_load_relaxed(&mi_state.is_fork_known);
   mi_state = (mi_state_t){.is_unloaded = true, .is_fork_known = is_fork_known};
