@@ -17,7 +17,7 @@
 //     knows (futex(7)). Processes with other versions of glibc may have the same mutex in a file,
 //     so that neither ever changes.
 // OS_FAMILY-3  a process that shares memory is seen, unless the thread that came out of its fork
-//     has ended while others go on, or it was forked without handlers (clone(2), vfork(2)). A process
+//     has ended while others go on, or it was forked without handlers (clone(2), vfork(2)). One
 //     that was killed for want of memory may be seen for ever.
 // OS_FAMILY-4  if more processes live at a time than there are mutexes, the first is never alone
 //     again.
