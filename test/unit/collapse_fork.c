@@ -79,6 +79,16 @@ UNIT_TEST(collapse_goes_on_when_children_are_gone) {
   pages[gone] = make_page();
   for (size_t i = 0; i < 2; i++) pass();
   check_equal(calls(), 10);
+  // The same if it goes back when it is not shared any more.
+  fork_as_parent();
+  release_page(pages[gone]);
+  for (size_t i = 0; i < 2; i++) pass();
+  check_equal(calls(), 11); // not the chunk of which a slice is free
+  mi_purge_everything(&mi_state.main);
+  check_equal(os_fake.count[OS_FAKE_SPLIT], splits + 2);
+  pages[gone] = make_page();
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 12);
   check_equal(os_fake.collapse_growth, 0);
   check_equal(os_fake.family_members, 0);
   end();

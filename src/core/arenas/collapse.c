@@ -12,13 +12,15 @@
 //   SEEN    an earlier look found the chunk full, and nothing of it went back since
 //   HUGE    it is in a huge page, or was refused one
 //   SHARED  part of it was resident at a fork: COLLAPSE-7
+//   AGAIN   it was shared: its huge page, if it has one, may have been split
 //
 //   bit k set             mi_collapse_note        the last blocks of a page were carved
 //   SEEN set              mi_collapse_step        a look finds the chunk full
-//   SEEN and HUGE         mi_collapse_chunk       a later look does: the chunk is collapsed
-//   bit k, SEEN, HUGE off mi_collapse_split       the slice k goes back; all: SHARED off, too
+//   HUGE set, AGAIN off   mi_collapse_chunk       a later look does: the chunk is collapsed
+//   all but SHARED off    mi_collapse_split       slices go back: their bits, and what holds for
+//                                                 all; if it is the whole chunk, SHARED off, too
 //   SHARED set            mi_collapse_fork_share  a fork
-//   SHARED, HUGE off      mi_collapse_step        all processes that shared it are gone
+//   SHARED off, AGAIN set mi_collapse_unshare     all processes that shared it are gone
 //
 // COLLAPSE-1  a collapse makes hardly anything resident. All slices of the chunk are in use, and
 //     dirty. Those of pages whose blocks are all carved, and are no larger than an OS page, have
@@ -52,8 +54,8 @@
 //     they would be resident twice. In the parent they may be after a pass that began when all
 //     processes were gone that may share them (os.h, a family; a program that saves a snapshot in a
 //     child, again and again); a pass begins anew at a fork. The system has split the huge pages
-//     that were written to meanwhile: which ones, is not known, so that all are taken for small (it
-//     is told again that nothing is to be done, at the cost of a call). In the child, and where
+//     that were written to meanwhile. Which ones, is not known, so that all are collapsed again
+//     (for one that is huge it is a call that does nothing). In the child, and where
 //     there is no such family, chunks stay shared until they have gone back as a whole. (What a
 //     process shared with children that it forked while its heap was small may be collapsed.)
 // COLLAPSE-8  nothing is collapsed before a huge page was seen (mi_os_has_huge_pages): the system
@@ -98,6 +100,8 @@
 #define MI_COLLAPSE_SEEN ((uint64_t)1 << 32)
 #define MI_COLLAPSE_HUGE ((uint64_t)1 << 33)
 #define MI_COLLAPSE_SHARED ((uint64_t)1 << 34)
+#define MI_COLLAPSE_AGAIN ((uint64_t)1 << 35)
+#define MI_COLLAPSE_WHOLE (MI_COLLAPSE_SEEN | MI_COLLAPSE_HUGE | MI_COLLAPSE_AGAIN)
 
 mi_static_assert(MI_CHUNK_SLICES == 32, "the lower half of a word has a bit for each slice");
 
@@ -187,7 +191,7 @@ static void mi_collapse_split_in(mi_arena_t* arena, size_t chunk, size_t first, 
                 (end - first) * MI_SLICE_SIZE);
   }
   const uint64_t gone = (((uint64_t)1 << (end - first)) - 1) << first;
-  mi_atomic_and_relaxed(filled, ~(gone | MI_COLLAPSE_SEEN | MI_COLLAPSE_HUGE));
+  mi_atomic_and_relaxed(filled, ~(gone | MI_COLLAPSE_WHOLE));
 }
 
 MI_INTERNAL void mi_collapse_split(mi_arena_t* arena, size_t slice_index, size_t slice_count) {
@@ -239,7 +243,8 @@ static bool mi_collapse_is_used(const mi_arena_t* arena, size_t chunk, uint64_t 
 // True if a chunk may be full, before any samples of it.
 static bool mi_collapse_may_be_full(const mi_arena_t* arena, size_t chunk, uint64_t word) {
   const size_t index = chunk * MI_CHUNK_SLICES;
-  if ((word & (MI_COLLAPSE_HUGE | MI_COLLAPSE_SHARED)) != 0) return false;
+  if ((word & MI_COLLAPSE_SHARED) != 0) return false;
+  if ((word & (MI_COLLAPSE_HUGE | MI_COLLAPSE_AGAIN)) == MI_COLLAPSE_HUGE) return false;
   // Valgrind would report that words are read which the program has freed, or never written.
   if (MI_IS_TRACK_VALGRIND && (~word & MI_COLLAPSE_CARVED) != 0) return false;
   return mi_bitmap_is_all_set(arena->dirty, index, MI_CHUNK_SLICES) &&
@@ -280,6 +285,7 @@ static void mi_collapse_chunk(mi_arena_t* arena, size_t chunk) {
   mi_state.collapse_after_us += (end - start) * MI_COLLAPSE_PART;
   // Whatever came of it, it is not tried again before slices of the chunk have gone back.
   mi_atomic_or_relaxed(&arena->chunks[chunk].filled, MI_COLLAPSE_HUGE);
+  mi_atomic_and_relaxed(&arena->chunks[chunk].filled, ~MI_COLLAPSE_AGAIN);
   if (!mi_bitmap_is_all_clear(arena->free, index, MI_CHUNK_SLICES)) { // COLLAPSE-3
     mi_wait_mark(arena, index, MI_CHUNK_SLICES);
   }
@@ -322,8 +328,8 @@ static void mi_collapse_tell(mi_subproc_t* subproc) {
 
 // Nobody shares a chunk any more. Returns its word.
 static uint64_t mi_collapse_unshare(mi_atomic(uint64_t) * filled) {
-  const uint64_t gone = MI_COLLAPSE_SHARED | MI_COLLAPSE_HUGE;
-  return mi_atomic_and_relaxed(filled, ~gone) & ~gone;
+  mi_atomic_or_relaxed(filled, MI_COLLAPSE_AGAIN); // HUGE stays, for COLLAPSE-9
+  return mi_atomic_and_relaxed(filled, ~MI_COLLAPSE_SHARED) & ~MI_COLLAPSE_SHARED;
 }
 
 // Look at a chunk. False if the look is over.
