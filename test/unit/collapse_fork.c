@@ -11,6 +11,17 @@ static void expect_all_shared(size_t chunks) {
   }
 }
 
+// Chunks that were also written, for samples of them.
+static void fill_and_write(size_t chunks) {
+  fill(chunks);
+  memset(chunk_at(0), 1, page_count * MI_SLICE_SIZE);
+}
+
+static void make_again(size_t i) {
+  pages[i] = make_page();
+  memset(pages[i]->start, 1, MI_SLICE_SIZE);
+}
+
 static void fork_as_parent(void) {
   os_fake.fork_prepare();
   os_fake.fork_parent();
@@ -44,6 +55,14 @@ UNIT_TEST(collapse_leaves_what_a_fork_shares) {
   pages[1] = make_page();
   for (size_t i = 0; i < 3; i++) pass();
   check_equal(calls(), 1);
+  for (size_t k = 0; k < MI_CHUNK_SLICES; k++) { // one after the other
+    release_page(pages[k]);
+    mi_purge_everything(&mi_state.main);
+    pages[k] = make_page();
+  }
+  for (size_t i = 0; i < 3; i++) pass();
+  check_equal(calls(), 2);
+  expect_all_shared(2);
   end();
 }
 
@@ -52,7 +71,7 @@ UNIT_TEST(collapse_leaves_what_a_fork_shares) {
 UNIT_TEST(collapse_goes_on_when_children_are_gone) {
   start();
   os_fake.has_family = true;
-  fill(2);
+  fill_and_write(2);
   for (size_t i = 0; i < 2; i++) pass();
   check_equal(calls(), 2);
   const size_t gone = page_count - 1;
@@ -76,7 +95,7 @@ UNIT_TEST(collapse_goes_on_when_children_are_gone) {
   check_equal(os_fake.count[OS_FAKE_SPLIT], splits + 1);
   for (size_t i = 0; i < 3; i++) pass();
   check_equal(calls(), 9);
-  pages[gone] = make_page();
+  make_again(gone);
   for (size_t i = 0; i < 2; i++) pass();
   check_equal(calls(), 10);
   // The same if it goes back when it is not shared any more.
@@ -86,7 +105,7 @@ UNIT_TEST(collapse_goes_on_when_children_are_gone) {
   check_equal(calls(), 11); // not the chunk of which a slice is free
   mi_purge_everything(&mi_state.main);
   check_equal(os_fake.count[OS_FAKE_SPLIT], splits + 2);
-  pages[gone] = make_page();
+  make_again(gone);
   for (size_t i = 0; i < 3; i++) pass();
   check_equal(calls(), 12);
   check_equal(os_fake.collapse_growth, 0);
@@ -99,7 +118,7 @@ UNIT_TEST(collapse_begins_anew_at_a_fork) {
   start();
   os_fake.has_family = true;
   os_fake.is_alone = true;
-  fill(3);
+  fill_and_write(3);
   pass();
   fork_as_parent();
   os_fake.collapse_us = 5000; // after it a look is over
@@ -121,7 +140,7 @@ UNIT_TEST(collapse_leaves_what_a_child_shares) {
   start();
   os_fake.has_family = true;
   os_fake.is_alone = true;
-  fill(1);
+  fill_and_write(1);
   fork_as_child();
   check_equal(os_fake.family_members, 1);
   for (size_t i = 0; i < 3; i++) pass();

@@ -19,7 +19,7 @@
 //   HUGE set, AGAIN off   mi_collapse_chunk       a later look does: the chunk is collapsed
 //   all but SHARED off    mi_collapse_split       slices go back: their bits, and what holds for
 //                                                 all; if it is the whole chunk, SHARED off, too
-//   SHARED set            mi_collapse_fork_share  a fork
+//   SHARED set, all k off mi_collapse_fork_share  a fork
 //   SHARED off, AGAIN set mi_collapse_unshare     all processes that shared it are gone
 //
 // COLLAPSE-1  a collapse makes hardly anything resident. All slices of the chunk are in use, and
@@ -55,9 +55,10 @@
 //     processes were gone that may share them (os.h, a family; a program that saves a snapshot in a
 //     child, again and again); a pass begins anew at a fork. The system has split the huge pages
 //     that were written to meanwhile. Which ones, is not known, so that all are collapsed again
-//     (for one that is huge it is a call that does nothing). In the child, and where
-//     there is no such family, chunks stay shared until they have gone back as a whole. (What a
-//     process shared with children that it forked while its heap was small may be collapsed.)
+//     (for one that is huge it is a call that does nothing). In the child, and where there is no
+//     such family, chunks stay shared until they have gone back as a whole. A slice that is carved
+//     after the fork is its process's own, and so is a chunk of such slices. (What a process shared
+//     with children that it forked while its heap was small may be collapsed.)
 // COLLAPSE-8  nothing is collapsed before a huge page was seen (mi_os_has_huge_pages): the system
 //     collapses memory also where its owner has forbidden huge pages. If huge.c saw none, because a
 //     heap has large blocks only, one is mapped for that.
@@ -153,6 +154,7 @@ MI_INTERNAL mi_attr_cold void mi_collapse_fork_share(mi_subproc_t* subproc) {
       const size_t index = i * MI_CHUNK_SLICES;
       if (mi_bitmap_is_all_clear(arena->dirty, index, MI_CHUNK_SLICES)) continue;
       mi_atomic_or_relaxed(&arena->chunks[i].filled, MI_COLLAPSE_SHARED);
+      mi_atomic_and_relaxed(&arena->chunks[i].filled, ~MI_COLLAPSE_CARVED);
     }
   }
   // The pass begins anew.
@@ -243,10 +245,10 @@ static bool mi_collapse_is_used(const mi_arena_t* arena, size_t chunk, uint64_t 
 // True if a chunk may be full, before any samples of it.
 static bool mi_collapse_may_be_full(const mi_arena_t* arena, size_t chunk, uint64_t word) {
   const size_t index = chunk * MI_CHUNK_SLICES;
-  if ((word & MI_COLLAPSE_SHARED) != 0) return false;
   if ((word & (MI_COLLAPSE_HUGE | MI_COLLAPSE_AGAIN)) == MI_COLLAPSE_HUGE) return false;
   // Valgrind would report that words are read which the program has freed, or never written.
-  if (MI_IS_TRACK_VALGRIND && (~word & MI_COLLAPSE_CARVED) != 0) return false;
+  const bool needs_samples = (~word & MI_COLLAPSE_CARVED) != 0;
+  if (needs_samples && ((word & MI_COLLAPSE_SHARED) != 0 || MI_IS_TRACK_VALGRIND)) return false;
   return mi_bitmap_is_all_set(arena->dirty, index, MI_CHUNK_SLICES) &&
          mi_bitmap_is_all_clear(arena->free, index, MI_CHUNK_SLICES) &&
          mi_bitmap_is_all_clear(arena->moved, index, MI_CHUNK_SLICES);

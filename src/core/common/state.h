@@ -263,9 +263,8 @@ typedef struct mi_state_s {
   mi_atomic(uint64_t) huge_after_us;
   uint64_t collapse_after_us; // no chunk is collapsed before this time; under the purge lock
   uint32_t collapse_failures; // without a success between; under the purge lock
-  mi_os_family_t*
-      family; // those with which memory is shared since a fork, NULL: none, or not known
-  bool is_family_ours; // this process is its first; both under the purge lock
+  mi_os_family_t* family; // who shares memory since a fork, NULL: none, or not known; and if this
+  bool is_family_ours; // process is the first of them: both under the purge lock
   // moved_count - ranges of arenas that were moved and not yet renewed. Any thread, relaxed: only a
   // budget.
   mi_atomic(size_t) moved_count;
