@@ -126,20 +126,26 @@ static bool has_threads_of_others(void) {
   return threads == NULL || threads[0] != '1' || threads[1] != ' ';
 }
 
+static void skip_on_emulator(const char* why) {
+#if defined(__x86_64__)
+  (void)why;
+#else
+  if (!has_threads_of_others()) return;
+  printf("SKIP: an emulator: %s\n", why);
+  skip();
+#endif
+}
+
 // If this fails, the child of a fork waits for a thread of its parent, or two threads set up.
 static void os_knows_whether_a_thread_is_alone(void** state) {
   (void)state;
 #if defined(__SANITIZE_THREAD__)
   printf("SKIP: the sanitizer starts a thread of its own after a fork\n");
   skip();
-#elif !defined(__x86_64__)
-  if (has_threads_of_others()) {
-    printf("SKIP: the emulator has threads of its own\n");
-    skip();
-  }
-#else
+#elif defined(__x86_64__)
   assert_false(has_threads_of_others());
 #endif
+  skip_on_emulator("it has threads of its own");
   for (int is_refused = 0; is_refused < 2; is_refused++) {
     const pid_t child = fork();
     if (child == 0) {
@@ -443,15 +449,15 @@ static void family_live(mi_os_family_t* family, life_t life, int told, int wait)
   _exit((int)read(wait, &byte, 1));
 }
 
-// Asks until the answer is no other for some time: a process that is told to end takes a while.
+// Asks for two seconds at most: a process that is told to end takes a while.
 static bool family_is_alone(mi_os_family_t* family) {
   for (int i = 0; i < 2000 && !mi_os_family_is_alone(family); i++) usleep(1000);
   return mi_os_family_is_alone(family);
 }
 
-// True if the family says that the first process is alone while members live. All of them are gone
-// on return.
-static bool family_misses(mi_os_family_t* family, life_t life, size_t count) {
+// True if the family is wrong: it says that the first process is alone while members live, or that
+// it is not when they run another program. All of them are gone on return.
+static bool family_is_wrong(mi_os_family_t* family, life_t life, size_t count) {
   int told[2], wait[2];
   char byte;
   pid_t child = -1;
@@ -483,12 +489,7 @@ static bool family_misses(mi_os_family_t* family, life_t life, size_t count) {
 // has small pages for the rest of its life.
 static void os_knows_a_family(void** state) {
   (void)state;
-#if !defined(__x86_64__)
-  if (has_threads_of_others()) {
-    printf("SKIP: the emulator does not say that a process has ended\n");
-    skip();
-  }
-#endif
+  skip_on_emulator("it does not say that a process has ended");
   const size_t mappings = count_mappings();
   errno = 5;
   mi_os_family_t* const family = mi_os_family_create();
@@ -499,18 +500,18 @@ static void os_knows_a_family(void** state) {
   assert_true(mi_os_family_is_alone(family));
   assert_int_equal(errno, 5);
   for (int round = 0; round < 2; round++) {
-    assert_false(family_misses(family, LIFE_STAY, 1));
+    assert_false(family_is_wrong(family, LIFE_STAY, 1));
     assert_true(family_is_alone(family));
-    assert_false(family_misses(family, LIFE_EXEC, 2));
+    assert_false(family_is_wrong(family, LIFE_EXEC, 2));
     assert_true(family_is_alone(family));
-    assert_false(family_misses(family, LIFE_FORK, 1)); // and its own parent is gone
+    assert_false(family_is_wrong(family, LIFE_FORK, 1)); // and its own parent is gone
     assert_true(family_is_alone(family));
-    assert_false(family_misses(family, LIFE_KILL, 1));
+    assert_false(family_is_wrong(family, LIFE_KILL, 1));
     assert_true(family_is_alone(family));
-    assert_false(family_misses(family, LIFE_STAY, MEMBERS));
+    assert_false(family_is_wrong(family, LIFE_STAY, MEMBERS));
     assert_true(family_is_alone(family));
   }
-  assert_false(family_misses(family, LIFE_STAY, MEMBERS_TOO_MANY));
+  assert_false(family_is_wrong(family, LIFE_STAY, MEMBERS_TOO_MANY));
   assert_false(mi_os_family_is_alone(family));
   errno = 5;
   mi_os_family_end(family);
