@@ -7,6 +7,8 @@
 //   unshare, setns                some of what they do needs a process with one thread
 //   prctl                         after it the program may be in a sandbox, which may end it when
 //                                 a file is opened (core/arenas/budget.c)
+//   prctl, capset                 after it the thread may have other rights than the purge thread:
+//                                 OVERRIDE_THREAD-5
 //
 // OVERRIDE_THREAD-1  each function is that of libc. Only when that fails, and the purge thread may
 //     be the reason, the thread is ended, and the function tried again: these functions have no
@@ -22,6 +24,10 @@
 //     run no longer than with libc alone when its creator goes on: programs have races there
 //     (Firebird does not end by a signal if its first thread is the faster one). A call that fails
 //     for another reason than a limit leaves the purge thread to a program with one thread.
+// OVERRIDE_THREAD-5  capabilities belong to a thread, but libc changes the user of all threads, and
+//     aborts if one of them may and another one may not (setpriv(1): it keeps its capabilities,
+//     changes the user, then the group). So the purge thread is ended before a thread changes its
+//     capabilities. It would keep those that the program gives up, too.
 //
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
 // for itself (timer_create, aio), and those made by clone(2).
@@ -29,6 +35,7 @@
     !defined(__ANDROID__)
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -46,6 +53,7 @@ typedef enum mi_thread_fun_e {
   MI_THREAD_SETNS,
   MI_THREAD_PTHREAD_JOIN,
   MI_THREAD_PRCTL,
+  MI_THREAD_CAPSET,
   MI_THREAD_FUN_COUNT
 } mi_thread_fun_t;
 
@@ -55,7 +63,7 @@ static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
 
 // Their names. Beside the code that reads them (cmake/layout.ld).
 static const char mi_thread_name_of[MI_THREAD_FUN_COUNT][16] = {
-    "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl"};
+    "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl", "capset"};
 
 static mi_attr_cold void mi_thread_find_next(void) {
   for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
@@ -118,8 +126,31 @@ MI_ELF_EXPORT int setns(int file, int kind) {
   return rc;
 }
 
+// The calling thread is about to change its capabilities: OVERRIDE_THREAD-5.
+static mi_attr_cold void mi_thread_end_purger(void) {
+  size_t tries = 0;
+  mi_process_make_room(&tries);
+}
+
 // A user who is not root has to set PR_SET_NO_NEW_PRIVS before a filter of system calls, by
 // whatever function that is then set.
+static mi_attr_cold void mi_thread_before_prctl(int option) {
+  switch (option) {
+    case PR_SET_NO_NEW_PRIVS:
+    case PR_SET_SECCOMP:
+      mi_process_enter_sandbox();
+      break;
+    case PR_SET_KEEPCAPS:
+    case PR_SET_SECUREBITS:
+    case PR_CAPBSET_DROP:
+    case PR_CAP_AMBIENT:
+      mi_thread_end_purger();
+      break;
+    default:
+      break;
+  }
+}
+
 MI_ELF_EXPORT int prctl(int option, ...) {
   MI_THREAD_NEXT(prctl, MI_THREAD_PRCTL);
   if (next == NULL) return errno = ENOSYS, -1;
@@ -128,8 +159,20 @@ MI_ELF_EXPORT int prctl(int option, ...) {
   const unsigned long a = va_arg(args, unsigned long), b = va_arg(args, unsigned long);
   const unsigned long c = va_arg(args, unsigned long), d = va_arg(args, unsigned long);
   va_end(args);
-  if (option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) mi_process_enter_sandbox();
+  mi_thread_before_prctl(option);
   return next(option, a, b, c, d);
+}
+
+// libc declares it nowhere; libcap, whose programs call it, does so like this.
+typedef struct __user_cap_header_struct mi_cap_header_t;
+typedef struct __user_cap_data_struct mi_cap_data_t;
+int capset(mi_cap_header_t* header, const mi_cap_data_t* data);
+
+MI_ELF_EXPORT mi_attr_cold int capset(mi_cap_header_t* header, const mi_cap_data_t* data) {
+  MI_THREAD_NEXT(capset, MI_THREAD_CAPSET);
+  if (next == NULL) return errno = ENOSYS, -1;
+  mi_thread_end_purger();
+  return next(header, data);
 }
 
 #endif

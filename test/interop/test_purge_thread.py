@@ -32,8 +32,8 @@ def test_count(option, counts, program, library):
     assert run(program, "count", LD_PRELOAD=library, MIMALLOC_PURGE_THREAD=option).split() == counts.split()
 
 
-@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "alone-at-fork", "unshare", "setns", "limit", "signals",
-                                  "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
+@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "alone-at-fork", "unshare", "setns", "rights", "limit",
+                                  "signals", "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
                                   "forked-thread-ends"])
 def test_undisturbed(mode, program, library):
     ended = attempt(program, mode, LD_PRELOAD=library, timeout=60)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -282,6 +283,33 @@ static int in_setns(void) {
   return 0;
 }
 
+int capset(struct __user_cap_header_struct* header, const struct __user_cap_data_struct* data);
+
+// A program that changes what its thread may do, and then its user and group, as setpriv does. libc
+// changes these for all threads, and aborts where one may and another one may not.
+static int in_rights(void) {
+  const uid_t user = 50000;
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct rights[_LINUX_CAPABILITY_U32S_3];
+  CHECK(syscall(SYS_capget, &header, rights) == 0);
+  const unsigned wanted = 1u << CAP_SETUID | 1u << CAP_SETGID;
+  if ((rights[0].effective & wanted) != wanted) SKIP("no other user may be had");
+  had_a_thread();
+  CHECK(comes_to_threads(2));
+  CHECK(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0);
+  CHECK(comes_to_threads(1));
+  CHECK(setresuid(user, user, user) == 0);
+  CHECK(capset(&header, rights) == 0);
+  CHECK(setresgid(user, user, user) == 0);
+  had_a_thread();
+  CHECK(comes_to_threads(2));
+  rights[0].effective = rights[0].permitted = 0;
+  CHECK(capset(&header, rights) == 0);
+  CHECK(comes_to_threads(1));
+  CHECK(setresgid(0, 0, 0) == -1 && errno == EPERM);
+  return 0;
+}
+
 // A program that may have so many threads gets one less.
 static int in_limit(void) {
   const uid_t user = 50000 + (uid_t)getpid(); // nobody else
@@ -475,6 +503,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "alone-at-fork") == 0) return alone_at_fork();
   if (strcmp(mode, "unshare") == 0) return in_unshare();
   if (strcmp(mode, "setns") == 0) return in_setns();
+  if (strcmp(mode, "rights") == 0) return in_rights();
   if (strcmp(mode, "limit") == 0) return in_limit();
   if (strcmp(mode, "signals") == 0) return in_signals();
   if (strcmp(mode, "sandbox") == 0) return in_sandbox();
