@@ -54,6 +54,8 @@ HEAP_BOUNDS = {"destroy": 9_200, "delete": 12_500}
 HEAP_OTHERS = 1000
 HEAP_OTHERS_BOUND = 1.05
 HEAP_ROUNDS = 200
+HEAPS_THAT_END = [500, 10_000]
+HEAPS_THAT_END_BOUND = 1.5  # memory goes back meanwhile; 2.8 if all theaps of the thread are looked at
 ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
 
 
@@ -327,6 +329,16 @@ def test_a_heap_that_comes_and_goes_is_cheap(kind, library, figure, tmp_path):
     measure.say(figure, f"the same while {HEAP_OTHERS} other heaps exist", f"{among / alone:.3f} times", HEAP_OTHERS_BOUND)
     assert alone <= HEAP_BOUNDS[kind]
     assert among <= HEAP_OTHERS_BOUND * alone
+
+
+@pytest.mark.slow
+def test_to_end_a_heap_costs_the_same_among_many_that_end(library, figure, tmp_path):
+    """A server that drops a heap for each of its sessions, here and there: a thread frees what it had in those that ended."""
+    total = counted(tmp_path, len(HEAPS_THAT_END), measure.program("heaps", library), 0, *(f"end:{count}" for count in HEAPS_THAT_END))
+    few, many = (instructions / count for instructions, count in zip(total, HEAPS_THAT_END))
+    row = "instructions to end one of {1:,} heaps by mi_heap_destroy, of those for one of {0:,}".format(*HEAPS_THAT_END)
+    measure.say(figure, row, f"{many / few:.3f} times", HEAPS_THAT_END_BOUND)
+    assert many <= HEAPS_THAT_END_BOUND * few
 
 
 @pytest.mark.slow

@@ -547,6 +547,29 @@ UNIT_TEST_PAGE_SIZES(heap_theaps_of_ended_heaps_are_few) {
   check_all_given_back();
 }
 
+// If this fails, a callback that ends heaps returns into a malloc whose theap was freed, or that
+// theap is kept for good.
+UNIT_TEST(heap_theap_in_a_callback_outlives_a_sweep) {
+  mi_heap_t* heap[MANY];
+  for (size_t i = 0; i < MANY; i++) heap[i] = make_heap();
+  mi_theap_t* const home = unit_theap();
+  for (size_t i = 0; i < MANY; i++) mi_free(mi_heap_malloc(heap[i], SIZE));
+  mi_theap_t* const inside = mi_theap_find(heap[0]);
+  const size_t slot = heap[0]->slot;
+  inside->is_in_deferred_free = true;
+  for (size_t i = 0; i < MANY / 2; i++) end_on_thread(heap[i], true);
+  end(heap[MANY - 1], true); // sweeps
+  check(home->others[slot] == inside);
+  check_equal(mi_atomic_load_relaxed(&home->ended_count), 1);
+  unit_check_valid();
+  inside->is_in_deferred_free = false;
+  for (size_t i = MANY / 2; i + 2 < MANY; i++) end_on_thread(heap[i], true);
+  end(heap[MANY - 2], true);
+  check(home->others[slot] == NULL);
+  check_equal(mi_atomic_load_relaxed(&home->ended_count), 0);
+  check_all_given_back();
+}
+
 // If this fails, a thread that uses more and more heaps leaks the arrays that list its theaps.
 UNIT_TEST_PAGE_SIZES(heap_theap_arrays_are_given_back) {
   mi_heap_t* heap[MANY];
@@ -695,6 +718,7 @@ int main(void) {
       cmocka_unit_test(heap_destroy_meets_samples),
       cmocka_unit_test(heap_end_is_told_to_every_theap),
       cmocka_unit_test(heap_theaps_of_ended_heaps_are_few),
+      cmocka_unit_test(heap_theap_in_a_callback_outlives_a_sweep),
       cmocka_unit_test(heap_theap_arrays_are_given_back),
       cmocka_unit_test(heap_structures_are_used_again),
       cmocka_unit_test(heap_forgets_theaps_of_threads_that_end),

@@ -253,6 +253,8 @@ typedef enum mi_tally_index_e {
   MI_TALLY_OFTEN_COUNT = MI_TALLY_FULL - MI_TALLY_OFTEN_FIRST
 } mi_tally_index_t;
 
+#define MI_ENDED_LAST UINT32_MAX // mi_theap_s.ended_next
+
 // The part of a heap that one thread owns. Only that thread touches it, except where marked; when
 // it has no thread, the holder of the thread lock. A thread has a home, its theap of the main heap,
 // and others: thread.c.
@@ -373,6 +375,11 @@ struct mi_theap_s {
   mi_theap_t* heap_next; // theaps of the heap
   mi_theap_t** heap_link; // the pointer to this theap; NULL when its heap was destroyed
   bool is_ended; // the heap that it was made for has ended
+  // slot - its index in `others` of its home.
+  // ended_next - its place in the list of those whose heap has ended, as slot + 1: the next one,
+  // MI_ENDED_LAST behind the last one, 0 if it is in no list. Of a home: the first one, 0 if there
+  // is none. One whose slot was taken by another heap stays in the list until that is swept.
+  uint32_t slot, ended_next;
   bool is_destroyed; // that heap was destroyed: its pages are gone
   // often - what the thread has counted of the figures from MI_TALLY_OFTEN_FIRST on, and its heap
   // has not: tally.h. Written by its thread, or under the thread lock while it has none; read under

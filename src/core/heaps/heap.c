@@ -205,6 +205,17 @@ static size_t mi_heap_listed(const mi_theap_t* theap, const mi_page_t* page) {
   return (size_t)mi_list_length(page, list) + mi_list_length(page, page->sample_rest);
 }
 
+// The heap of a theap ends: note it for `mi_thread_sweep`.
+static void mi_heap_end_theap(mi_theap_t* theap) {
+  mi_lock_expect(&mi_state.thread_lock);
+  mi_theap_t* const home = theap->home;
+  if (!theap->is_ended) mi_atomic_add_relaxed(&home->ended_count, 1);
+  theap->is_ended = true;
+  if (theap->ended_next != 0) return;
+  theap->ended_next = home->ended_next != 0 ? home->ended_next : MI_ENDED_LAST;
+  home->ended_next = theap->slot + 1;
+}
+
 // Count what is in the list of a class, and the room of its portion, as not handed out.
 static mi_attr_noinline void mi_heap_uncount_list(mi_theap_t* theap, size_t c) {
   const mi_page_t* const page = mi_theap_current(theap, c);
@@ -229,8 +240,7 @@ MI_INTERNAL void mi_heap_end_theaps(mi_heap_t* heap, mi_heap_end_t end) {
   mi_theap_t* theap;
   while ((theap = heap->theaps) != NULL) {
     mi_theap_unlink(theap);
-    if (!theap->is_ended) mi_atomic_add_relaxed(&theap->home->ended_count, 1);
-    theap->is_ended = true;
+    mi_heap_end_theap(theap);
     theap->is_destroyed = is_destroyed;
     mi_atomic_store_relaxed(&theap->named, MI_HEAP_GONE);
     if (is_destroyed) {

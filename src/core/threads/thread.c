@@ -42,6 +42,9 @@
 //     (those of a deleted heap belong to the main heap), and only the owner can see that they are
 //     empty. What a thread that sleeps has in its queues is taken over (hold.c).
 //
+// THREAD-9  theaps whose heap has ended are listed at their home, so that to free those of many
+//     heaps takes as long for each as for one, however many heaps there are.
+//
 // All lists here are under the thread lock, which no free ever takes. Order: see state.h.
 #include "thread.h"
 
@@ -238,21 +241,43 @@ static void mi_thread_forget_ended(mi_theap_t* theap) {
   theap->is_ended = false;
 }
 
-typedef enum mi_thread_others_e { MI_THREAD_ENDED, MI_THREAD_ALL } mi_thread_others_t;
+// Free the theap in a slot of a home of this thread. Under the lock.
+static void mi_thread_free_other(mi_theap_t* home, size_t slot) {
+  mi_theap_t* const theap = home->others[slot];
+  mi_thread_clean(theap);
+  mi_thread_forget_ended(theap);
+  mi_meta_lock_and_free(theap, MI_THEAP_SIZE);
+  home->others[slot] = NULL;
+}
 
-// Free the theaps of a home of this thread: those whose heap has ended, or all. Under the lock.
-static void mi_thread_sweep(mi_theap_t* home, mi_thread_others_t which) {
+// Free the theaps of a home of this thread whose heap has ended: THREAD-9. Under the lock.
+static void mi_thread_sweep(mi_theap_t* home) {
+  mi_lock_expect(&mi_state.thread_lock);
+  uint32_t next = home->ended_next;
+  uint32_t rest = 0;
+  while (next != 0 && next != MI_ENDED_LAST) {
+    const uint32_t slot = next - 1;
+    mi_theap_t* const theap = home->others[slot];
+    next = theap->ended_next;
+    theap->ended_next = 0;
+    if (theap->is_in_deferred_free) {
+      // A callback of the user runs inside a malloc from this theap: the next sweep.
+      theap->ended_next = rest != 0 ? rest : MI_ENDED_LAST;
+      rest = slot + 1;
+    } else if (theap->is_ended) {
+      mi_thread_free_other(home, slot);
+    }
+  }
+  home->ended_next = rest;
+}
+
+// Free all theaps of a home of this thread but the home. Under the lock.
+static void mi_thread_free_others(mi_theap_t* home) {
   mi_lock_expect(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
-    mi_theap_t* const theap = home->others[i];
-    // Not while a callback of the user runs inside a malloc from this theap.
-    const bool is_due = theap != NULL && theap->is_ended && !theap->is_in_deferred_free;
-    if (theap == NULL || !(which == MI_THREAD_ALL || is_due)) continue;
-    mi_thread_clean(theap);
-    mi_thread_forget_ended(theap);
-    mi_meta_lock_and_free(theap, MI_THEAP_SIZE);
-    home->others[i] = NULL;
+    if (home->others[i] != NULL) mi_thread_free_other(home, i);
   }
+  home->ended_next = 0;
 }
 
 static bool mi_thread_has_many_ended(mi_theap_t* home) {
@@ -286,6 +311,7 @@ static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
   } else {
     theap = mi_thread_make_theap(heap, home);
     if (theap == NULL) return NULL;
+    theap->slot = (uint32_t)heap->slot;
     home->others[heap->slot] = theap;
   }
   theap->thread_id = home->thread_id;
@@ -297,7 +323,7 @@ static mi_theap_t* mi_thread_make_other(mi_theap_t* home, mi_heap_t* heap) {
 MI_INTERNAL mi_theap_t* mi_thread_add_theap(mi_theap_t* home, mi_heap_t* heap) {
   mi_lock_enter(&mi_state.thread_lock);
   mi_theap_t* const theap = mi_thread_make_other(home, heap);
-  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, MI_THREAD_ENDED);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home);
   mi_lock_leave(&mi_state.thread_lock);
   return theap;
 }
@@ -370,7 +396,7 @@ MI_INTERNAL void mi_thread_release_ended(size_t slot) {
   // The cleaned theap stays for the next heap with this slot: a program that makes and ends heaps
   // all the time then does not make theaps.
   mi_thread_clean(theap);
-  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home, MI_THREAD_ENDED);
+  if (mi_thread_has_many_ended(home)) mi_thread_sweep(home);
   mi_lock_leave(&mi_state.thread_lock);
 }
 
@@ -384,11 +410,12 @@ static bool mi_thread_is_part_valid(mi_theap_t* theap) {
   return mi_theap_is_valid(theap);
 }
 
-// True if THREAD-4 holds for the theap in a slot of `others`.
+// True if THREAD-4 and THREAD-9 hold for the theap in a slot of `others`.
 static bool mi_thread_is_other_valid(mi_theap_t* home, size_t slot) {
   mi_theap_t* const theap = home->others[slot];
   const mi_heap_t* const heap = mi_theap_heap(theap);
   if (theap->home != home || theap->thread_id != home->thread_id) return false;
+  if (theap->slot != slot || (theap->is_ended && theap->ended_next == 0)) return false;
   if ((theap->heap_link != NULL) != (heap != MI_HEAP_GONE)) return false;
   if (heap == MI_HEAP_GONE) return mi_thread_is_part_valid(theap);
   return !theap->is_destroyed && (theap->is_ended ? heap->is_main : heap->slot == slot) &&
@@ -456,7 +483,7 @@ static void mi_thread_end_home(mi_theap_t* home) {
   mi_report_enter(MI_REPORT_IN_THREAD_EXIT); // error functions find a thread without a theap
   mi_lock_enter(&mi_state.thread_lock);
   mi_assert_full(mi_thread_is_valid(home));
-  mi_thread_sweep(home, MI_THREAD_ALL);
+  mi_thread_free_others(home);
   mi_lock_leave(&mi_state.thread_lock);
   mi_self()->theap = &mi_theap_empty;
   mi_self()->theap_recent = &mi_theap_empty;

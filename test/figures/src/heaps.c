@@ -8,22 +8,30 @@
 //   destroy  with the block
 //   delete   when the block was freed
 // Each is warmed up, then called as `measured` once.
+//   end      there are no rounds: `measured` destroys the OTHERS, here and there
 #include "figures.h"
 
-#define OTHERS_MAX 1000
+#define OTHERS_MAX 10000
+#define STEP 7919 // a prime number
 #define WARM_ROUNDS 40
 
 static mi_heap_t* other[OTHERS_MAX];
 
-void measured(bool is_destroyed, size_t rounds);
+typedef enum kind_e { DESTROY, DELETE, END } kind_t;
 
-__attribute__((noinline, noipa)) void measured(bool is_destroyed, size_t rounds) {
+void measured(kind_t kind, size_t rounds);
+
+__attribute__((noinline, noipa)) void measured(kind_t kind, size_t rounds) {
+  if (kind == END) {
+    for (size_t i = 0; i < rounds; i++) mi_heap_destroy(other[i * STEP % rounds]);
+    return;
+  }
   for (size_t round = 0; round < rounds; round++) {
     mi_heap_t* const heap = mi_heap_new();
     void* const p = mi_heap_malloc(heap, 64);
     figures_keep(p);
     if (p == NULL) abort();
-    if (is_destroyed) {
+    if (kind == DESTROY) {
       mi_heap_destroy(heap);
     } else {
       mi_free(p);
@@ -32,13 +40,17 @@ __attribute__((noinline, noipa)) void measured(bool is_destroyed, size_t rounds)
   }
 }
 
-static void run(bool is_destroyed, size_t others, size_t rounds) {
+static void run(kind_t kind, size_t others, size_t rounds) {
   for (size_t i = 0; i < others; i++) {
     other[i] = mi_heap_new();
     if (mi_heap_malloc(other[i], 64) == NULL) abort();
   }
-  measured(is_destroyed, WARM_ROUNDS);
-  measured(is_destroyed, rounds);
+  if (kind == END) {
+    measured(END, others);
+    return;
+  }
+  measured(kind, WARM_ROUNDS);
+  measured(kind, rounds);
   for (size_t i = 0; i < others; i++) mi_heap_destroy(other[i]);
 }
 
@@ -49,7 +61,10 @@ int main(int argc, char** argv) {
     if (others == NULL) return 2;
     const size_t count = strtoul(others + 1, NULL, 10);
     if (count > OTHERS_MAX) return 2;
-    run(strncmp(argv[i], "destroy", 7) == 0, count, strtoul(argv[1], NULL, 10));
+    const kind_t kind = argv[i][0] == 'e'                     ? END
+                        : strncmp(argv[i], "destroy", 7) == 0 ? DESTROY
+                                                              : DELETE;
+    run(kind, count, strtoul(argv[1], NULL, 10));
   }
   return 0;
 }
