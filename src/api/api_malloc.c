@@ -55,7 +55,10 @@ MI_INTERNAL void* mi_api_aligned(mi_theap_t* theap, const char* where, size_t si
 
 MI_INTERNAL void* mi_api_realloc_aligned(mi_theap_t* theap, const char* where, void* p, size_t size,
                                          size_t alignment, size_t offset, mi_fill_t fill) {
-  const bool is_plain = alignment <= sizeof(void*) && offset % mi_bits_max(alignment, 1) == 0;
+  const size_t step = mi_bits_max(alignment, 1);
+  // `p` may have been aligned at an offset.
+  const bool is_plain =
+      alignment <= sizeof(void*) && offset % step == 0 && (uintptr_t)p % step == 0;
   if (is_plain && (alignment == 0 || mi_bits_is_power_of_two(alignment))) {
     return mi_api_realloc(theap, p, size, fill);
   }

@@ -190,6 +190,46 @@ static void aligned_offset_may_exceed_the_size(void** state) {
   }
 }
 
+// If this fails, a block that was aligned at an offset stays where it is, although the program, and
+// the compiler, count on another alignment.
+static void realloc_aligned_aligns_a_block_at_an_offset(void** state) {
+  (void)state;
+  for (size_t alignment = 2; alignment <= 8; alignment *= 2) {
+    for (size_t offset = 1; offset < 16; offset++) {
+      unsigned char* p = (unsigned char*)mi_malloc_aligned_at(100, 16, offset);
+      assert_non_null(p);
+      memset(p, 7, 100);
+      p = (unsigned char*)test_opaque_pointer(mi_realloc_aligned(p, 100, test_opaque(alignment)));
+      assert_int_equal((uintptr_t)p % alignment, 0);
+      assert_true(p[0] == 7 && p[99] == 7);
+      mi_free(p);
+    }
+  }
+}
+
+static void count_error(int err, void* count) {
+  (void)err;
+  ++*(int*)count;
+}
+
+// If this fails, a debug build takes its own link in a freed block for a write of the program.
+static void aligned_at_an_odd_offset_of_a_slice(void** state) {
+  (void)state;
+  int errors = 0;
+  mi_register_error(&count_error, &errors);
+  for (size_t shift = 0; shift < 20; shift++) {
+    for (int i = 0; i < 3; i++) {
+      char* const p = (char*)mi_malloc_aligned_at(100, 65536, 65536 - shift);
+      assert_non_null(p);
+      p[0] = 1;
+      mi_free(test_opaque_pointer(p));
+    }
+  }
+  mi_collect(true);
+  mi_register_error(NULL, NULL);
+  assert_int_equal(errors, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(aligned_all_alignments_and_sizes),
@@ -201,6 +241,8 @@ int main(void) {
       cmocka_unit_test(aligned_refuses_what_is_no_power_of_two),
       cmocka_unit_test(aligned_refuses_what_is_too_large),
       cmocka_unit_test(aligned_offset_may_exceed_the_size),
+      cmocka_unit_test(realloc_aligned_aligns_a_block_at_an_offset),
+      cmocka_unit_test(aligned_at_an_odd_offset_of_a_slice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ def test_count(option, counts, program, library):
     assert run(program, "count", LD_PRELOAD=library, MIMALLOC_PURGE_THREAD=option).split() == counts.split()
 
 
-@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "alone-at-fork", "unshare", "setns", "rights", "limit",
+@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "alone-at-fork", "thread-after-fork", "unshare", "setns", "rights", "limit",
                                   "signals", "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
                                   "forked-thread-ends"])
 def test_undisturbed(mode, program, library):
@@ -40,6 +40,17 @@ def test_undisturbed(mode, program, library):
     if ended.status == SKIPPED:
         pytest.skip(ended.output.strip())
     assert ended.status == 0, ended.output
+
+
+def test_kept_at_fork(program, library):
+    """Who asks for the purge thread in a program with one thread keeps it."""
+    run(program, "kept-at-fork", LD_PRELOAD=library, MIMALLOC_PURGE_THREAD=1)
+
+
+def test_large_thread_local_variables(library, tmp_path):
+    """They need more than the stack of the purge thread: 128 KiB of a Fortran program, a megabyte of a simulator."""
+    run("cc", "-O1", "-DTLS_KIB=1024", SOURCE, "-pthread", "-ldl", "-o", tmp_path / "program")
+    assert run(tmp_path / "program", "count", LD_PRELOAD=library).split() == ["1", "3", "4"]
 
 
 def test_constructor_with_threads(program, library, tmp_path):

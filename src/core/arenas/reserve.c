@@ -12,6 +12,7 @@
 
 #define MI_GIANT_SIZE MI_GIB
 #define MI_GIANT_TIMEOUT_MS ((uint64_t)500) // for each page at the start
+#define MI_NODES_MAX ((size_t)1024) // that Linux has
 #define MI_GIANT_SPREAD_MS ((uint64_t)50) // added for each node
 
 MI_INTERNAL mi_arena_t* mi_reserve_memory(mi_subproc_t* subproc, mi_arena_plan_t* plan,
@@ -67,6 +68,7 @@ MI_INTERNAL mi_arena_t* mi_reserve_giant_pages(mi_subproc_t* subproc, mi_arena_p
 
 MI_INTERNAL bool mi_reserve_giant_pages_spread(mi_subproc_t* subproc, size_t pages, size_t nodes,
                                                uint64_t timeout_ms) {
+  nodes = mi_bits_min(nodes, MI_NODES_MAX);
   const uint64_t node_ms = timeout_ms == 0 ? 0 : timeout_ms / nodes + MI_GIANT_SPREAD_MS;
   bool is_any = false;
   for (size_t node = 0; node < nodes && node < pages; node++) {

@@ -297,7 +297,7 @@ typedef struct mi_state_s {
   //   write  any     CAS relaxed    ASLEEP -> AWAKE             mi_wait_wake_purger
   //   write  who set BUSY  store release  -> AWAKE or NONE      mi_purger_start, mi_purger_stop
   //                                                             (publishes purger_thread)
-  //   write  purge thread  store release  STOP -> ENDED         mi_purger_run  (publishes its work)
+  //   write  purge thread  CAS release  STOP -> ENDED           mi_purger_end  (publishes its work)
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;

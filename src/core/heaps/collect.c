@@ -33,16 +33,17 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   return mi_purge_everything(subproc) + mi_tail_purge_all(subproc);
 }
 
-static bool mi_collect_check_page(mi_page_t* page, void* arg) {
-  (void)arg;
-  mi_track_check(page);
+static bool mi_collect_check_page(mi_page_t* page, void* alone) {
+  mi_track_check(page, (const mi_track_alone_t*)alone);
   return true;
 }
 
 // Look for mistakes of the program in a padded build, unless other threads change pages meanwhile.
 static void mi_collect_check(mi_subproc_t* subproc) {
-  if (!MI_IS_PADDED || mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
-  mi_walk_pages(subproc, NULL, &mi_collect_check_page, NULL);
+  if (!MI_IS_PADDED) return;
+  mi_track_alone_t alone = {subproc, mi_atomic_load_relaxed(&subproc->count.threads_total)};
+  if (mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
+  mi_walk_pages(subproc, NULL, &mi_collect_check_page, &alone);
 }
 
 static size_t mi_collect_held(mi_theap_t* theap, mi_effort_t effort) {

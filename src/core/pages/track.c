@@ -219,6 +219,12 @@ static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_note
   return (mi_track_found_t){mi_track_find_behind(slot, state), mi_track_find_before(slot, state)};
 }
 
+// True if another thread has started, and may have caused what was found. `alone` may be NULL.
+static bool mi_track_has_company(const mi_track_alone_t* alone) {
+  return alone != NULL &&
+         mi_atomic_load_relaxed(&alone->subproc->count.threads_total) != alone->threads_total;
+}
+
 // Report what was found around a block.
 static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
                           const mi_track_found_t* found, const char* where) {
@@ -233,16 +239,17 @@ static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
 }
 
 // Report a change of a freed block, once. Where there is no margin, the link of the free slot lies
-// in the block.
+// in the block, or part of it does.
 static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_note_t* state,
-                                 const char* where) {
+                                 const mi_track_alone_t* alone, const char* where) {
   if (state->size > MI_PAD_CONTENTS_MAX) return;
   uint8_t* const end = state->block + state->size;
-  const size_t linked = state->block == slot->start ? sizeof(mi_block_t) : 0;
+  const size_t before = (size_t)(state->block - slot->start);
+  const size_t linked = before < sizeof(mi_block_t) ? sizeof(mi_block_t) - before : 0;
   if (state->size <= linked) return;
   uint8_t* const start = state->block + linked;
   const uint8_t* const found = mi_pad_first(start, end, MI_PAD_FREED);
-  if (mi_likely(found == NULL)) return;
+  if (mi_likely(found == NULL) || mi_track_has_company(alone)) return;
   mi_report_write(MI_ERROR_LATE_WRITE, where, state->block, state->size, found,
                   (size_t)(end - found));
   mi_pad_fill(start, end, MI_PAD_FREED);
@@ -251,14 +258,14 @@ static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_note_t* s
 // Report what is wrong in a slot. The contents of a page of its own may be with the system again,
 // once its block is free.
 static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
-                                const char* where) {
+                                const mi_track_alone_t* alone, const char* where) {
   const mi_note_t state = mi_track_read_either(slot, slot->start + MI_TRACK_ALIGNMENT);
   if (state.block == NULL) return;
   if (state.is_used) {
     const mi_track_found_t found = mi_track_find(slot, &state);
-    mi_track_tell(slot, &state, &found, where);
+    if (!mi_track_has_company(alone)) mi_track_tell(slot, &state, &found, where);
   } else if (!mi_page_is_single(page)) {
-    mi_track_check_freed(slot, &state, where);
+    mi_track_check_freed(slot, &state, alone, where);
   }
 }
 
@@ -283,8 +290,8 @@ static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
 }
 
 static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
-                                const char* where) {
-  (void)page, (void)slot, (void)where;
+                                const mi_track_alone_t* alone, const char* where) {
+  (void)page, (void)slot, (void)alone, (void)where;
 }
 
 #endif
@@ -298,7 +305,7 @@ MI_INTERNAL void* mi_track_give(void* p, size_t size, size_t alignment, mi_fill_
   const mi_track_slot_t slot = mi_track_slot(page, block);
   // (TRACK-7; what is in fresh memory of a page of its own means nothing.)
   const bool is_kept = fill == MI_UNINITIALIZED && !mi_page_is_single(page);
-  if (is_kept) mi_track_check_slot(page, &slot, "malloc");
+  if (is_kept) mi_track_check_slot(page, &slot, NULL, "malloc");
   mi_track_forget(&slot);
   mi_track_pad(&slot, block, size);
   if (fill == MI_UNINITIALIZED) mi_track_pad_contents(block, size, MI_PAD_FRESH);
@@ -353,7 +360,7 @@ MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size) {
   mi_page_t* const page = mi_pagemap_find(p);
   const mi_track_slot_t slot = mi_track_slot(page, p);
   // The slot of a page of its own may have changed already, and its note is somewhere inside.
-  if (!mi_page_is_single(page)) mi_track_check_slot(page, &slot, "realloc");
+  if (!mi_page_is_single(page)) mi_track_check_slot(page, &slot, NULL, "realloc");
   mi_track_forget(&slot);
   mi_track_pad(&slot, (uint8_t*)p, size);
   if (size > old_size) mi_track_pad_contents((uint8_t*)p + old_size, size - old_size, MI_PAD_FRESH);
@@ -388,7 +395,7 @@ MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* start) {
 MI_INTERNAL void mi_track_drop(mi_page_t* page) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
     const mi_track_slot_t slot = mi_track_slot_at(page, i);
-    mi_track_check_slot(page, &slot, NULL);
+    mi_track_check_slot(page, &slot, NULL, NULL);
     const mi_note_t state = mi_track_read(&slot);
     if (!state.is_used) continue;
     mi_track_write(&slot, state.block, state.size, MI_NOTE_FREED);
@@ -397,10 +404,10 @@ MI_INTERNAL void mi_track_drop(mi_page_t* page) {
   }
 }
 
-MI_INTERNAL void mi_track_check(const mi_page_t* page) {
+MI_INTERNAL void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
     const mi_track_slot_t slot = mi_track_slot_at(page, i);
-    mi_track_check_slot(page, &slot, "mi_collect");
+    mi_track_check_slot(page, &slot, alone, "mi_collect");
   }
 }
 

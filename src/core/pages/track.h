@@ -42,6 +42,12 @@
 // The alignment that every block has, in bytes.
 #define MI_TRACK_ALIGNMENT ((size_t)16)
 
+// A thread was the only one of its sub-process when so many threads had started there.
+typedef struct mi_track_alone_s {
+  const mi_subproc_t* subproc;
+  int64_t threads_total;
+} mi_track_alone_t;
+
 #if MI_IS_TRACKED
 
 // Return the size to ask the core for, so that margin and note fit in, too.
@@ -78,8 +84,9 @@ MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* slot);
 MI_INTERNAL void mi_track_drop(mi_page_t* page);
 
 // Look for writes outside of the blocks of the page that are in use, and into those that are free.
-// No other thread may allocate or free meanwhile.
-MI_INTERNAL void mi_track_check(const mi_page_t* page);
+// No other thread may allocate or free meanwhile: what is found after one has started is not told,
+// because it may have caused it.
+MI_INTERNAL void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone);
 
 #else
 
@@ -146,7 +153,9 @@ static mi_attr_inline void mi_track_carve(const mi_page_t* page, void* slot) {
 
 static mi_attr_inline void mi_track_drop(mi_page_t* page) { mi_tags_clear(page); }
 
-static mi_attr_inline void mi_track_check(const mi_page_t* page) { (void)page; }
+static mi_attr_inline void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone) {
+  (void)page, (void)alone;
+}
 
 #endif
 #endif

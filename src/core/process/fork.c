@@ -53,9 +53,10 @@ static void mi_fork_prepare(void) {
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
   // PURGER-2: a program that asks the system after the fork how many threads it has is told of its
-  // own. (PURGER-7: it stays for a user who wants to command the program.)
-  const bool is_controlled = mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
-  if (mi_thread_count_all() <= 1 && !is_controlled) mi_purger_dismiss();
+  // own. (It stays for a user who wants one in a program with one thread, or to command it.)
+  const bool is_wanted =
+      mi_option_value(purge_thread) == 1 || mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
+  if (mi_thread_count_all() <= 1 && !is_wanted) mi_purger_dismiss();
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_fork_prepare(s);
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }

@@ -7,6 +7,7 @@
 // their queues (asleep.c).
 //
 //   mi_state.purger    NONE -> BUSY -> BORN -> AWAKE <-> ASLEEP -> STOP -> ENDED -> BUSY -> NONE
+//                                              AWAKE <- STOP
 //
 //   BUSY    a thread starts it, or has seen it end and joins it
 //   BORN    it runs, and the thread that started it goes on
@@ -14,7 +15,8 @@
 //   ASLEEP  no memory waits that could go: it sleeps until the first thread that marks some, or
 //           that has a page to take over, wakes it (mi_wait_notice), so that it does not wake an
 //           idle machine
-//   STOP    it is asked to end
+//   STOP    it is asked to end; it goes on if it is wanted again before it has (a program that
+//           forks and then creates a thread)
 //
 // PURGER-1  a process whose program has only one thread has none. It is started when the program
 //     creates a thread, just before that (override_thread.c), never inside malloc or free, because
@@ -86,7 +88,7 @@ static bool mi_purger_is(mi_purger_state_t state) {
 // Go from one state to another. False if the thread was not in that state.
 static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
   uint32_t expected = from;
-  // Sees what the thread did before it ended; pairs with the release in `mi_purger_run`.
+  // Sees what the thread did before it ended; pairs with the release in `mi_purger_end`.
   return mi_atomic_cas_strong_acquire(&mi_state.purger, &expected, to);
 }
 
@@ -129,14 +131,19 @@ static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms
   }
 }
 
-static void mi_purger_run(void) {
+// The thread is asked to end, or the option says so. False if it is wanted again.
+static bool mi_purger_end(void) {
+  mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_STOP);
+  uint32_t expected = MI_PURGER_STOP;
+  // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
+  return mi_atomic_cas_strong_release(&mi_state.purger, &expected, MI_PURGER_ENDED);
+}
+
+// What the thread does until it is asked to end.
+static void mi_purger_work(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
   mi_asleep_t asleep = {0, false};
-  mi_thread_stay_absent();
-  mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
-  mi_os_wake(&mi_state.purger);
-  mi_purger_await(MI_PURGER_BORN);
   while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
     const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
     if (control_ms != 0) mi_hook_control();
@@ -147,8 +154,15 @@ static void mi_purger_run(void) {
     waiting = look.waiting;
     mi_purger_sleep(&look, same_since_ms, most_ms);
   }
-  // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
-  mi_atomic_store_release(&mi_state.purger, MI_PURGER_ENDED);
+}
+
+static void mi_purger_run(void) {
+  mi_thread_stay_absent();
+  mi_purger_turn(MI_PURGER_BUSY, MI_PURGER_BORN);
+  mi_os_wake(&mi_state.purger);
+  mi_purger_await(MI_PURGER_BORN);
+  do mi_purger_work();
+  while (!mi_purger_end());
   mi_os_wake(&mi_state.purger);
 }
 
@@ -157,6 +171,7 @@ MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
   if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return;
   if (mi_option_value(purge_thread) == 0) return;
   if (!mi_thread_is_present()) return; // PURGER-6
+  if (mi_purger_turn(MI_PURGER_STOP, MI_PURGER_AWAKE)) return;
   const bool has_ended = mi_purger_turn(MI_PURGER_ENDED, MI_PURGER_BUSY);
   if (!has_ended && !mi_purger_turn(MI_PURGER_NONE, MI_PURGER_BUSY)) return;
   if (has_ended) mi_os_thread_join(mi_state.purger_thread);

@@ -34,6 +34,12 @@
 
 static int status_file = -1; // a file, open before a sandbox
 
+// The thread-local variables of the program, which libc places into the stack of each thread.
+#if !defined(TLS_KIB)
+#define TLS_KIB 1
+#endif
+static _Thread_local volatile char own[TLS_KIB * 1024];
+
 static size_t resident_mib(void) { return proc_status(status_file, PROC_RESIDENT) / MIB; }
 
 static size_t threads_now(void) {
@@ -257,6 +263,31 @@ static int alone_at_fork(void) {
   CHECK(comes_to_threads(1));
   had_a_thread();
   CHECK(comes_to_threads(2));
+  return 0;
+}
+
+// A thread that is created right after a fork ended the purge thread brings it back.
+static int thread_after_fork(void) {
+  for (int i = 0; i < 50; i++) {
+    had_a_thread();
+    CHECK(comes_to_threads(2));
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    had_a_thread();
+    end_child(child);
+    CHECK(comes_to_threads(2));
+  }
+  return 0;
+}
+
+// With option purge_thread 1 a program with one thread has the purge thread after a fork, too.
+static int kept_at_fork(void) {
+  CHECK(comes_to_threads(2));
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  end_child(child);
+  usleep(100000);
+  CHECK(threads_now() == 2);
   return 0;
 }
 
@@ -490,6 +521,7 @@ static int in_exit(void) {
 int main(int argc, char** argv) {
   const char* const mode = argc > 1 ? argv[1] : "";
   status_file = proc_open_status();
+  own[sizeof(own) - 1] = 1;
   CHECK(status_file >= 0);
   if (strcmp(mode, "idle") == 0 && argc > 2) return idle((size_t)atol(argv[2]));
   if (strcmp(mode, "again") == 0) return again();
@@ -501,6 +533,8 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "fork") == 0) return in_fork();
   if (strcmp(mode, "clone") == 0) return in_clone();
   if (strcmp(mode, "alone-at-fork") == 0) return alone_at_fork();
+  if (strcmp(mode, "thread-after-fork") == 0) return thread_after_fork();
+  if (strcmp(mode, "kept-at-fork") == 0) return kept_at_fork();
   if (strcmp(mode, "unshare") == 0) return in_unshare();
   if (strcmp(mode, "setns") == 0) return in_setns();
   if (strcmp(mode, "rights") == 0) return in_rights();
