@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // hole.c - tests of pages/hole.c, pages/part.c and threads/sparse.c: HOLE-1 to HOLE-3, SPARSE-1 to
-// SPARSE-8.
+// SPARSE-9.
 #include "unit.h"
 
 #include "core/heaps/heaps.h"
 #include "core/process/process.h"
+#include "core/threads/sparse.h"
 
 static void* blocks[UNIT_BLOCKS_MAX];
 static bool is_live[UNIT_BLOCKS_MAX];
@@ -431,6 +432,45 @@ UNIT_TEST(hole_is_made_of_a_few_pages_at_a_time) {
   check_and_free_rest();
 }
 
+// If this fails, the sparse pages that a part of a look does not come to wait for the next look, and
+// most of them for minutes.
+UNIT_TEST(hole_is_made_where_the_last_part_ended) {
+  if (MI_IS_TINY) return;
+  thin_out(64, false);
+  mi_theap_t* const theap = unit_theap();
+  mi_flush_idle(theap);
+  const size_t old = count_old_sparse(64);
+  mi_flush_begin_look(theap, true);
+  for (size_t k = 1; k < 20; k++) {
+    size_t pages = 64; // of which one may be trimmed
+    mi_flush_look(theap, &pages);
+    check_equal(count_old_sparse(64), old - k);
+    check(theap->look_left > 0 && pages == 0);
+  }
+  check_and_free_rest();
+}
+
+// If this fails, a program that works little, and in small blocks, keeps what it has freed between
+// them: it refills so seldom that a look takes minutes.
+UNIT_TEST(hole_is_made_soon_while_much_waits) {
+  if (MI_IS_TINY) return;
+  thin_out(64, false);
+  mi_theap_t* const theap = unit_theap();
+  check(mi_sparse_is_much(&mi_state.main));
+  int ms = 0;
+  for (; mi_sparse_is_much(&mi_state.main) && ms < 60000; ms += 10) {
+    os_fake_advance_ms(10);
+    theap->home->cadence_count = 0;
+    mi_refill_cadence(theap, mi_class_of(1024));
+  }
+  check(ms >= 500 && ms < 3000); // at the second look
+  const size_t old = count_old_sparse(64);
+  os_fake_advance_ms(10);
+  mi_refill_cadence(theap, mi_class_of(1024));
+  check_equal(count_old_sparse(64), old); // little waits now
+  check_and_free_rest();
+}
+
 // Fill pages with blocks of a size, free all but one block in `part`, look at the pages twice, and
 // check that a third of what was freed went back.
 static void check_looks_give_back(size_t size, size_t part) {
@@ -492,6 +532,8 @@ int main(void) {
       cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
       cmocka_unit_test(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),
+      cmocka_unit_test(hole_is_made_where_the_last_part_ended),
+      cmocka_unit_test(hole_is_made_soon_while_much_waits),
       cmocka_unit_test(hole_is_made_of_a_few_pages_at_a_time),
       cmocka_unit_test(hole_is_made_between_large_blocks),
       cmocka_unit_test(hole_is_not_made_against_options),

@@ -185,12 +185,17 @@ static mi_page_t* mi_flush_look_page(mi_theap_t* theap, size_t c) {
 
 MI_INTERNAL void mi_flush_look(mi_theap_t* theap, size_t* pages) {
   if (mi_likely(theap->look_left == 0)) return;
-  size_t budget = mi_bits_min(*pages / MI_LOOK_SPARSE_PART, MI_SPARSE_BUDGET);
+  size_t budget = mi_bits_min(mi_bits_max(*pages / MI_LOOK_SPARSE_PART, 1), MI_SPARSE_BUDGET);
   const uint64_t end_ms = mi_os_now_ms() + MI_RETAIN_PART_MS;
   mi_report_enter(MI_REPORT_IN_COLLECT);
   while (theap->look_left > 0 && *pages > 0) {
     const size_t c = MI_CLASS_COUNT - theap->look_left;
     mi_page_t* const page = mi_flush_look_page(theap, c);
+    if (budget == 0 && page != NULL && page->is_sparse && page->is_sparse_old) {
+      theap->look_next = page; // FLUSH-1: it does not wait for the next look
+      *pages = 0;
+      break;
+    }
     theap->look_next = page == NULL ? NULL : mi_life_after(&theap->queue[c], page);
     if (theap->look_next == NULL) theap->look_left--;
     if (page == NULL) continue;

@@ -59,6 +59,7 @@
 #include "parcel.h"
 #include "portion.h"
 #include "sample.h"
+#include "sparse.h"
 #include "thread.h"
 
 #define MI_CADENCE_CALLS 1024
@@ -77,6 +78,7 @@
 #define MI_REFILL_PEAK_PART 1024
 // The interval at which a thread that refills begins to look for idle pages.
 #define MI_TICK_MS 500
+#define MI_LOOK_SOON_MS 10 // between two parts of such a look, while much waits between blocks
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: its
 // share of a part of the heap, within bounds, unless its thread is the only one and the heap is
 // large; and little in any heap if that page would make a new peak. (If each thread might hold as
@@ -358,11 +360,13 @@ static mi_attr_noinline void mi_refill_trim_again(mi_theap_t* theap, size_t c) {
 }
 
 // Decide when the slow path is due again: soon while much memory waits to go back, because the slow
-// path reads the clock, and while a thread keeps its pages in a crowd (CROWD-1).
+// path reads the clock, while much waits between blocks (SPARSE-9), and while a thread keeps its
+// pages in a crowd (CROWD-1).
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const bool is_much = mi_retain_is_much(subproc);
-  const bool is_soon = is_much || (theap->home->is_busy && mi_crowd_is_here(subproc));
+  const bool is_soon =
+      is_much || mi_sparse_is_much(subproc) || (theap->home->is_busy && mi_crowd_is_here(subproc));
   const uint32_t quick = is_soon ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
   mi_theap_set_quick(theap, mi_sample_quick(theap, quick, since));
   theap->poll_count += since;
@@ -378,6 +382,24 @@ static void mi_refill_settle_handed(mi_theap_t* theap) {
   if (page != NULL && page->refilled.handed != 0) {
     mi_handed_settle_page(mi_theap_subproc(theap), page);
   }
+}
+
+// Look at some pages of the thread, and begin to do so now and then.
+static void mi_refill_look(mi_theap_t* theap, size_t c, uint64_t now) {
+  mi_theap_t* const home = theap->home;
+  if (now - home->tick_ms >= MI_TICK_MS) {
+    home->tick_ms = now;
+    if (home->exchange_ticks > 0) home->exchange_ticks--;
+    mi_thread_begin_look(theap);
+    mi_flush_trim(theap, 0, c);
+  }
+  mi_thread_look(theap, now);
+}
+
+// SPARSE-9
+static mi_attr_cold void mi_refill_look_soon(mi_theap_t* theap, size_t c) {
+  const uint64_t now = mi_os_now_ms();
+  if ((uint32_t)now - theap->home->look_ms >= MI_LOOK_SOON_MS) mi_refill_look(theap, c, now);
 }
 
 // Step 1: the rare things that must happen now and then. While each list may be cut, every refill
@@ -397,21 +419,18 @@ MI_INTERNAL void mi_refill_cadence(mi_theap_t* theap, size_t c) {
   mi_parcel_flush();
   if (mi_unlikely(home->is_unwatched)) mi_thread_watch(home);
   if (mi_crowd_is_here(mi_theap_subproc(theap))) mi_crowd_look(home);
-  if (home->cadence_count < MI_CADENCE_CALLS) return;
+  if (home->cadence_count < MI_CADENCE_CALLS) {
+    if (mi_unlikely(mi_sparse_is_much(mi_theap_subproc(theap)))) mi_refill_look_soon(theap, c);
+    return;
+  }
   home->cadence_count = 0;
   const uint64_t now = mi_os_now_ms();
-  if (now - home->tick_ms >= MI_TICK_MS) {
-    home->tick_ms = now;
-    if (home->exchange_ticks > 0) home->exchange_ticks--;
-    mi_thread_begin_look(theap);
-    mi_flush_trim(theap, 0, c);
-  }
   const long collect = mi_option_value(generic_collect);
   if (collect > 0 && (unsigned long)theap->generic_count >= (unsigned long)collect) {
     theap->generic_count = 0;
     mi_flush_begin_look(theap, false);
   }
-  mi_thread_look(theap, now);
+  mi_refill_look(theap, c, now);
   mi_retain_poll(mi_theap_subproc(theap));
   mi_collapse_poll(mi_theap_subproc(theap), now);
   mi_crowd_credit(home);

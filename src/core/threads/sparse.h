@@ -7,6 +7,8 @@
 
 // Pages that get holes in one look through the queues of a theap: a page takes some microseconds.
 #define MI_SPARSE_BUDGET ((size_t)256)
+#define MI_SPARSE_MUCH_MIN ((int64_t)(32 * MI_SLICE_SIZE))
+#define MI_SPARSE_MUCH_PART 8
 
 // Called when a page in a queue has become sparse, when half of the blocks are gone that it had
 // when it did, or when it came into the queue so. (A free finds the count 0 then.)
@@ -18,5 +20,13 @@ MI_INTERNAL void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page);
 // Called at a look through the queues for a sparse page: the second one in a row gives its memory
 // back. Each time this takes one of the `budget`; with none left nothing happens.
 MI_INTERNAL void mi_sparse_age(mi_theap_t* theap, mi_page_t* page, size_t* budget);
+
+// True if so much memory waits between blocks that the thread does not wait for its next refills to
+// look for it: SPARSE-9.
+static mi_attr_inline bool mi_sparse_is_much(mi_subproc_t* subproc) {
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->sparse_waiting);
+  return waiting > MI_SPARSE_MUCH_MIN &&
+         waiting > mi_atomic_load_relaxed(&subproc->count.committed) / MI_SPARSE_MUCH_PART;
+}
 
 #endif
