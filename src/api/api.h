@@ -141,6 +141,10 @@ MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot);
 // The program is about to create a thread, or wants it at once: the purge thread may start.
 MI_INTERNAL void mi_process_start_purger(void);
 
+// The program is about to join a thread. If true, call the other function after it.
+MI_INTERNAL bool mi_process_begin_join(void);
+MI_INTERNAL void mi_process_end_join(void);
+
 // A function failed because the program can have no more threads, or has more than one: end the
 // purge thread. True if the function should be tried again, because there was one, and it is gone.
 // `tries` counts these calls, from 0 on.

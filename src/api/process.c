@@ -35,6 +35,7 @@ static bool mi_process_once(mi_atomic(uint32_t) * flag) {
 }
 
 MI_INTERNAL void mi_process_start_purger(void) {
+  mi_fork_before_thread();
   if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0 && mi_enter_home() != NULL)
     mi_purger_start();
 }
@@ -51,6 +52,9 @@ void mi_process_init(void) mi_attr_noexcept {
   if (mi_option_value(purge_thread) == 1 || is_controlled) mi_process_start_purger();
   if (mi_output_is_verbose()) mi_options_print();
 }
+
+MI_INTERNAL bool mi_process_begin_join(void) { return mi_fork_pause(); }
+MI_INTERNAL void mi_process_end_join(void) { mi_fork_resume(); }
 
 MI_INTERNAL void mi_hook_last_thread(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
 

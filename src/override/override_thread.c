@@ -4,6 +4,8 @@
 //
 //   pthread_create, thrd_create   a program that has a second thread gets the purge thread; it
 //                                 gives up its place where the system permits no more threads
+//   pthread_join                  a handler of the program may wait for the end of a thread while
+//                                 a fork holds our locks (core/process/fork.c)
 //   unshare, setns                some of what they do needs a process with one thread
 //   prctl                         after it the program may be in a sandbox, which may end it when
 //                                 a file is opened (core/arenas/budget.c)
@@ -92,6 +94,15 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
   int err;
   do err = next(thread, attributes, run, arg);
   while (err == EAGAIN && mi_process_make_room(&tries));
+  return err;
+}
+
+MI_ELF_EXPORT int pthread_join(pthread_t thread, void** result) {
+  MI_THREAD_NEXT(pthread_join, MI_THREAD_PTHREAD_JOIN);
+  if (next == NULL) return EINVAL;
+  const bool is_begun = mi_process_begin_join();
+  const int err = next(thread, result);
+  if (mi_unlikely(is_begun)) mi_process_end_join();
   return err;
 }
 

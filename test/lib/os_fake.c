@@ -771,7 +771,7 @@ MI_INTERNAL void mi_os_symbol(const void* at, mi_os_symbol_t* symbol) {
 
 MI_INTERNAL size_t mi_os_thread_number(void) { return 1; }
 
-MI_INTERNAL size_t mi_os_process_number(void) { return 1; }
+MI_INTERNAL size_t mi_os_process_number(void) { return 1 + os_fake.is_child; }
 
 // There are no files here, and nothing is mapped.
 MI_INTERNAL int mi_os_file_create(const char* path, int* file) {

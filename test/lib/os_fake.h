@@ -71,6 +71,7 @@ typedef struct os_fake_s {
   size_t commit_limit; // bytes that may be read-write without overcommit
   size_t map_limit; // larger mappings are refused; 0: no limit
   size_t fail_at[OS_FAKE_CALL_COUNT]; // 1: the next such call fails, 2: the one after; 0: none
+  size_t is_child; // 1 in the child of a fork: another process
   bool is_failing_on; // what reached its count fails from then on
   size_t fail_every; // what reached its count fails again after so many; 0: not again
   uint64_t now_us;

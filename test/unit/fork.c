@@ -15,6 +15,7 @@
 #include "core/heaps/heap.h"
 #include "core/pages/page.h"
 #include "core/pages/remote.h"
+#include "core/process/fork.h"
 #include "core/heaps/subproc.h"
 #include "core/threads/theap.h"
 #include "core/threads/thread.h"
@@ -516,6 +517,42 @@ UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_allocate) {
   unit_check_valid();
 }
 
+// If this fails, a program hangs in fork whose handler joins a thread that has to end first, or the
+// child of one whose handler creates a thread.
+UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_join_and_create_threads) {
+  mi_free(mi_malloc(1));
+  mi_fork_before_thread();
+  check(!mi_fork_pause());
+  for (size_t i = 0; i < 2; i++) {
+    allocate_with_other();
+    os_fake.fork_prepare();
+    mi_fork_before_thread(); // of the parent: nothing changes
+    check(!is_free(&mi_state.thread_lock) && mi_fork_pause());
+    check(are_locks_free());
+    allocate(NULL);
+    mi_fork_resume();
+    check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
+    check(!is_free(&mi_state.purge_lock));
+    os_fake.is_child = i;
+    if (i == 1) {
+      check(!mi_fork_pause()); // none of its threads is here
+      mi_fork_before_thread();
+      check(are_locks_free());
+      unit_on_thread(&allocate, NULL);
+      unit_check_valid();
+      mi_lock_enter(&mi_state.thread_lock); // as the new thread might
+      os_fake.fork_child();
+      check(!is_free(&mi_state.thread_lock));
+      mi_lock_leave(&mi_state.thread_lock);
+    } else {
+      os_fake.fork_parent();
+      puppet_end(&other);
+    }
+    check(are_locks_free());
+  }
+  unit_check_valid();
+}
+
 static sem_t setting_up, has_forked;
 
 // In the middle of the set-up. Goes on when the fork is done, or after a while: a fork may wait for
@@ -616,6 +653,7 @@ int main(void) {
       cmocka_unit_test(fork_inside_waits_for_nothing),
       cmocka_unit_test(fork_touches_nothing_of_the_thread),
       cmocka_unit_test(fork_handlers_of_others_may_allocate),
+      cmocka_unit_test(fork_handlers_of_others_may_join_and_create_threads),
       cmocka_unit_test(fork_during_set_up),
       cmocka_unit_test(fork_before_it_is_registered),
   };

@@ -24,7 +24,8 @@
 //
 // Fork handlers of the program that were registered before ours run while we hold all locks. They
 // may allocate: no other thread holds a lock, and this thread enters them freely
-// (MI_LOCKS_OF_FORK). They must not wait for a thread that allocates.
+// (MI_LOCKS_OF_FORK). They may join a thread, and create one in the child (FORK-5); they must not
+// wait in another way for a thread that allocates or ends.
 //
 // FORK-1  after the child handler no page is owned under the id of a vanished thread, so a new
 //     thread may get that id.
@@ -39,9 +40,20 @@
 // FORK-4  a page in a book may have no owner in the child: a vanished thread was making it, or had
 //     cleared its owner and not yet taken it out (FORK-2). No block of it is in use. Its slices are
 //     free again when its heap is destroyed; they are lost when its heap is deleted.
+// FORK-5  handlers of the program that were registered before ours (in a constructor before the
+//     first malloc) run after ours before a fork, and before ours after it. Many libraries end
+//     their threads before a fork, and create them again after it. So the locks are left while such
+//     a handler joins a thread, which may need them to end; and the child takes over before it
+//     creates one, not when its handler is called.
 #include "fork.h"
 
 #include "purger.h"
+
+static void mi_fork_enter_locks(void) {
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_lock_enter(&mi_state.arena_lock);
+  mi_lock_enter(&mi_state.purge_lock);
+}
 
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
@@ -49,26 +61,35 @@ static void mi_fork_prepare(void) {
     mi_self()->forks_inside++;
     return;
   }
-  mi_lock_enter(&mi_state.thread_lock);
-  mi_lock_enter(&mi_state.arena_lock);
-  mi_lock_enter(&mi_state.purge_lock);
+  mi_fork_enter_locks();
   // PURGER-2: a program that asks the system after the fork how many threads it has is told of its
   // own. (It stays for a user who wants one in a program with one thread, or to command it.)
   const bool is_wanted =
       mi_option_value(purge_thread) == 1 || mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
   if (mi_thread_count_all() <= 1 && !is_wanted) mi_purger_dismiss();
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_fork_prepare(s);
+  mi_state.fork_process = mi_os_process_number();
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
-// End a fork. True if it began while its thread held a lock.
+// End a fork. True if there is nothing to do: it began while its thread held a lock, or the child
+// has taken over already.
 static bool mi_fork_end(void) {
   if (mi_self()->forks_inside > 0) {
     mi_self()->forks_inside--;
     return true;
   }
+  if (mi_state.fork_process == 0) return true;
+  mi_state.fork_process = 0;
   mi_self()->locks_held &= ~MI_LOCKS_OF_FORK;
   return false;
+}
+
+static void mi_fork_leave_locks(void) {
+  mi_self()->locks_held &= ~MI_LOCKS_OF_FORK;
+  mi_lock_leave(&mi_state.purge_lock);
+  mi_lock_leave(&mi_state.arena_lock);
+  mi_lock_leave(&mi_state.thread_lock);
 }
 
 // What is resident is shared by the two processes from now on.
@@ -79,9 +100,7 @@ static void mi_fork_share(void) {
 static void mi_fork_parent(void) {
   if (mi_fork_end()) return;
   mi_fork_share();
-  mi_lock_leave(&mi_state.purge_lock);
-  mi_lock_leave(&mi_state.arena_lock);
-  mi_lock_leave(&mi_state.thread_lock);
+  mi_fork_leave_locks();
 }
 
 // Take over a page whose owner does not exist here: count its blocks anew, and give it up.
@@ -187,6 +206,31 @@ MI_INTERNAL void mi_fork_take_over(void) {
 
 static void mi_fork_child(void) {
   if (!mi_fork_end()) mi_fork_take_over();
+}
+
+// True if the thread is inside a fork whose handler for this process has not run.
+static bool mi_fork_is_on(void) {
+  const mi_self_t* const self = mi_self();
+  return mi_unlikely((self->locks_held & MI_LOCKS_OF_FORK) != 0) && self->forks_inside == 0;
+}
+
+static mi_attr_cold bool mi_fork_is_child(void) {
+  return mi_os_process_number() != mi_state.fork_process;
+}
+
+MI_INTERNAL void mi_fork_before_thread(void) {
+  if (mi_fork_is_on() && mi_fork_is_child()) mi_fork_child();
+}
+
+MI_INTERNAL bool mi_fork_pause(void) {
+  if (!mi_fork_is_on() || mi_fork_is_child()) return false;
+  mi_fork_leave_locks();
+  return true;
+}
+
+MI_INTERNAL mi_attr_cold void mi_fork_resume(void) {
+  mi_fork_enter_locks();
+  mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
 MI_INTERNAL void mi_fork_register(void) {

@@ -15,4 +15,13 @@ MI_INTERNAL void mi_fork_register(void);
 // of a child that was forked before the handlers were registered.
 MI_INTERNAL void mi_fork_take_over(void);
 
+// The program is about to create a thread: in the child of a fork whose handler has not run, take
+// over now (FORK-5).
+MI_INTERNAL void mi_fork_before_thread(void);
+
+// The program is about to wait for the end of a thread: inside of a fork, leave the locks that it
+// holds. True if so; call the other one after it.
+MI_INTERNAL bool mi_fork_pause(void);
+MI_INTERNAL void mi_fork_resume(void);
+
 #endif
