@@ -106,7 +106,7 @@ MI_ELF_EXPORT int pthread_join(pthread_t thread, void** result) {
   return err;
 }
 
-MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
+MI_ELF_EXPORT mi_attr_cold int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
   MI_THREAD_NEXT(thrd_create, MI_THREAD_THRD_CREATE);
   if (next == NULL) return thrd_error;
   mi_process_start_purger();
@@ -117,7 +117,7 @@ MI_ELF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
   return err;
 }
 
-MI_ELF_EXPORT int unshare(int flags) {
+MI_ELF_EXPORT mi_attr_cold int unshare(int flags) {
   MI_THREAD_NEXT(unshare, MI_THREAD_UNSHARE);
   if (next == NULL) return errno = ENOSYS, -1;
   size_t tries = 0;
@@ -127,7 +127,7 @@ MI_ELF_EXPORT int unshare(int flags) {
   return rc;
 }
 
-MI_ELF_EXPORT int setns(int file, int kind) {
+MI_ELF_EXPORT mi_attr_cold int setns(int file, int kind) {
   MI_THREAD_NEXT(setns, MI_THREAD_SETNS);
   if (next == NULL) return errno = ENOSYS, -1;
   size_t tries = 0;

@@ -432,8 +432,8 @@ UNIT_TEST(hole_is_made_of_a_few_pages_at_a_time) {
   check_and_free_rest();
 }
 
-// If this fails, the sparse pages that a part of a look does not come to wait for the next look, and
-// most of them for minutes.
+// If this fails, the sparse pages that a part of a look does not come to wait for the next look,
+// and most of them for minutes.
 UNIT_TEST(hole_is_made_where_the_last_part_ended) {
   if (MI_IS_TINY) return;
   thin_out(64, false);

@@ -215,7 +215,7 @@ static void check_taken(size_t size, size_t refused) {
   mi_collect_all(MI_FORCE);
   check_equal(os_fake_state(taken), OS_FAKE_TAKEN);
   check_equal(mi_state.main.count.large, mi_kept_count(&mi_state.main, NULL));
-  check(!mi_move_is_allowed());
+  check(!mi_move_is_allowed(SIZE_MAX));
   unit_check_empty();
 }
 

@@ -3,6 +3,7 @@
 // shadow.
 #include "unit.h"
 
+#include "core/arenas/move.h"
 #include "core/pages/large.h"
 
 // If this fails, realloc loses contents.
@@ -232,6 +233,37 @@ UNIT_TEST_PAGE_SIZES(realloc_random_sequences) {
   unit_check_empty();
 }
 
+// True if a block of `size` bytes that cannot grow where it is moves without being copied, while so
+// many moved ranges are there.
+static bool moves_after(size_t count, size_t size) {
+  uint8_t* const p = (uint8_t*)mi_malloc(size);
+  void* const wall = mi_malloc(2 * size);
+  check(p != NULL && wall != NULL);
+  unit_fill(p, size, size);
+  mi_atomic_add_relaxed(&mi_state.moved_count, count);
+  const size_t calls = os_fake_calls(OS_FAKE_MOVE);
+  uint8_t* const q = (uint8_t*)mi_realloc_block(mi_self_theap(), p, 3 * size, MI_UNINITIALIZED);
+  check(q != NULL && q != p && unit_is_filled(q, size, size));
+  const bool moves = os_fake_calls(OS_FAKE_MOVE) != calls;
+  mi_free(q);
+  mi_free(wall);
+  mi_collect_all(MI_FORCE);
+  mi_atomic_sub_relaxed(&mi_state.moved_count, count);
+  return moves;
+}
+
+// If this fails, a program that has grown 256 blocks copies arrays of any size from then on, or it
+// takes all the mappings that a process may have.
+UNIT_TEST(realloc_moves_long_blocks_after_many_moves) {
+  const size_t shorter = MI_MOVED_LONG - MI_MIB / 2;
+  check(moves_after(0, shorter) && moves_after(0, MI_MOVED_LONG));
+  check(moves_after(MI_MOVED_MAX - 1, shorter) && !moves_after(MI_MOVED_MAX, shorter));
+  check(moves_after(MI_MOVED_MAX, MI_MOVED_LONG));
+  check(!moves_after(MI_MOVED_LONG_MAX, MI_MOVED_LONG));
+  check_equal(mi_atomic_load_relaxed(&mi_state.moved_count), 0);
+  unit_check_empty();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(realloc_keeps_contents),
@@ -243,6 +275,7 @@ int main(void) {
       cmocka_unit_test(realloc_in_place_grows_only_where_it_is),
       cmocka_unit_test(realloc_of_a_foreign_address_is_reported),
       cmocka_unit_test(realloc_of_a_growing_buffer_copies_little),
+      cmocka_unit_test(realloc_moves_long_blocks_after_many_moves),
       cmocka_unit_test(realloc_random_sequences),
   };
   return cmocka_run_group_tests_name("realloc", tests, NULL, NULL);

@@ -7,7 +7,8 @@
 //
 // A moved range no longer merges with its neighbours: it is a mapping of its own, and the kernel
 // limits the number of mappings (65,530). So each range is marked, it is renewed when it is purged,
-// and there are never more than MI_MOVED_MAX of them.
+// and there are never more than MI_MOVED_MAX of them, and of long ones MI_MOVED_LONG_MAX (copying
+// 50 MiB takes 20 ms, and twice the memory).
 //
 // MOVE-1  `moved` is set for exactly the slices whose mapping was replaced and not renewed since.
 // MOVE-2  `mi_state.moved_count` is at least the number of bits in `moved_first` of all arenas:
@@ -44,7 +45,7 @@ static mi_attr_cold bool mi_move_restore(mi_subproc_t* subproc, mi_arena_t* aren
     mi_count_add(&subproc->count.committed, -(int64_t)size);
   }
   // One failure is enough: if a limit is below what the process has, the next move fails as well.
-  mi_atomic_add_relaxed(&mi_state.moved_count, MI_MOVED_MAX);
+  mi_atomic_add_relaxed(&mi_state.moved_count, MI_MOVED_LONG_MAX);
   return false;
 }
 

@@ -5,12 +5,16 @@
 
 #include "arena.h"
 
-// How many ranges of arenas may be moved and not yet renewed.
-#define MI_MOVED_MAX 256
+// How many ranges of arenas may be moved and not yet renewed: if another one is to be; and if that
+// is so long that copying it takes milliseconds.
+#define MI_MOVED_MAX ((size_t)256)
+#define MI_MOVED_LONG_MAX ((size_t)4096)
+#define MI_MOVED_LONG ((size_t)2 * MI_MIB)
 
-// True while another range may be moved.
-static inline bool mi_move_is_allowed(void) {
-  return mi_atomic_load_relaxed(&mi_state.moved_count) < MI_MOVED_MAX;
+// True while another range of `size` bytes may be moved.
+static inline bool mi_move_is_allowed(size_t size) {
+  const size_t most = size >= MI_MOVED_LONG ? MI_MOVED_LONG_MAX : MI_MOVED_MAX;
+  return mi_atomic_load_relaxed(&mi_state.moved_count) < most;
 }
 
 typedef enum mi_move_e {

@@ -411,7 +411,7 @@ MI_INTERNAL mi_attr_cold mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t i
   if (mi_atomic_load_relaxed(&arena->subproc->purge_waiting) <= 0) return none;
   const size_t end = index + count;
   size_t top = mi_wait_top(arena);
-  for (size_t i = 0; i < MI_RETAIN_MOVE_TRIES && mi_move_is_allowed(); i++) {
+  for (size_t i = 0; i < MI_RETAIN_MOVE_TRIES && mi_move_is_allowed(0); i++) {
     index += mi_bitmap_run_length(arena->dirty, index, end);
     if (index == end) break;
     size_t room = 1;

@@ -251,7 +251,7 @@ static void mi_thread_free_other(mi_theap_t* home, size_t slot) {
 }
 
 // Free the theaps of a home of this thread whose heap has ended: THREAD-9. Under the lock.
-static void mi_thread_sweep(mi_theap_t* home) {
+static mi_attr_cold void mi_thread_sweep(mi_theap_t* home) {
   mi_lock_expect(&mi_state.thread_lock);
   uint32_t next = home->ended_next;
   uint32_t rest = 0;
