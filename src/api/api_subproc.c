@@ -56,7 +56,9 @@ void mi_subproc_delete(mi_subproc_id_t id) mi_attr_noexcept {
 
 void mi_subproc_add_current_thread(mi_subproc_id_t id) mi_attr_noexcept {
   mi_subproc_t* const subproc = mi_api_subproc(id);
-  if (subproc == NULL || mi_enter_subproc(subproc)) return;
+  if (subproc == NULL) return;
+  // A deferred free function is called by a malloc that goes on with what the thread has.
+  if (!mi_self()->is_in_deferred && mi_enter_subproc(subproc)) return;
   mi_output_force_warning("the thread stays in sub-process %zu, it cannot join sub-process %zu\n",
                           mi_enter_current()->sequence, subproc->sequence);
 }

@@ -136,7 +136,13 @@ void mi_thread_init(void) mi_attr_noexcept {
   mi_enter_home();
 }
 
-void mi_thread_done(void) mi_attr_noexcept { mi_thread_leave(); }
+void mi_thread_done(void) mi_attr_noexcept {
+  if (mi_self()->is_in_deferred) { // a malloc that goes on with what the thread has
+    mi_output_force_warning("a deferred free function cannot call mi_thread_done\n");
+    return;
+  }
+  mi_thread_leave();
+}
 
 void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
   mi_thread_init();

@@ -70,23 +70,11 @@ MI_GLIBC_EXPORT struct mallinfo mallinfo(void) {
   return info;
 }
 
-// Accepts the parameters of the manual page; none of them applies here, so nothing changes.
+// Accepts what that of glibc does: all, but for sizes that are not fast there. None of it applies
+// here, so nothing changes.
 MI_GLIBC_EXPORT int mallopt(int param, int value) {
-  (void)value;
-  switch (param) {
-    case M_MXFAST:
-    case M_TRIM_THRESHOLD:
-    case M_TOP_PAD:
-    case M_MMAP_THRESHOLD:
-    case M_MMAP_MAX:
-    case M_CHECK_ACTION:
-    case M_PERTURB:
-    case M_ARENA_TEST:
-    case M_ARENA_MAX:
-      return 1;
-    default:
-      return 0;
-  }
+  const int fast_max = (int)(80 * sizeof(size_t) / 4);
+  return param != M_MXFAST || (value >= 0 && value <= fast_max);
 }
 
 #define MI_GLIBC_TEXT_MAX ((size_t)2048)

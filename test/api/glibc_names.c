@@ -360,7 +360,10 @@ static void mallopt_accepts_what_glibc_does(void** state) {
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
     assert_int_equal(mallopt(known[i], 64), 1);
   }
-  assert_int_equal(mallopt(12345, 1), 0);
+  assert_int_equal(mallopt(12345, 1), 1);
+  assert_int_equal(mallopt(M_MXFAST, (int)(80 * sizeof(size_t) / 4)), 1);
+  assert_int_equal(mallopt(M_MXFAST, (int)(80 * sizeof(size_t) / 4) + 1), 0);
+  assert_int_equal(mallopt(M_MXFAST, -1), 0);
 }
 
 // If this fails, monitoring that reads the XML of malloc_info breaks.

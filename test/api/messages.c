@@ -286,6 +286,41 @@ static void on_deferred(bool force, unsigned long long heartbeat, void* arg) {
   deferred_depth--;
 }
 
+static mi_subproc_id_t deferred_subproc;
+
+static void leave_in_deferred(bool force, unsigned long long heartbeat, void* arg) {
+  (void)force, (void)heartbeat, (void)arg;
+  deferred_calls++;
+  mi_thread_done();
+  mi_subproc_add_current_thread(deferred_subproc);
+  mi_free(mi_malloc(100));
+}
+
+static void say_nothing(const char* message, void* arg) { (void)message, (void)arg; }
+
+// If this fails, a malloc goes on with what its thread has given up to another one.
+static void deferred_free_cannot_end_the_thread(void** state) {
+  (void)state;
+  test_skip_if_guarded("so many guarded blocks take too long");
+  enum { COUNT = 300000 };
+  static void* p[COUNT];
+  deferred_subproc = mi_subproc_new();
+  mi_theap_t* const theap = mi_theap_get_default();
+  mi_register_output(&say_nothing, NULL);
+  mi_register_deferred_free(&leave_in_deferred, NULL);
+  mi_collect(true);
+  const size_t calls = deferred_calls;
+  for (size_t round = 0; round < 8 && deferred_calls == calls; round++) {
+    for (size_t i = 0; i < COUNT; i++) p[i] = mi_malloc(64 + i % 128);
+    for (size_t i = 0; i < COUNT; i++) mi_free(p[i]);
+  }
+  assert_true(deferred_calls > calls);
+  assert_ptr_equal(mi_theap_get_default(), theap);
+  mi_register_deferred_free(NULL, NULL);
+  mi_register_output(NULL, NULL);
+  mi_subproc_destroy(deferred_subproc);
+}
+
 // If this fails, language run-times that free in batches never do, or do so inside themselves.
 static void deferred_free_is_called(void** state) {
   (void)state;
@@ -364,6 +399,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(registered_error_function_gets_codes),
       cmocka_unit_test(registration_never_mixes_two_callbacks),
       cmocka_unit_test(deferred_free_is_called),
+      cmocka_unit_test(deferred_free_cannot_end_the_thread),
       cmocka_unit_test(show_stats_prints_at_the_end),
       cmocka_unit_test(init_and_done_may_be_repeated),
   };

@@ -509,7 +509,8 @@ static void mi_large_note_moved(const mi_page_t* from, const mi_page_t* to, size
 
 MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
   if (size > MI_REQUEST_MAX - size / 8 || page->reserved != 1) return NULL;
-  if (!mi_move_is_allowed(page->block_size) || MI_IS_TRACKED) return NULL; // tools know nothing of mremap
+  if (MI_IS_TRACKED) return NULL; // tools know nothing of mremap
+  if (!mi_move_is_allowed(page->block_size)) return NULL;
   if (!mi_state.os.has_overcommit) return NULL; // both would be charged, and mprotect cuts mappings
   if (!mi_large_is_ours(page)) return NULL;
   // A block that grew once will grow again: room for an eighth more costs only addresses.

@@ -357,7 +357,8 @@ void* mi_realloc_aligned_at(void* p, size_t newsize, size_t alignment, size_t of
 size_t mi_usable_size(const(void)* p);
 
 /// The usable size that a request gets at least. Where a thread has few blocks of about a size, the
-/// block may be larger, at most twice as large as the request.
+/// block may be larger, at most twice as large as the request. A guarded block (options `guarded_`)
+/// has no more than the request.
 ///
 /// - `size`: bytes
 /// - Returns bytes; `size` itself when no such block can exist
@@ -689,7 +690,8 @@ void mi_process_info_print_out(mi_output_fun out_, void* arg);
 // -- Callbacks of the process --
 
 /// Register who frees what the program had put off. The function may allocate and free; it is not
-/// entered again on the thread it runs on.
+/// entered again on the thread it runs on. Inside of it `mi_thread_done()` and
+/// `mi_subproc_add_current_thread()` have no effect but a warning.
 ///
 /// - `deferred_free`: called now and then, and by `mi_collect()`
 /// - `arg`: passed to it
@@ -744,6 +746,7 @@ mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id);
 
 /// End a heap; its blocks in use stay valid and belong to the main heap from then on. No other
 /// thread may allocate from the heap at that time or later; blocks of it may be freed meanwhile.
+/// What is free beside such blocks serves the main heap, in an exclusive arena, too.
 ///
 /// - `heap`: NULL does nothing; the main heap stays, with a warning
 void mi_heap_delete(mi_heap_t* heap);

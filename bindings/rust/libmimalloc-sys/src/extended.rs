@@ -354,7 +354,8 @@ extern "C" {
 
 extern "C" {
     /// The usable size that a request gets at least. Where a thread has few blocks of about a size, the
-    /// block may be larger, at most twice as large as the request.
+    /// block may be larger, at most twice as large as the request. A guarded block (options `guarded_`)
+    /// has no more than the request.
     ///
     /// - `size`: bytes
     /// - Returns bytes; `size` itself when no such block can exist
@@ -735,7 +736,8 @@ extern "C" {
 
 extern "C" {
     /// Register who frees what the program had put off. The function may allocate and free; it is not
-    /// entered again on the thread it runs on.
+    /// entered again on the thread it runs on. Inside of it `mi_thread_done()` and
+    /// `mi_subproc_add_current_thread()` have no effect but a warning.
     ///
     /// - `deferred_free`: called now and then, and by `mi_collect()`
     /// - `arg`: passed to it
@@ -794,6 +796,7 @@ extern "C" {
 
     /// End a heap; its blocks in use stay valid and belong to the main heap from then on. No other
     /// thread may allocate from the heap at that time or later; blocks of it may be freed meanwhile.
+    /// What is free beside such blocks serves the main heap, in an exclusive arena, too.
     ///
     /// - `heap`: NULL does nothing; the main heap stays, with a warning
     pub fn mi_heap_delete(heap: *mut mi_heap_t);
