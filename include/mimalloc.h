@@ -1730,7 +1730,8 @@ mi_decl_export bool mi_heap_reload(mi_heap_t* heap, mi_arena_id_t arena_id) mi_a
 /// @defgroup introspection Introspection
 /// The visitor is called for each run of equal blocks (with a block of NULL), and if blocks are to
 /// be visited for each block in use in it, until it returns false. No other thread may allocate
-/// from or free into the heap meanwhile, and the visitor not either.
+/// from or free into the heap meanwhile, and the visitor not either. In a main heap up to 32 KiB
+/// that each other thread has freed last into pages of others count as in use.
 ///
 /// @code
 /// static bool add(const mi_heap_t* heap, const mi_heap_area_t* area, void* block,

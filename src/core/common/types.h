@@ -310,6 +310,7 @@ struct mi_theap_s {
   bool is_unwatched; // of a home: the system will not call us when its thread ends
   // Of a home: long blocks that were to be zero and were used, of late; and how many there were.
   uint8_t zero_used, zero_turn; // LARGE-7
+  uint8_t look_pause; // of a home: how often it does not ask for the time: SPARSE-9
   // -- of a home: hold.c --
   // hold - odd while the thread is at its queues; grows each time.
   //   write  its thread  store relaxed  it comes  mi_hold_come  (HOLD-5 orders it)

@@ -79,6 +79,7 @@
 // The interval at which a thread that refills begins to look for idle pages.
 #define MI_TICK_MS 500
 #define MI_LOOK_SOON_MS 10 // between two parts of such a look, while much waits between blocks
+#define MI_LOOK_PAUSE 3 // how often a thread that refills fast does not ask for the time then
 // The bytes that a theap may hold in idle pages of large classes while it makes another page: its
 // share of a part of the heap, within bounds, unless its thread is the only one and the heap is
 // large; and little in any heap if that page would make a new peak. (If each thread might hold as
@@ -360,13 +361,11 @@ static mi_attr_noinline void mi_refill_trim_again(mi_theap_t* theap, size_t c) {
 }
 
 // Decide when the slow path is due again: soon while much memory waits to go back, because the slow
-// path reads the clock, while much waits between blocks (SPARSE-9), and while a thread keeps its
-// pages in a crowd (CROWD-1).
+// path reads the clock, and while a thread keeps its pages in a crowd (CROWD-1).
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   const bool is_much = mi_retain_is_much(subproc);
-  const bool is_soon =
-      is_much || mi_sparse_is_much(subproc) || (theap->home->is_busy && mi_crowd_is_here(subproc));
+  const bool is_soon = is_much || (theap->home->is_busy && mi_crowd_is_here(subproc));
   const uint32_t quick = is_soon ? MI_QUICK_WAITING : MI_QUICK_REFILLS;
   mi_theap_set_quick(theap, mi_sample_quick(theap, quick, since));
   theap->poll_count += since;
@@ -378,7 +377,8 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
 // HANDED-2
 static void mi_refill_settle_handed(mi_theap_t* theap) {
   mi_page_t* const page = mi_theap_current(theap, theap->handed_turn);
-  theap->handed_turn = (uint8_t)((theap->handed_turn + 1) % MI_CLASS_COUNT);
+  const uint8_t next = (uint8_t)(theap->handed_turn + 1);
+  theap->handed_turn = next < MI_CLASS_COUNT ? next : 0;
   if (page != NULL && page->refilled.handed != 0) {
     mi_handed_settle_page(mi_theap_subproc(theap), page);
   }
@@ -396,10 +396,20 @@ static void mi_refill_look(mi_theap_t* theap, size_t c, uint64_t now) {
   mi_thread_look(theap, now);
 }
 
-// SPARSE-9
+// SPARSE-9. In a thread that refills fast the slow path is no more often due for it.
 static mi_attr_cold void mi_refill_look_soon(mi_theap_t* theap, size_t c) {
+  mi_theap_t* const home = theap->home;
+  if (home->look_pause > 0) {
+    home->look_pause--;
+    return;
+  }
   const uint64_t now = mi_os_now_ms();
-  if ((uint32_t)now - theap->home->look_ms >= MI_LOOK_SOON_MS) mi_refill_look(theap, c, now);
+  if ((uint32_t)now - home->look_ms < MI_LOOK_SOON_MS) {
+    home->look_pause = MI_LOOK_PAUSE;
+    return;
+  }
+  mi_refill_look(theap, c, now);
+  mi_theap_set_quick(theap, mi_sample_quick(theap, MI_QUICK_WAITING, 0));
 }
 
 // Step 1: the rare things that must happen now and then. While each list may be cut, every refill

@@ -242,7 +242,7 @@ static void mi_thread_forget_ended(mi_theap_t* theap) {
 }
 
 // Free the theap in a slot of a home of this thread. Under the lock.
-static void mi_thread_free_other(mi_theap_t* home, size_t slot) {
+static mi_attr_cold void mi_thread_free_other(mi_theap_t* home, size_t slot) {
   mi_theap_t* const theap = home->others[slot];
   mi_thread_clean(theap);
   mi_thread_forget_ended(theap);
