@@ -153,6 +153,7 @@ void mi_thread_set_in_threadpool(void) mi_attr_noexcept {
 void mi_collect(bool force) mi_attr_noexcept {
   const mi_effort_t effort = force ? MI_FORCE : MI_GENTLE;
   mi_hook_deferred_free(effort, 0); // one beat after the last
+  if (force) mi_thread_sweep_ended();
   mi_collect_all(effort);
   if (force) mi_subproc_sweep();
 }

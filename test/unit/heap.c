@@ -547,6 +547,24 @@ UNIT_TEST_PAGE_SIZES(heap_theaps_of_ended_heaps_are_few) {
   check_all_given_back();
 }
 
+// If this fails, a thread keeps what it has of heaps that others ended, or a malloc that finds no
+// memory goes on with a theap that was freed.
+UNIT_TEST(heap_theaps_of_ended_heaps_go_when_asked) {
+  mi_heap_t* const heap = make_heap();
+  mi_theap_t* const home = unit_theap();
+  mi_free(mi_heap_malloc(heap, SIZE));
+  mi_theap_t* const theap = mi_theap_find(heap);
+  const size_t slot = heap->slot;
+  end_on_thread(heap, false);
+  mi_collect_all(MI_FORCE);
+  check(home->others[slot] == theap);
+  mi_thread_sweep_ended();
+  check(home->others[slot] == NULL && home->ended_next == 0);
+  check_equal(mi_atomic_load_relaxed(&home->ended_count), 0);
+  mi_thread_sweep_ended();
+  check_all_given_back();
+}
+
 // If this fails, a callback that ends heaps returns into a malloc whose theap was freed, or that
 // theap is kept for good.
 UNIT_TEST(heap_theap_in_a_callback_outlives_a_sweep) {
@@ -718,6 +736,7 @@ int main(void) {
       cmocka_unit_test(heap_destroy_meets_samples),
       cmocka_unit_test(heap_end_is_told_to_every_theap),
       cmocka_unit_test(heap_theaps_of_ended_heaps_are_few),
+      cmocka_unit_test(heap_theaps_of_ended_heaps_go_when_asked),
       cmocka_unit_test(heap_theap_in_a_callback_outlives_a_sweep),
       cmocka_unit_test(heap_theap_arrays_are_given_back),
       cmocka_unit_test(heap_structures_are_used_again),

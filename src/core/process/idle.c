@@ -87,6 +87,7 @@ static void mi_idle_note(mi_theap_t* home, uint64_t now) {
 static void mi_idle_give(mi_theap_t* home) {
   const mi_hold_t hold = mi_hold_enter(home);
   mi_parcel_flush();
+  mi_thread_sweep_ended();
   home->is_rested = mi_thread_rest(home);
   mi_kept_release(home);
   mi_hold_leave(home, hold);

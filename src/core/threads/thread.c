@@ -280,6 +280,14 @@ static void mi_thread_free_others(mi_theap_t* home) {
   home->ended_next = 0;
 }
 
+MI_INTERNAL mi_attr_cold void mi_thread_sweep_ended(void) {
+  mi_theap_t* const home = mi_self_home();
+  if (mi_atomic_load_relaxed(&home->ended_count) == 0) return;
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_thread_sweep(home);
+  mi_lock_leave(&mi_state.thread_lock);
+}
+
 static bool mi_thread_has_many_ended(mi_theap_t* home) {
   return mi_atomic_load_relaxed(&home->ended_count) > MI_ENDED_MAX;
 }
@@ -332,14 +340,13 @@ static void mi_thread_flush_by(mi_theap_t* home, void (*flush)(mi_theap_t*, size
                                size_t* budget) {
   flush(home, budget);
   if (home->others == NULL) return;
-  // The lock keeps their heaps from being destroyed meanwhile. Of the theaps only those of ended
-  // heaps are freed: the caller may allocate from another one.
+  // The lock keeps their heaps from being destroyed meanwhile. No theap is freed: the caller may
+  // allocate from one of them.
   mi_lock_enter(&mi_state.thread_lock);
   for (size_t i = 0; i < home->others_count; i++) {
     mi_theap_t* const theap = mi_theap_other(home, i);
     if (theap != NULL) flush(theap, budget);
   }
-  mi_thread_sweep(home);
   mi_lock_leave(&mi_state.thread_lock);
 }
 

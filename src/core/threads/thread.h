@@ -54,6 +54,10 @@ MI_INTERNAL void mi_thread_look(mi_theap_t* theap, uint64_t now);
 // Give back what the calling thread holds and does not need, in all its heaps.
 MI_INTERNAL void mi_thread_flush_all(mi_theap_t* home);
 
+// Free the theaps of the calling thread whose heaps have ended. Not inside of a malloc, which may
+// go on with one of them.
+MI_INTERNAL void mi_thread_sweep_ended(void);
+
 // Give back what the calling thread does not use, in all its heaps, before it waits for long. It
 // keeps its pages that have blocks in use. False if there is more to do than is done at once.
 #define MI_THREAD_REST_PAGES ((size_t)(MI_IS_TINY ? 4 : 1024)) // get holes: some 5 us each
