@@ -517,6 +517,12 @@ UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_allocate) {
   unit_check_valid();
 }
 
+static void fork_in_parent(void* arg) {
+  (void)arg;
+  os_fake.fork_prepare();
+  os_fake.fork_parent();
+}
+
 // If this fails, a program hangs in fork whose handler joins a thread that has to end first, or the
 // child of one whose handler creates a thread.
 UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_join_and_create_threads) {
@@ -530,6 +536,7 @@ UNIT_TEST_PAGE_SIZES(fork_handlers_of_others_may_join_and_create_threads) {
     check(!is_free(&mi_state.thread_lock) && mi_fork_pause());
     check(are_locks_free());
     allocate(NULL);
+    unit_on_thread(&fork_in_parent, NULL);
     mi_fork_resume();
     check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
     check(!is_free(&mi_state.purge_lock));

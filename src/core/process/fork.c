@@ -43,8 +43,8 @@
 // FORK-5  handlers of the program that were registered before ours (in a constructor before the
 //     first malloc) run after ours before a fork, and before ours after it. Many libraries end
 //     their threads before a fork, and create them again after it. So the locks are left while such
-//     a handler joins a thread, which may need them to end; and the child takes over before it
-//     creates one, not when its handler is called.
+//     a handler joins a thread, which may need them to end, and another one may fork meanwhile; and
+//     the child takes over before it creates one, not when its handler is called.
 #include "fork.h"
 
 #include "purger.h"
@@ -53,6 +53,7 @@ static void mi_fork_enter_locks(void) {
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
+  mi_state.fork_process = mi_os_process_number();
 }
 
 static void mi_fork_prepare(void) {
@@ -68,7 +69,6 @@ static void mi_fork_prepare(void) {
       mi_option_value(purge_thread) == 1 || mi_atomic_load_relaxed(&mi_state.control_ms) != 0;
   if (mi_thread_count_all() <= 1 && !is_wanted) mi_purger_dismiss();
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) mi_collapse_fork_prepare(s);
-  mi_state.fork_process = mi_os_process_number();
   mi_self()->locks_held |= MI_LOCKS_OF_FORK;
 }
 
