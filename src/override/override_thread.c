@@ -37,7 +37,6 @@
     !defined(__ANDROID__)
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -174,7 +173,8 @@ MI_ELF_EXPORT int prctl(int option, ...) {
   return next(option, a, b, c, d);
 }
 
-// libc declares it nowhere; libcap, whose programs call it, does so like this.
+// libc declares it nowhere; libcap, whose programs call it, does so like this. (The structures are
+// in headers of the kernel, which need not be installed.)
 typedef struct __user_cap_header_struct mi_cap_header_t;
 typedef struct __user_cap_data_struct mi_cap_data_t;
 int capset(mi_cap_header_t* header, const mi_cap_data_t* data);
