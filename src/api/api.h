@@ -145,6 +145,9 @@ MI_INTERNAL void mi_process_start_purger(void);
 MI_INTERNAL bool mi_process_begin_join(void);
 MI_INTERNAL void mi_process_end_join(void);
 
+// End the purge thread, if there is one.
+MI_INTERNAL void mi_process_end_purger(void);
+
 // A function failed because the program can have no more threads, or has more than one: end the
 // purge thread. True if the function should be tried again, because there was one, and it is gone.
 // `tries` counts these calls, from 0 on.

@@ -136,12 +136,6 @@ MI_ELF_EXPORT mi_attr_cold int setns(int file, int kind) {
   return rc;
 }
 
-// The calling thread is about to change its capabilities: OVERRIDE_THREAD-5.
-static mi_attr_cold void mi_thread_end_purger(void) {
-  size_t tries = 0;
-  mi_process_make_room(&tries);
-}
-
 // A user who is not root has to set PR_SET_NO_NEW_PRIVS before a filter of system calls, by
 // whatever function that is then set.
 static mi_attr_cold void mi_thread_before_prctl(int option) {
@@ -154,7 +148,7 @@ static mi_attr_cold void mi_thread_before_prctl(int option) {
     case PR_SET_SECUREBITS:
     case PR_CAPBSET_DROP:
     case PR_CAP_AMBIENT:
-      mi_thread_end_purger();
+      mi_process_end_purger(); // OVERRIDE_THREAD-5
       break;
     default:
       break;
@@ -182,7 +176,7 @@ int capset(mi_cap_header_t* header, const mi_cap_data_t* data);
 MI_ELF_EXPORT mi_attr_cold int capset(mi_cap_header_t* header, const mi_cap_data_t* data) {
   MI_THREAD_NEXT(capset, MI_THREAD_CAPSET);
   if (next == NULL) return errno = ENOSYS, -1;
-  mi_thread_end_purger();
+  mi_process_end_purger();
   return next(header, data);
 }
 

@@ -12,8 +12,8 @@
 
 #define MI_GIANT_SIZE MI_GIB
 #define MI_GIANT_TIMEOUT_MS ((uint64_t)500) // for each page at the start
-#define MI_NODES_MAX ((size_t)1024) // that Linux has
 #define MI_GIANT_SPREAD_MS ((uint64_t)50) // added for each node
+#define MI_NODES_MAX ((size_t)1024) // that Linux has
 
 MI_INTERNAL mi_arena_t* mi_reserve_memory(mi_subproc_t* subproc, mi_arena_plan_t* plan,
                                           mi_arena_kind_t kind) {

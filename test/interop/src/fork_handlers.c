@@ -58,8 +58,6 @@ static void stop(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
-static void before(void) { stop(); }
-
 static void in_child(void) {
   if (block[0] != NULL) atomic_store(&frees, true);
   atomic_store(&rounds, 0);
@@ -68,7 +66,7 @@ static void in_child(void) {
 }
 
 static void __attribute__((constructor)) register_handlers(void) {
-  CHECK(pthread_atfork(&before, &start, &in_child) == 0);
+  CHECK(pthread_atfork(&stop, &start, &in_child) == 0);
 }
 
 static void* fill(void* done) {
