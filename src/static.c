@@ -67,6 +67,7 @@
 #include "core/pages/pool.c"
 #include "core/pages/large.c"
 #include "core/pages/guard.c"
+#include "core/pages/zeroed.c"
 // - theaps: a thread's part of a heap
 #include "core/threads/theap.c"
 #include "core/threads/crowd.c"

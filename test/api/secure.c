@@ -260,6 +260,27 @@ static void freed_block_is_cleared(void** state) {
   }
 }
 
+static size_t page_faults(void) {
+  size_t faults = 0;
+  mi_process_info(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &faults);
+  return faults;
+}
+
+// If this fails, nothing is known of what a program does with its tables, because they are cleared
+// before they are looked at, and it pays a fault for each OS page of each.
+static void table_is_looked_at_before_it_is_cleared(void** state) {
+  (void)state;
+  const size_t size = 3 * TEST_MIB;
+  size_t faults = 0;
+  for (size_t i = 0; i < 20; i++) {
+    if (i == 10) faults = page_faults();
+    void* const p = mi_zalloc(size);
+    memset(test_opaque_pointer(p), 'S', size);
+    mi_free(p);
+  }
+  assert_in_range(page_faults() - faults, 0, 10 * size / 4096 / 2);
+}
+
 // If this fails, a program that reads what it did not write reads what others left there.
 static void allocated_block_is_cleared(void** state) {
   (void)state;
@@ -543,6 +564,7 @@ int main(void) {
       cmocka_unit_test(realloc_looks_behind),
       cmocka_unit_test(slot_without_a_canary_gets_one_again),
       cmocka_unit_test(freed_block_is_cleared),
+      cmocka_unit_test(table_is_looked_at_before_it_is_cleared),
       cmocka_unit_test(allocated_block_is_cleared),
       cmocka_unit_test(link_is_not_told),
       cmocka_unit_test(canary_is_not_told),

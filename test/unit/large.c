@@ -605,138 +605,13 @@ UNIT_TEST_PAGE_SIZES(large_without_overcommit) {
   unit_check_empty();
 }
 
-#define MUCH (128 * MI_SLICE_SIZE) // from here on zero memory is not cleared by hand
-
-static void start_much(void) {
-  mi_process_setup();
-  unit_option(arena_reserve, 64 * MUCH / MI_KIB);
-  unit_option(arena_max_object_size, 64 * MUCH / MI_KIB);
-}
-
-// A block of which all was written before. Takes the lowest memory.
-static uint8_t* zalloc_used(size_t size) {
-  uint8_t* const old = (uint8_t*)mi_malloc(size);
-  memset(old, 1, size);
-  mi_free(old);
-  uint8_t* const p = (uint8_t*)mi_zalloc(size);
-  check(p == old);
-  return p;
-}
-
-// If this fails, calloc of a large table takes time and memory for all of it, and not for what is
-// used.
-UNIT_TEST_PAGE_SIZES(large_zero_memory_is_not_cleared_by_hand) {
-  unit_reserve(64 * MUCH); // one arena for all
-  start_much();
-  for (size_t size = MUCH; size <= 3 * MUCH; size += MUCH + os_fake.page_size) {
-    const size_t calls = os_fake_calls(OS_FAKE_PURGE);
-    uint8_t* const p = zalloc_used(size);
-    check_equal(os_fake_resident(p, size), 0);
-    check_equal(os_fake_calls(OS_FAKE_PURGE), calls + 1);
-    check(unit_is_zero(p, size));
-    mi_free(p);
-  }
-  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
-  mi_free(zalloc_used(MUCH - os_fake.page_size));
-  check_equal(os_fake_calls(OS_FAKE_PURGE), calls);
-  mi_collect_all(MI_FORCE);
-  unit_check_empty();
-}
-
-// A zeroed block, all of which is written but for the OS pages that are looked at when it is freed,
-// as far as they are among the first `absent` of four. Returns how many calls gave memory back.
-static size_t zalloc_and_use(size_t absent) {
-  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
-  uint8_t* const p = zalloc_used(MUCH);
-  check(unit_is_zero(p, MUCH));
-  memset(p, 1, MUCH);
-  for (size_t i = 1; i <= absent; i++) {
-    memset(p + MUCH / 4 * i - os_fake.page_size, 0, os_fake.page_size);
-  }
-  mi_free(p);
-  return os_fake_calls(OS_FAKE_PURGE) - calls;
-}
-
-// If this fails, a program that writes to all that it gets from calloc pays a fault for each OS
-// page each time; or one that no longer does so has all of it resident for ever (LARGE-7).
-UNIT_TEST_PAGE_SIZES(large_zero_memory_that_is_used_is_cleared_by_hand) {
-  unit_reserve(64 * MUCH); // one arena for all
-  start_much();
-  for (size_t i = 0; i < 4; i++) check_equal(zalloc_and_use(i % 2), 1);
-  for (size_t i = 0; i < 40; i++) check_equal(zalloc_and_use(1 + i % 2), 0);
-  for (size_t i = 0; i < 12; i++) check_equal(zalloc_and_use(4), i >= 4);
-  while (mi_self_home()->zero_turn % 16 != 0) check_equal(zalloc_and_use(0), 1);
-  check_equal(mi_self_home()->zero_used, 0); // none of these was watched
-  for (size_t i = 0; i < 4; i++) check_equal(zalloc_and_use(0), 1);
-  check_equal(zalloc_and_use(0), 0);
-  mi_collect_all(MI_FORCE);
-  unit_check_empty();
-}
-
-// If this fails, memory that the program cannot see, or that has moved, tells what it uses.
-UNIT_TEST_PAGE_SIZES(large_zero_memory_is_watched_where_it_is) {
-  unit_reserve(64 * MUCH);
-  start_much();
-  mi_free(mi_malloc(1)); // there is a home
-  uint8_t* const shifted =
-      (uint8_t*)mi_large_alloc_shifted(UNIT_HEAP, MUCH, MI_SLICE_SIZE, MI_SLICE_SIZE, MI_ZERO);
-  check(!mi_pagemap_find(shifted - MI_SLICE_SIZE)->is_watched);
-  uint8_t* const p = (uint8_t*)mi_zalloc(MUCH);
-  check(mi_pagemap_find(p)->is_watched);
-  void* const wall = mi_malloc(MUCH);
-  memset(p, 1, MUCH);
-  uint8_t* const moved = (uint8_t*)mi_large_move(mi_pagemap_find(p), UNIT_HEAP, 3 * MUCH);
-  check(moved != NULL && mi_self_home()->zero_used == 0);
-  memset(moved, 1, 3 * MUCH);
-  mi_free(moved);
-  check_equal(mi_self_home()->zero_used, 2);
-  mi_free(wall);
-  mi_free(shifted);
-}
-
-// If this fails, calloc returns old contents where the system refuses, or where the user wants all
-// memory kept.
-UNIT_TEST_PAGE_SIZES(large_zero_memory_is_cleared_where_it_must_stay) {
-  unit_reserve(64 * MUCH); // one arena for all
-  start_much();
-  os_fake.fail_at[OS_FAKE_PURGE] = 1;
-  uint8_t* p = zalloc_used(MUCH);
-  check(unit_is_zero(p, MUCH));
-  mi_free(p);
-  unit_option(purge_delay, -1);
-  const size_t calls = os_fake_calls(OS_FAKE_PURGE);
-  p = zalloc_used(MUCH);
-  check(unit_is_zero(p, MUCH));
-  check_equal(os_fake_calls(OS_FAKE_PURGE), calls);
-  mi_free(p);
-}
-
-// If this fails, calloc gives away memory of the program, which may be a file, or memory that must
-// stay.
-UNIT_TEST_PAGE_SIZES(large_zero_memory_of_others_is_cleared) {
-  start_much();
-  unit_option(disallow_os_alloc, 1);
-  uint8_t* kept[2];
-  for (size_t i = 0; i < 2; i++) {
-    mi_arena_plan_t plan = {.size = MUCH, .is_committed = true, .numa_node = -1};
-    plan.start = (uint8_t*)mi_os_map(NULL, MUCH, MI_SLICE_SIZE * MI_CHUNK_SLICES, MI_OS_READ_WRITE);
-    plan.is_foreign = i == 0;
-    plan.is_pinned = i == 1;
-    check(mi_arena_manage(&mi_state.main, &plan) != NULL);
-    uint8_t* const old = (uint8_t*)mi_large_alloc(UNIT_HEAP, MUCH, MI_SLICE_SIZE, MI_UNINITIALIZED);
-    check(old == plan.start);
-    memset(old, 1, MUCH);
-    mi_free(old);
-    kept[i] = (uint8_t*)mi_large_alloc(UNIT_HEAP, MUCH, MI_SLICE_SIZE, MI_ZERO);
-    check(kept[i] == old && unit_is_zero(old, MUCH));
-    check_equal(os_fake_calls(OS_FAKE_PURGE), 0);
-  }
-  for (size_t i = 0; i < 2; i++) mi_free(kept[i]);
-}
+#define MUCH (128 * MI_SLICE_SIZE) // from here on a tail is not cleared by hand
 
 // If this fails, a zeroed array that grows takes memory for what is not used yet.
 UNIT_TEST_PAGE_SIZES(large_tail_is_not_cleared_by_hand) {
-  start_much();
+  mi_process_setup();
+  unit_option(arena_reserve, 64 * MUCH / MI_KIB);
+  unit_option(arena_max_object_size, 64 * MUCH / MI_KIB);
   uint8_t* const old = (uint8_t*)mi_malloc(4 * MUCH);
   memset(old, 1, 4 * MUCH);
   mi_free(old);
@@ -761,11 +636,6 @@ UNIT_TEST_PAGE_SIZES(large_tail_is_not_cleared_by_hand) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(large_in_place_of_another_is_charged_for_more),
-      cmocka_unit_test(large_zero_memory_is_not_cleared_by_hand),
-      cmocka_unit_test(large_zero_memory_that_is_used_is_cleared_by_hand),
-      cmocka_unit_test(large_zero_memory_is_watched_where_it_is),
-      cmocka_unit_test(large_zero_memory_is_cleared_where_it_must_stay),
-      cmocka_unit_test(large_zero_memory_of_others_is_cleared),
       cmocka_unit_test(large_tail_is_not_cleared_by_hand),
       cmocka_unit_test(large_blocks_are_whole_os_pages),
       cmocka_unit_test(large_freed_runs_are_used_again),

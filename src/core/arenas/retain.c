@@ -48,7 +48,8 @@
 //     time). It shrinks by what goes back at the end of a period, or early. So a program that frees
 //     300 MiB and allocates them again, again and again, has no page faults (blocks of 32 KiB to
 //     1 MiB: 5 us for each, 236 without), and one that does so three times and sleeps keeps no more
-//     than twice MI_RETAIN_MIN, and half of what is in use.
+//     than twice MI_RETAIN_MIN, and half of what is in use. Memory of which the program will touch
+//     little (zeroed.c) is not replaced.
 //
 // RETAIN-7  free memory inside of sparse pages (sparse.c) may stay as long as it and what waits are
 //     together less than half of MI_RETAIN_MIN and half of what is in use. Beyond the bound of
@@ -246,7 +247,7 @@ MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count
   mi_purge_from_top(subproc, bytes < excess ? bytes : excess, UINT64_MAX);
 }
 
-MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
+MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count, bool is_touched) {
   const long delay = mi_wait_delay_ms();
   const bool has_waited = mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
                           mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0;
@@ -256,7 +257,7 @@ MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count) {
   }
   mi_retain_look(subproc, delay);
   mi_budget_poll(subproc, (uint64_t)mi_atomic_load_relaxed(&subproc->purge_seen_ms));
-  mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
+  if (is_touched) mi_retain_learn(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE));
   mi_retain_early(subproc);
   mi_retain_before_peak(subproc, fresh_count);
 }

@@ -16,10 +16,11 @@ typedef struct mi_slices_s {
 // more.
 MI_INTERNAL mi_slices_t mi_retain_reuse(mi_arena_t* arena, size_t slice_index, size_t slice_count);
 
-// Purge what RETAIN-4 and RETAIN-5 ask for, before `fresh_count` slices (maybe 0) are touched that
+// Purge what RETAIN-4 and RETAIN-5 ask for, before `fresh_count` slices (maybe 0) are in use that
 // are not resident. Makes no other system calls. Reads the clock, but only once memory has waited:
-// a program that never frees a page does not run this code.
-MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count);
+// a program that never frees a page does not run this code. `is_touched`: the program will touch
+// them, as far as is known (RETAIN-6).
+MI_INTERNAL void mi_retain_make_way(mi_subproc_t* subproc, size_t fresh_count, bool is_touched);
 
 // Purge what RETAIN-5 asks for, before memory of so many slices is mapped outside the arenas.
 MI_INTERNAL void mi_retain_before_peak(mi_subproc_t* subproc, size_t fresh_count);
@@ -31,11 +32,12 @@ static inline bool mi_retain_is_peak(mi_subproc_t* subproc, size_t fresh_count) 
          mi_atomic_load_relaxed(&subproc->count.committed_peak);
 }
 
-static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count) {
+static inline void mi_retain_before_touch(mi_subproc_t* subproc, size_t fresh_count,
+                                          bool is_touched) {
   if (mi_unlikely(mi_atomic_load_relaxed(&subproc->purge_waiting) > 0 ||
                   mi_atomic_load_relaxed(&subproc->purge_seen_ms) != 0 ||
                   mi_budget_is_due(subproc, (int64_t)(fresh_count * MI_SLICE_SIZE)))) {
-    mi_retain_make_way(subproc, fresh_count);
+    mi_retain_make_way(subproc, fresh_count, is_touched);
   }
 }
 

@@ -46,7 +46,7 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   }
   if (touched_count == MI_TOUCHED_BY_BLOCKS) {
     mi_huge_prepare(heap, arena, index, count);
-  } else if (touched_count > 0 && mi_arena_is_movable(arena)) {
+  } else if (touched_count > 0 && touched_count != MI_TOUCHED_MAYBE && mi_arena_is_movable(arena)) {
     const mi_slices_t lost = mi_retain_reuse(arena, index, touched_count);
     if (mi_unlikely(lost.count > 0)) {
       mi_slices_release_around(run, lost);
@@ -58,7 +58,7 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   run->is_zero = run->is_zero && fresh == count;
   run->is_resident = is_remembered || fresh < count;
   run->is_dirty = fresh == 0;
-  mi_retain_before_touch(subproc, fresh);
+  mi_retain_before_touch(subproc, fresh, touched_count != MI_TOUCHED_MAYBE);
   if (fresh > 0) {
     mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak,
                       (int64_t)(fresh * MI_SLICE_SIZE));

@@ -59,6 +59,7 @@ typedef struct mi_counters_s {
 
 // Threads that may keep a block each (kept.c): a bit in `kept_slots` each.
 #define MI_KEPT_SLOTS 32
+#define MI_ZEROED_SIZES 16
 
 // What a thread keeps: kept.c. Only the thread that has the slot puts a block there.
 struct mi_kept_s {
@@ -172,6 +173,9 @@ struct mi_subproc_s {
   mi_atomic(uint64_t) budget_asked_ms;
   // sparse_waiting - free bytes of sparse pages, about. Any thread, relaxed: a budget (sparse.c).
   mi_atomic(int64_t) sparse_waiting;
+  // zeroed - what the program did with long blocks that were zero. Any thread, relaxed: a guess
+  // (zeroed.c).
+  mi_atomic(uint32_t) zeroed[MI_ZEROED_SIZES];
   mi_counters_t count;
   mi_heap_t* heaps; // besides the main one, under the thread lock
   mi_heap_t* ended; // structures of ended heaps, to be used again; under the thread lock

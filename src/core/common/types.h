@@ -185,7 +185,7 @@ struct mi_page_s {
   mi_part_mask_t holes; // parts whose memory went back: hole.c
   union {
     uint8_t sparse_at; // blocks in use at which the page is sparse, 0: never (const): sparse.c
-    bool is_watched; // of a single block, by its holder: its free sees if it was used: LARGE-7
+    bool is_watched; // of a single block, by its holder: its free sees if it was used: ZEROED-4
   };
   // One byte; who may write one of these may write all.
   uint8_t backing : 1; // (const) mi_page_backing_t
@@ -308,8 +308,6 @@ struct mi_theap_s {
   uint8_t sparse_class; // of the queue that was looked at last: SPARSE-7
   uint8_t exchange_ticks; // of a home: 0 if it took no parked page of others of late: refill.c
   bool is_unwatched; // of a home: the system will not call us when its thread ends
-  // Of a home: long blocks that were to be zero and were used, of late; and how many there were.
-  uint8_t zero_used, zero_turn; // LARGE-7
   uint8_t look_pause; // of a home: how often it does not ask for the time: SPARSE-9
   // -- of a home: hold.c --
   // hold - odd while the thread is at its queues; grows each time.

@@ -235,8 +235,17 @@ static inline void* mi_slow_kept(mi_theap_t* theap, size_t size) {
   return p;
 }
 
+// True if a block of a class is to be a large one, because it is to be absent (zeroed.c).
+static inline bool mi_slow_is_apart(mi_theap_t* theap, size_t size, mi_fill_t fill) {
+  if (mi_likely(fill != MI_ZERO || size <= MI_ZEROED_MIN)) return false;
+  theap = mi_slow_theap(theap);
+  return theap != NULL && mi_zeroed_is_apart(mi_theap_heap(theap)->subproc, size);
+}
+
 static mi_attr_noinline void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
-  if (size <= MI_CLASS_MAX) return mi_slow_class(theap, size, fill);
+  if (size <= MI_CLASS_MAX && !mi_slow_is_apart(theap, size, fill)) {
+    return mi_slow_class(theap, size, fill);
+  }
   if (size > MI_REQUEST_MAX) return mi_slow_fail(size);
   theap = mi_slow_theap(theap);
   if (theap == NULL) return mi_slow_fail(size);

@@ -164,7 +164,7 @@ MI_INTERNAL mi_attr_cold uint32_t mi_hole_fill(mi_subproc_t* subproc, mi_page_t*
   }
   if (filled == 0) return 0;
   const size_t bytes = filled * part_size;
-  mi_retain_before_touch(subproc, mi_bits_divide_up(bytes, MI_SLICE_SIZE));
+  mi_retain_before_touch(subproc, mi_bits_divide_up(bytes, MI_SLICE_SIZE), true);
   mi_count_add_peak(&subproc->count.committed, &subproc->count.committed_peak, (int64_t)bytes);
   if (page->block_size <= mi_state.os.page_size) {
     mi_huge_touch(page->start + blocks.first * page->block_size,

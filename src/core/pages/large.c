@@ -18,21 +18,15 @@
 //     A sample of a profile (sample.c) has a page of its own, too, whatever its size: a slot has no
 //     fence, and the size of its class, so that the program sees no difference.
 // LARGE-4  where much memory must be zero, used memory is given back to the system instead of
-//     cleared: fresh memory reads as zero, and a program pays only for what it touches. This is
-//     done only with memory that we mapped, and if the system takes it.
+//     cleared: fresh memory reads as zero, and a program pays only for what it touches (zeroed.c).
+//     This is done only with memory that we mapped, and if the system takes it.
 // LARGE-5  the whole block is charged (charge.c): what the program will touch of it is not known.
 //     A run that is kept (spare.c) stays charged: `is_charged` tells the next block there.
 // LARGE-6  a block that grows elsewhere is copied if it is short and the memory there was touched
 //     before: a move would give that up, and leave none at the old addresses, so that whoever uses
 //     these next pays a fault for each OS page, which costs more than the copy.
-// LARGE-7  what is cleared by hand instead of given back is memory that its thread uses. A thread
-//     has a score: a long zeroed block that it frees adds MI_LARGE_USED if it was used, as far as
-//     four OS pages tell, and takes one off if not. A fault for each OS page of a block costs as
-//     much as to clear ten, and its memory is resident already: so a third of the blocks is enough.
-//     While the score is 0, a block is looked at each MI_LARGE_TURNS-th time only, because that is
-//     a fault for each OS page that is absent. (30 blocks of 1 to 16 MiB from calloc, replaced and
-//     written: 0.8 of the time of glibc, whose callocs are resident always, and 2.6 if all go back;
-//     of a block of 32 MiB of which a byte is written, the rest stays absent.)
+// LARGE-7  what must be zero, and was used, is cleared or given back as zeroed.c says; the latter
+//     counts as not touched.
 //
 // Blocks up to half an arena are runs of slices; freed runs stay resident for the purge delay,
 // which makes the arena the cache of recently freed runs: a block that lies elsewhere takes their
@@ -48,15 +42,9 @@
 #include "inside.h"
 #include "track.h"
 
-// Less memory is cleared by hand, which is cheaper if all of it is used then: 0.1 us for 4 KiB, a
-// fault 0.5 and more.
+// What is not a block of its own is cleared if it is shorter: of a tail, or of a block that the
+// program no longer has, nobody knows what was used.
 #define MI_LARGE_GIVE_BACK_MIN ((size_t)(128 * MI_SLICE_SIZE))
-// LARGE-7
-#define MI_LARGE_SAMPLES ((size_t)4)
-#define MI_LARGE_USED 2
-#define MI_LARGE_USED_ENOUGH 8 // memory is cleared by hand from this score on
-#define MI_LARGE_USED_MAX 12
-#define MI_LARGE_TURNS 16
 // LARGE-6: what a second cache holds.
 #define MI_LARGE_COPY_MAX ((size_t)(16 * MI_SLICE_SIZE))
 
@@ -257,7 +245,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
     const mi_run_wish_t wish = {
         .slice_count = slice_count,
         .alignment = plan->alignment,
-        .touched_count = plan->touched / MI_SLICE_SIZE,
+        .touched_count = plan->is_absent ? MI_TOUCHED_MAYBE : plan->touched / MI_SLICE_SIZE,
         .described_count = described_count,
     };
     if (!mi_run_claim(heap, &wish, &run)) return NULL;
@@ -312,58 +300,22 @@ static bool mi_large_give_back(mi_page_t* page, uint8_t* start, size_t size) {
   return is_done;
 }
 
-// How a block becomes what the program asks for: LARGE-7.
-typedef enum mi_large_fill_e {
-  MI_LARGE_ANY, // it need not be zero
-  MI_LARGE_ZERO, // it is better absent: the program may never touch it
-  MI_LARGE_ZERO_WATCHED, // the same, and its free sees if it was used
-  MI_LARGE_ZERO_USED // it is better resident, and watched, too
-} mi_large_fill_t;
-
-// Out of line: most blocks need not be zero.
-static mi_attr_noinline mi_large_fill_t mi_large_zero_for(size_t size) {
-  mi_theap_t* const home = mi_self_home();
-  if (size < MI_LARGE_GIVE_BACK_MIN || home->thread_id == 0 || MI_IS_TRACKED) return MI_LARGE_ZERO;
-  if (home->zero_used >= MI_LARGE_USED_ENOUGH) return MI_LARGE_ZERO_USED;
-  const bool is_turn = home->zero_turn++ % MI_LARGE_TURNS == 0;
-  return home->zero_used > 0 || is_turn ? MI_LARGE_ZERO_WATCHED : MI_LARGE_ZERO;
+// What lies before the address that the program gets is not watched.
+static mi_attr_noinline mi_zeroed_t mi_large_zeroed_shifted(size_t size) {
+  return size >= MI_LARGE_GIVE_BACK_MIN && !MI_IS_TRACKED ? MI_ZEROED_ABSENT : MI_ZEROED_SHORT;
 }
 
-static mi_attr_inline mi_large_fill_t mi_large_fill_for(size_t size, mi_fill_t fill) {
-  return mi_likely(fill != MI_ZERO) ? MI_LARGE_ANY : mi_large_zero_for(size);
-}
-
-// Return how many bytes of a block will be written.
-static size_t mi_large_touched(size_t size, mi_large_fill_t fill) {
-  return fill == MI_LARGE_ANY || fill == MI_LARGE_ZERO_USED ? size : 0;
-}
-
-// The program frees a block that was watched.
-static mi_attr_cold void mi_large_learn(mi_page_t* page) {
-  static const uint8_t zero[64];
-  mi_theap_t* const home = mi_self_home();
-  page->is_watched = false;
-  if (home->thread_id == 0) return;
-  size_t absent = 0;
-  for (size_t i = MI_LARGE_SAMPLES; i > 0 && absent < 2; i--) {
-    const size_t offset = page->block_size / MI_LARGE_SAMPLES * i - 1;
-    const uint8_t* const at = page->start + mi_bits_align_down(offset, mi_state.os.page_size);
-    if (memcmp(at, zero, sizeof(zero)) == 0) absent++;
-  }
-  if (absent == 2) {
-    if (home->zero_used > 0) home->zero_used--;
-  } else {
-    const size_t score = home->zero_used + (size_t)MI_LARGE_USED;
-    home->zero_used = (uint8_t)mi_bits_min(score, MI_LARGE_USED_MAX);
-  }
+static mi_attr_inline mi_zeroed_t mi_large_zeroed(mi_heap_t* heap, size_t size, size_t shift,
+                                                  mi_fill_t fill) {
+  if (mi_likely(fill != MI_ZERO)) return MI_ZEROED_NONE;
+  if (mi_unlikely(shift != 0)) return mi_large_zeroed_shifted(size);
+  return mi_zeroed_choose(heap->subproc, mi_large_round(size));
 }
 
 // Return how many bytes went back.
-static size_t mi_large_clear_range(mi_page_t* page, uint8_t* start, size_t size,
-                                   mi_large_fill_t fill) {
+static size_t mi_large_clear_range(mi_page_t* page, uint8_t* start, size_t size, bool is_absent) {
   mi_tool_open(start, size);
-  const bool is_long = size >= MI_LARGE_GIVE_BACK_MIN && fill != MI_LARGE_ZERO_USED;
-  if (is_long && !MI_IS_TRACKED) { // tools must see what is written
+  if (is_absent && !MI_IS_TRACKED) { // tools must see what is written
     const size_t page_size = mi_state.os.page_size;
     uint8_t* const end = start + size;
     uint8_t* const first = (uint8_t*)mi_bits_align_up((uintptr_t)start, page_size);
@@ -379,7 +331,8 @@ static size_t mi_large_clear_range(mi_page_t* page, uint8_t* start, size_t size,
 }
 
 MI_INTERNAL void mi_large_clear(mi_page_t* page, uint8_t* start, size_t size) {
-  mi_large_clear_range(page, start, size, MI_LARGE_ZERO); // it may be touched again: LARGE-5
+  // It may be touched again: LARGE-5.
+  mi_large_clear_range(page, start, size, size >= MI_LARGE_GIVE_BACK_MIN);
 }
 
 #if MI_IS_CLEARED
@@ -390,7 +343,9 @@ MI_INTERNAL mi_attr_noinline void mi_large_clear_freed(void* p, uint32_t was) {
   }
   mi_page_t* const page = mi_pagemap_find(p);
   const size_t size = page->block_size - page->shift;
-  const size_t gone = mi_large_clear_range(page, (uint8_t*)p, size, MI_LARGE_ZERO);
+  const bool is_absent = size >= MI_LARGE_GIVE_BACK_MIN;
+  if (mi_unlikely(page->is_watched)) mi_zeroed_learn(page); // while its contents tell
+  const size_t gone = mi_large_clear_range(page, (uint8_t*)p, size, is_absent);
   if (gone > 0 && page->arena != NULL) {
     const uintptr_t first = mi_bits_align_up((uintptr_t)p, mi_state.os.page_size);
     mi_charge_drop(page->arena, (const uint8_t*)first, gone);
@@ -399,24 +354,26 @@ MI_INTERNAL mi_attr_noinline void mi_large_clear_freed(void* p, uint32_t was) {
 }
 #endif
 
-static mi_attr_noinline void mi_large_make_zero(mi_page_t* page, mi_large_fill_t fill) {
-  if (!page->is_zero) mi_large_clear_range(page, page->start, page->block_size, fill);
-  page->is_watched = fill != MI_LARGE_ZERO;
+static mi_attr_noinline void mi_large_make_zero(mi_page_t* page, mi_zeroed_t way) {
+  if (!page->is_zero) {
+    mi_large_clear_range(page, page->start, page->block_size, mi_zeroed_is_absent(way));
+  }
+  page->is_watched = mi_zeroed_is_watched(way);
 }
 
-static mi_attr_inline void mi_large_zero(mi_page_t* page, mi_large_fill_t fill) {
-  if (mi_unlikely(fill != MI_LARGE_ANY)) mi_large_make_zero(page, fill);
+static mi_attr_inline void mi_large_zero(mi_page_t* page, mi_zeroed_t way) {
+  if (mi_unlikely(way != MI_ZEROED_NONE)) mi_large_make_zero(page, way);
 }
 
 MI_INTERNAL void* mi_large_alloc_shifted(mi_heap_t* heap, size_t size, size_t alignment,
                                          size_t shift, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - shift) return NULL;
-  // What lies before the address that the program gets is not watched.
-  const mi_large_fill_t way = mi_large_fill_for(shift == 0 ? size : 0, fill);
+  const mi_zeroed_t way = mi_large_zeroed(heap, size, shift, fill);
   const mi_large_plan_t plan = {.size = size + shift,
                                 .alignment = alignment,
                                 .shift = shift,
-                                .touched = mi_large_touched(size + shift, way)};
+                                .touched = size + shift,
+                                .is_absent = mi_zeroed_is_absent(way)};
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   mi_large_zero(page, way);
@@ -430,11 +387,12 @@ MI_INTERNAL void* mi_large_alloc(mi_heap_t* heap, size_t size, size_t alignment,
 
 MI_INTERNAL void* mi_large_alloc_growing(mi_heap_t* heap, size_t size, mi_fill_t fill) {
   if (size > MI_REQUEST_MAX - size / 8) return NULL;
-  const mi_large_fill_t way = mi_large_fill_for(size, fill);
+  const mi_zeroed_t way = mi_large_zeroed(heap, size, 0, fill);
   const mi_large_plan_t plan = {.size = size,
                                 .room = size + size / 8,
                                 .alignment = MI_SLICE_SIZE,
-                                .touched = mi_large_touched(size, way)};
+                                .touched = size,
+                                .is_absent = mi_zeroed_is_absent(way)};
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
   mi_large_zero(page, way);
@@ -447,7 +405,7 @@ MI_INTERNAL void* mi_large_alloc_slot(mi_heap_t* heap, size_t size, mi_fill_t fi
       .size = size, .alignment = MI_SLICE_SIZE, .touched = size, .is_slot = true};
   mi_page_t* const page = mi_large_make(heap, &plan);
   if (page == NULL) return NULL;
-  mi_large_zero(page, mi_large_fill_for(size, fill));
+  mi_large_zero(page, fill == MI_ZERO ? MI_ZEROED_SHORT : MI_ZEROED_NONE);
   return page->start;
 }
 
@@ -474,13 +432,14 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
     return;
   }
   mi_track_drop(page);
-  if (mi_unlikely(page->is_watched)) mi_large_learn(page);
+  if (mi_unlikely(page->is_watched)) mi_zeroed_learn(page);
   const bool is_long = page->slice_count > MI_KEPT_SLICES_MAX;
   if (!MI_HAS_KEPT || is_long || !mi_large_keep(page)) mi_large_end(page, 0);
 }
 
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
   if (size > MI_REQUEST_MAX || page->guarded != NULL) return false;
+  if (mi_unlikely(page->is_watched)) mi_zeroed_learn(page);
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_done = mi_large_resize_in(heap, page, size);
   mi_inside_leave(heap);
@@ -524,8 +483,7 @@ MI_INTERNAL void* mi_large_move(mi_page_t* page, mi_heap_t* heap, size_t size) {
     mi_large_free(moved, moved->start);
     return NULL;
   }
-  moved->is_watched = page->is_watched; // LARGE-7
-  page->is_watched = false;
+  if (mi_unlikely(page->is_watched)) mi_zeroed_learn(page);
   if (moved->is_resident && bytes <= MI_LARGE_COPY_MAX) { // LARGE-6
     memcpy(moved->start, page->start, mi_bits_min(page->block_size, moved->block_size));
     mi_large_raise_fence(moved);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "page.h"
+#include "zeroed.h"
 
 // The description of a page for one block.
 typedef struct mi_large_plan_s {
@@ -15,6 +15,7 @@ typedef struct mi_large_plan_s {
   size_t alignment; // bytes, at least a slice
   size_t shift; // bytes skipped at the start
   size_t touched; // bytes that will be written to, from the start
+  bool is_absent; // the program may never touch them
   mi_guarded_t* guarded; // the record of a block with guards, or NULL
   bool is_slot; // the block has exactly `size` bytes, as if it shared its page
 } mi_large_plan_t;
