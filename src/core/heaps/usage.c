@@ -27,12 +27,13 @@ MI_INTERNAL mi_attr_racy mi_usage_page_t mi_usage_of_page(mi_page_t* page) {
     return (mi_usage_page_t){.size_class = c, .block_size = size, .used = 1, .carved = 1};
   }
   const size_t size = mi_class_size(c);
-  const size_t fit = mi_class_blocks(size, mi_class_slices_shared(c));
+  const size_t peeked = mi_atomic_peek(&page->slice_count);
+  const size_t slices = mi_bits_max(mi_bits_min(peeked, MI_CLASS_SLICES_MAX), 1);
+  const size_t fit = mi_class_blocks(size, slices);
   const size_t carved = mi_bits_min((size_t)mi_atomic_peek(&page->refilled.used) - 1, fit);
   // LIFE-1
   const size_t current = mi_atomic_peek(&page->place) == MI_PLACE_CURRENT ? 1 : 0;
-  const size_t slices = mi_bits_min(mi_atomic_peek(&page->slice_count), MI_CLASS_SLICES_MAX);
-  const size_t holes = mi_atomic_peek(&page->holes);
+  const mi_part_mask_t holes = mi_atomic_peek(&page->holes);
   const size_t less = current + (holes == 0 ? 0 : mi_part_count_missing(holes, slices, size, fit));
   const uint32_t counted = mi_atomic_peek(&page->count.used) + mi_atomic_peek(&page->bias);
   const size_t used = mi_bits_max(counted, less) - less;
@@ -40,6 +41,7 @@ MI_INTERNAL mi_attr_racy mi_usage_page_t mi_usage_of_page(mi_page_t* page) {
                            .block_size = size,
                            .used = mi_bits_min(used, carved),
                            .carved = carved,
+                           .absent = mi_bits_count(holes) * mi_part_size(slices),
                            .handed = (int32_t)mi_atomic_peek(&page->refilled.handed)};
 }
 
@@ -54,7 +56,8 @@ static bool mi_usage_visit(mi_page_t* page, void* arg) {
   usage->class_blocks[own.size_class] += own.used;
   usage->class_pages[own.size_class]++;
   usage->class_handed[own.size_class] += own.handed;
-  usage->in_pages += own.carved * own.block_size;
+  const size_t bytes = own.carved * own.block_size;
+  usage->in_pages += bytes - mi_bits_min(own.absent, bytes);
   if ((mi_atomic_load_relaxed(&page->thread_free) & MI_REMOTE_POOLED) != 0) {
     usage->pooled_pages++;
   }

@@ -8,7 +8,7 @@
 // What is in use now, in one heap or in all heaps of a sub-process. usage.c says how exact this is.
 typedef struct mi_usage_s {
   size_t in_use, in_use_blocks; // bytes and blocks that share pages
-  size_t in_pages; // bytes of those pages that were handed out at least once
+  size_t in_pages; // bytes of those pages that were handed out at least once, and did not go back
   size_t large, large_blocks; // the same for blocks with a page of their own
   size_t pooled_pages;
   size_t class_blocks[MI_CLASS_COUNT], class_pages[MI_CLASS_COUNT];
@@ -21,6 +21,7 @@ typedef struct mi_usage_page_s {
   size_t size_class; // MI_CLASS_COUNT: a single block
   size_t block_size; // bytes
   size_t used, carved; // blocks in use, and those that were handed out at least once
+  size_t absent; // bytes between these that went back (hole.c)
   int32_t handed; // see mi_page_refilled_t
 } mi_usage_page_t;
 MI_INTERNAL mi_usage_page_t mi_usage_of_page(mi_page_t* page);
