@@ -2,7 +2,7 @@
 // A process with busy threads forks again and again, and the children allocate. If this fails, a
 // child hangs or crashes in its first malloc, as happens to servers that fork under load, or when
 // it ends a heap that threads of its parent were using, or because a page of another thread was
-// ending; or the parent grows with each fork.
+// ending; or a debug build tells of mistakes that nobody made; or the parent grows with each fork.
 //
 // --count forks --threads busy ones --mib what a child allocates --seconds at most
 #include <pthread.h>
@@ -83,6 +83,7 @@ static void* fill_and_empty(void* argument) {
   while (!atomic_load(&is_done)) {
     for (size_t i = 0; i < 400; i++) block[i] = malloc(4000);
     for (size_t i = 0; i < 400; i++) free(block[i]);
+    for (size_t i = 0; i < 100; i++) free(malloc(600000 + i * 3000));
   }
   return NULL;
 }
@@ -191,6 +192,7 @@ static uint64_t fork_one(size_t number) {
 }
 
 // Children that do next to nothing: the thread is stopped in as many places as there is time for.
+// Half of them look for mistakes in a debug build: what another thread was doing is none.
 static void fork_quickly(void) {
   const uint64_t start_ms = load_now_ms();
   for (size_t i = 0; i < QUICK_FORKS && load_now_ms() < start_ms + QUICK_MS; i++) {
@@ -199,6 +201,7 @@ static void fork_quickly(void) {
     CHECK_SAY(child >= 0, "quick fork %zu", i);
     if (child == 0) {
       free(malloc(100));
+      if (i % 2 == 0) mi_collect(true);
       _exit(0);
     }
     int status = 1;

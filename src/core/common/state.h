@@ -235,6 +235,7 @@ typedef struct mi_state_s {
   //   write  who did  store release  to false  mi_fork_register  (publishes the above)
   //   write  child of a fork, its only thread  store relaxed  to false  mi_fork_take_over
   mi_atomic(bool) is_fork_asked;
+  bool is_torn; // FORK-6; written by the only thread of the child of a fork
   size_t fork_process; // the parent, during a fork; 0 else. Under the locks that a fork holds
   // prepared - what the constructor found out about the system, const once is_prepared: written by
   // the constructor, release (publishes it), read by the thread that sets up (acquire).

@@ -38,9 +38,10 @@ static bool mi_collect_check_page(mi_page_t* page, void* alone) {
   return true;
 }
 
-// Look for mistakes of the program in a padded build, unless other threads change pages meanwhile.
+// Look for mistakes of the program in a padded build, unless other threads change pages meanwhile,
+// or did when they vanished (FORK-6).
 static void mi_collect_check(mi_subproc_t* subproc) {
-  if (!MI_IS_PADDED) return;
+  if (!MI_IS_PADDED || mi_state.is_torn) return;
   mi_track_alone_t alone = {subproc, mi_atomic_load_relaxed(&subproc->count.threads_total)};
   if (mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
   mi_walk_pages(subproc, NULL, &mi_collect_check_page, &alone);
