@@ -58,14 +58,7 @@ MI_INTERNAL int mi_os_environment_wide(const wchar_t* name, wchar_t* value, size
 }
 
 MI_INTERNAL void mi_os_write_error(const char* text, size_t length) {
-  const int saved_errno = errno;
-  while (length > 0) {
-    const ptrdiff_t written = mi_os_call_write(STDERR_FILENO, text, length);
-    if (written <= 0) break;
-    text += written;
-    length -= (size_t)written;
-  }
-  errno = saved_errno;
+  mi_os_file_write(STDERR_FILENO, text, length);
 }
 
 MI_INTERNAL _Noreturn void mi_os_abort(const char* text) {
