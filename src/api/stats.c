@@ -258,7 +258,8 @@ MI_INTERNAL void mi_stats_snapshot(mi_snapshot_t* snapshot) {
     snapshot->in_use_blocks += usage.in_use_blocks;
     snapshot->in_pages += usage.in_pages;
     const int64_t kept = mi_kept_count(subproc, NULL);
-    snapshot->large += (size_t)(mi_atomic_load_relaxed(&count->large) - kept);
+    const int64_t large = mi_atomic_load_relaxed(&count->large); // later: less may be kept by now
+    snapshot->large += (size_t)(large > kept ? large - kept : 0);
     snapshot->large_peak += (size_t)mi_atomic_load_relaxed(&count->large_peak);
     snapshot->large_blocks += usage.large_blocks;
     snapshot->committed += (size_t)mi_atomic_load_relaxed(&count->charged);

@@ -140,10 +140,14 @@ static const mi_metrics_row_t mi_metrics_sizes[] mi_attr_rare = {
 
 mi_static_assert(sizeof(mi_metrics_figures_t) <= UINT16_MAX, "offsets have 16 bits");
 
-// The most blocks of each bin that were told to be ever allocated. The figures are too high by what
-// other threads hold ready, and fall when these put it back; of a counter that falls a monitoring
-// system says that the process began anew. Written and read by any thread, relaxed.
+// The most that was told of each counter, and of the blocks of each bin that were ever allocated.
+// These are too high by what other threads hold ready, and fall when these put it back; others fall
+// for a moment when a thread hands in what it has counted (tally.h). Of a counter that falls a
+// monitoring system says that the process began anew. Written and read by any thread, relaxed.
+#define MI_METRICS_ROWS (sizeof(mi_metrics_rows) / sizeof(mi_metrics_rows[0]))
+static mi_atomic(int64_t) mi_metrics_told_rows[MI_METRICS_ROWS] mi_attr_sparse;
 static mi_atomic(int64_t) mi_metrics_told[MI_BIN_COUNT] mi_attr_sparse;
+static mi_atomic(int64_t) mi_metrics_told_huge mi_attr_sparse; // bytes of the last bin
 
 // Short texts, which would otherwise lie among what every program reads.
 static const char mi_metrics_help[] mi_attr_rare = "# HELP mimalloc_%s%s%s %s\n";
@@ -262,14 +266,27 @@ static void mi_metrics_build(mi_metrics_text_t* out) {
                  version / 10000, version / 100 % 100, version % 100, MI_DEBUG, MI_SECURE_LEVEL);
 }
 
-static void mi_metrics_collect(mi_metrics_figures_t* figures) {
-  mi_stats_process_t process;
-  mi_stats_collect_process(&process);
-  mi_stats_collect_all(&figures->stats);
+// Let no counter be less than it was.
+static void mi_metrics_raise(mi_metrics_figures_t* figures) {
+  for (size_t i = 0; i < MI_METRICS_ROWS; i++) {
+    const mi_metrics_row_t* const row = &mi_metrics_rows[i];
+    if (row->kind != MI_METRICS_COUNTER) continue;
+    int64_t figure = mi_metrics_figure(figures, row->offset);
+    figure = mi_count_raise(&mi_metrics_told_rows[i], figure);
+    memcpy((char*)figures + row->offset, &figure, sizeof(figure));
+  }
   for (size_t bin = 0; bin < MI_BIN_COUNT; bin++) {
     int64_t* const total = &figures->stats.malloc_bins[bin].total;
     *total = mi_count_raise(&mi_metrics_told[bin], *total);
   }
+  int64_t* const huge = &figures->stats.malloc_huge.total;
+  *huge = mi_count_raise(&mi_metrics_told_huge, *huge);
+}
+
+static void mi_metrics_collect(mi_metrics_figures_t* figures) {
+  mi_stats_process_t process;
+  mi_stats_collect_process(&process);
+  mi_stats_collect_all(&figures->stats);
   // Our own structures serve all sub-processes.
   figures->metadata = process.metadata;
   figures->room = mi_budget_left(&mi_state.main);
@@ -278,6 +295,7 @@ static void mi_metrics_collect(mi_metrics_figures_t* figures) {
   figures->page_faults = (int64_t)process.os.page_faults;
   figures->user_ms = (int64_t)process.os.user_ms;
   figures->system_ms = (int64_t)process.os.system_ms;
+  mi_metrics_raise(figures);
 }
 
 size_t mi_metrics(mi_metrics_format_t format, char* buffer, size_t size) mi_attr_noexcept {
@@ -288,7 +306,7 @@ size_t mi_metrics(mi_metrics_format_t format, char* buffer, size_t size) mi_attr
   mi_metrics_collect(&figures);
   mi_metrics_text_t out = {.text = buffer, .capacity = size, .format = format};
   mi_metrics_build(&out);
-  for (size_t i = 0; i < sizeof(mi_metrics_rows) / sizeof(mi_metrics_rows[0]); i++) {
+  for (size_t i = 0; i < MI_METRICS_ROWS; i++) {
     mi_metrics_one(&out, &mi_metrics_rows[i], &figures);
   }
   for (size_t i = 0; i < sizeof(mi_metrics_sizes) / sizeof(mi_metrics_sizes[0]); i++) {
