@@ -1538,7 +1538,7 @@ mi_decl_export void mi_subproc_add_current_thread(mi_subproc_id_t subproc) mi_at
 /// @param subproc whose heaps
 /// @param visitor must not make or end heaps
 /// @param arg passed to it
-/// @return false when the visitor returned false, or is NULL
+/// @return false when the visitor returned false, or is NULL, or there is no memory for the visit
 mi_decl_export bool mi_subproc_visit_heaps(mi_subproc_id_t subproc, mi_heap_visit_fun* visitor,
                                            void* arg) mi_attr_noexcept;
 /// @}
@@ -1750,7 +1750,7 @@ mi_decl_export bool mi_heap_reload(mi_heap_t* heap, mi_arena_id_t arena_id) mi_a
 /// @param visit_blocks blocks too, not only areas
 /// @param visitor called for each
 /// @param arg passed to it
-/// @return false when the visitor returned false, or is NULL
+/// @return false when the visitor returned false, or is NULL, or there is no memory for the visit
 mi_decl_export bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks,
                                          mi_block_visit_fun* visitor, void* arg) mi_attr_noexcept;
 
@@ -1760,7 +1760,7 @@ mi_decl_export bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks,
 /// @param visit_blocks blocks too, not only areas
 /// @param visitor called for each
 /// @param arg passed to it
-/// @return false when the visitor returned false, or is NULL
+/// @return false when the visitor returned false, or is NULL, or there is no memory for the visit
 mi_decl_export bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_blocks,
                                                    mi_block_visit_fun* visitor,
                                                    void* arg) mi_attr_noexcept;
@@ -1771,7 +1771,7 @@ mi_decl_export bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_b
 /// @param visit_blocks blocks too, not only areas
 /// @param visitor called for each
 /// @param arg passed to it
-/// @return false when the visitor returned false, or is NULL
+/// @return false when the visitor returned false, or is NULL, or there is no memory for the visit
 mi_decl_export bool mi_abandoned_visit_blocks(mi_subproc_id_t subproc, int heap_tag,
                                               bool visit_blocks, mi_block_visit_fun* visitor,
                                               void* arg) mi_attr_noexcept;
@@ -1781,7 +1781,7 @@ mi_decl_export bool mi_abandoned_visit_blocks(mi_subproc_id_t subproc, int heap_
 /// @param visit_blocks blocks too, not only areas
 /// @param visitor called for each
 /// @param arg passed to it
-/// @return false when the visitor returned false, or is NULL
+/// @return false when the visitor returned false, or is NULL, or there is no memory for the visit
 mi_decl_export bool mi_theap_visit_blocks(const mi_theap_t* theap, bool visit_blocks,
                                           mi_block_visit_fun* visitor, void* arg) mi_attr_noexcept;
 

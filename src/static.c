@@ -31,6 +31,7 @@
 #include "core/common/guarded.c"
 #include "core/common/sampled.c"
 #include "core/common/part.c"
+#include "core/common/addresses.c"
 #include "core/common/describe.c"
 #include "core/common/explain.c"
 #include "core/common/report.c"

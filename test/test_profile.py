@@ -163,6 +163,70 @@ def test_a_flame_graph_shows_who_keeps_memory(program, flamegraph):
     assert shown and near(int(shown[1].replace(",", "")), SMALL)
 
 
+MAPPING_SOURCE = """
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+  const int file = memfd_create("code", 0);
+  if (file < 0 || ftruncate(file, 8192) != 0) return 1;
+  if (mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0) == MAP_FAILED) return 2;
+  for (int i = 0; i < 1000; i++) *(char* volatile*)malloc(sizeof(char*) * 500) = 0;
+  return ftruncate(file, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("suffix", ["pb", "pb.gz", "heap", "folded"])
+def test_code_that_is_gone_is_no_crash(suffix, tmp_path):
+    """The file of a mapping is empty, as with a plug-in that is being unloaded: who reads there is ended."""
+    (tmp_path / "mapping.c").write_text(MAPPING_SOURCE)
+    run("cc", "-O1", "-o", tmp_path / "mapping", tmp_path / "mapping.c")
+    file = tmp_path / f"run.{suffix}"
+    ended = attempt(tmp_path / "mapping", LD_PRELOAD=LIBRARY, MIMALLOC_PROFILE=file, MIMALLOC_PROFILE_RATE=8192)
+    assert ended.status == 0 and ended.output == "", ended.output
+    assert file.stat().st_size > 50
+
+
+NAMES_SOURCE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int asked;
+int dladdr(const void* address, Dl_info* info) {
+  asked++;
+  return ((int (*)(const void*, Dl_info*))dlsym(RTLD_NEXT, "dladdr"))(address, info);
+}
+__attribute__((noinline)) void* make(size_t size, int depth) {
+  void* volatile block = depth == 0 ? malloc(size) : make(size, depth - 1);
+  return block;
+}
+int main(int argc, char** argv) {
+  int (*start)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "mi_profile_start");
+  int (*write)(const char*, int) = (int (*)(const char*, int))dlsym(RTLD_DEFAULT, "mi_profile_write");
+  if (argc < 2 || start == 0 || write == 0 || !start(1)) return 1;
+  for (int i = 0; i < 2000; i++) make(10000 + i * 16, i % 20); /* a site for each depth and class */
+  asked = 0;
+  if (write(argv[1], 0) != 0) return 2;
+  printf("%d\\n", asked);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("suffix", ["pb", "folded"])
+def test_each_name_is_asked_for_once(suffix, tmp_path):
+    """The loader looks through all symbols of a file for a name: hundreds of thousands in a browser."""
+    (tmp_path / "names.c").write_text(NAMES_SOURCE)
+    run("cc", "-O1", "-fno-optimize-sibling-calls", "-rdynamic", "-o", tmp_path / "names", tmp_path / "names.c", "-ldl")
+    file = tmp_path / f"run.{suffix}"
+    asked = int(run(tmp_path / "names", file, LD_PRELOAD=LIBRARY))
+    if suffix == "folded": assert len(file.read_text().splitlines()) > 40
+    assert 1 <= asked < 100
+
+
 def test_a_file_that_is_cut_off_is_told(program):
     if not os.path.exists("/dev/full"): pytest.skip("there is no /dev/full")
     link = program.parent / "full.pb.gz"

@@ -13,8 +13,9 @@
 // PPROF-1  a location is the address before the one that a call returns to: in the call.
 // PPROF-2  what is live comes from the samples in use, everything else from the sites; threads may
 //     change both meanwhile.
-// PPROF-3  the tables that this needs are a mapping that is made for the dump (DUMP-1). Addresses
-//     that do not fit, because sites were added meanwhile, are left out.
+// PPROF-3  what the loader says of an address takes as long as its file has symbols: it is asked
+//     once (addresses.c). Addresses that do not fit, because sites were added meanwhile, are left
+//     out.
 #include <errno.h>
 #include <string.h>
 
@@ -82,11 +83,6 @@ typedef struct mi_pprof_message_s {
   uint8_t bytes[MI_PPROF_MESSAGE_MAX];
 } mi_pprof_message_t;
 
-typedef struct mi_pprof_place_s {
-  uintptr_t address; // 0: a vacant entry
-  uint64_t id;
-} mi_pprof_place_t;
-
 typedef struct mi_pprof_range_s {
   uintptr_t start, end;
 } mi_pprof_range_t;
@@ -96,10 +92,7 @@ typedef struct mi_pprof_s {
   uint64_t strings; // that were written
   uint64_t locations;
   uint64_t functions; // pprof counts on from their number
-  uint8_t* memory; // of the tables below
-  size_t memory_size;
-  mi_pprof_place_t* place; // hash table
-  size_t place_count; // its entries, a power of two
+  mi_addresses_t places;
   mi_pprof_range_t* range; // of the mappings, in the order of addresses
   size_t range_count;
   uint64_t carry; // parts of blocks, in 2^-16, that the samples in use stand for so far
@@ -251,17 +244,13 @@ static void mi_pprof_write_location(mi_pprof_t* pprof, uint64_t id, const void* 
 // Return the number of the location of an address, which is written if it is new; 0 if there is no
 // room.
 static uint64_t mi_pprof_location(mi_pprof_t* pprof, const void* frame) {
-  if (pprof->locations * 4 > pprof->place_count * 3) return 0;
-  size_t at = (size_t)mi_random_mix((uintptr_t)frame);
-  while (true) {
-    mi_pprof_place_t* const place = &pprof->place[at++ & (pprof->place_count - 1)];
-    if (place->address == (uintptr_t)frame) return place->id;
-    if (place->address != 0) continue;
-    place->address = (uintptr_t)frame;
-    place->id = ++pprof->locations;
-    mi_pprof_write_location(pprof, place->id, frame);
-    return place->id;
+  mi_address_t* const place = mi_addresses_find(&pprof->places, frame);
+  if (place == NULL) return 0;
+  if (place->value == 0) {
+    place->value = ++pprof->locations;
+    mi_pprof_write_location(pprof, place->value, frame);
   }
+  return place->value;
 }
 
 // -- Samples --
@@ -331,30 +320,14 @@ static void mi_pprof_write_live(mi_pprof_t* pprof, const mi_sampled_t* sampled, 
 
 // -- The profile --
 
-// Map the tables: PPROF-3. False if there is no memory.
-static bool mi_pprof_make_tables(mi_pprof_t* pprof) {
-  size_t frames = 64;
-  for (mi_site_t* site = NULL; (site = mi_sampled_next_site(site)) != NULL;) {
-    frames += site->frame_count;
-  }
-  pprof->place_count = (size_t)2 << mi_bits_log2(frames * 2);
-  const size_t places = pprof->place_count * sizeof(mi_pprof_place_t);
-  const size_t ranges = MI_PPROF_MAPPINGS * sizeof(mi_pprof_range_t);
-  const size_t page_size = mi_state.os.page_size;
-  pprof->memory_size = mi_bits_align_up(places + ranges, page_size);
-  pprof->memory = (uint8_t*)mi_os_map(NULL, pprof->memory_size, page_size, MI_OS_READ_WRITE);
-  if (pprof->memory == NULL) return false;
-  pprof->place = (mi_pprof_place_t*)(void*)pprof->memory;
-  pprof->range = (mi_pprof_range_t*)(void*)(pprof->memory + places);
-  return true;
-}
-
 MI_INTERNAL void mi_pprof_write(mi_dump_t* dump, mi_site_kind_t kind) {
   mi_pprof_t pprof = {.dump = dump};
-  if (!mi_pprof_make_tables(&pprof)) {
+  const size_t ranges = MI_PPROF_MAPPINGS * sizeof(mi_pprof_range_t);
+  if (!mi_addresses_make(&pprof.places, mi_profile_frames(), ranges)) {
     dump->err = ENOMEM;
     return;
   }
+  pprof.range = (mi_pprof_range_t*)(void*)pprof.places.room;
   mi_pprof_write_types(&pprof, kind);
   mi_os_mappings(&mi_pprof_write_mapping, &pprof);
   size_t interval = mi_atomic_load_relaxed(&mi_state.profile_interval);
@@ -374,5 +347,5 @@ MI_INTERNAL void mi_pprof_write(mi_dump_t* dump, mi_site_kind_t kind) {
     mi_text_format(text, sizeof(text), "%zu samples were missed: no memory, or too many", missed);
     mi_pprof_emit_number(&pprof, MI_PPROF_COMMENT, mi_pprof_text(&pprof, text));
   }
-  mi_os_unmap(pprof.memory, pprof.memory_size);
+  mi_addresses_end(&pprof.places);
 }

@@ -55,6 +55,14 @@ MI_INTERNAL int mi_profile_dump_to(mi_profile_form_t form, mi_site_kind_t kind, 
   return mi_profile_write_all(&dump, form, kind);
 }
 
+MI_INTERNAL size_t mi_profile_frames(void) {
+  size_t frames = 64; // of sites that are added meanwhile
+  for (mi_site_t* site = NULL; (site = mi_sampled_next_site(site)) != NULL;) {
+    frames += site->frame_count;
+  }
+  return frames;
+}
+
 MI_INTERNAL size_t mi_profile_name(const void* at, char* text, size_t capacity, size_t used) {
   mi_os_symbol_t symbol;
   mi_os_symbol(at, &symbol);

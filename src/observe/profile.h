@@ -3,6 +3,7 @@
 #ifndef MI_OBSERVE_PROFILE_H
 #define MI_OBSERVE_PROFILE_H
 
+#include "../core/core.h"
 #include "dump.h"
 
 typedef enum mi_profile_form_e {
@@ -22,6 +23,9 @@ MI_INTERNAL int mi_profile_dump_to(mi_profile_form_t form, mi_site_kind_t kind, 
 
 // Append the name of the code at an address: of its function, or its file and where in that.
 MI_INTERNAL size_t mi_profile_name(const void* at, char* text, size_t capacity, size_t used);
+
+// Return how many frames all call sites have.
+MI_INTERNAL size_t mi_profile_frames(void);
 
 // The writers: into a dump that has begun.
 MI_INTERNAL void mi_pprof_write(mi_dump_t* dump, mi_site_kind_t kind);

@@ -4,13 +4,15 @@
 //   /proc/self/maps --> lines --> mappings with code, and the build-id of the file of each
 //
 // OS_LINUX_DUMP-1  a build-id is read from the head of a file as it is mapped, never from the file:
-//     the mapping that begins at offset 0, whose headers and notes lie in it. A program may unmap
-//     it meanwhile in theory; one that unloads libraries must not dump at the same time.
+//     the mapping that begins at offset 0, whose headers and notes lie in it. The program may unmap
+//     it meanwhile, or the file may have become shorter: so the system is asked to copy from there
+//     (process_vm_readv), which fails instead. Where it may not be asked there is no build-id.
 // OS_LINUX_DUMP-2  nothing here allocates, and no lock is taken, so that the child of a fork can
 //     dump.
 // Deliberately absent: formats.
 #include <elf.h>
 #include <link.h>
+#include <sys/uio.h>
 
 // A line of the file is longer than this only if its path is: such a path is cut.
 #define MI_OS_MAPS_LINE ((size_t)1024)
@@ -31,6 +33,8 @@ typedef struct mi_os_maps_s {
   char buffer[4096];
   uintptr_t head_start, head_end; // of the last file, 0 none
   uint64_t head_inode;
+  uint8_t build_id[32];
+  size_t build_id_size;
 } mi_os_maps_t;
 
 // Return the next character of the file, -1 at its end.
@@ -71,45 +75,55 @@ static uint64_t mi_os_maps_number(const char** s, unsigned base) {
   return number;
 }
 
-// Look for the build-id among notes.
-static const uint8_t* mi_os_find_note(const uint8_t* at, const uint8_t* end, size_t* size) {
-  while ((size_t)(end - at) > sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) note;
-    __builtin_memcpy(&note, at, sizeof(note));
-    const size_t name = mi_bits_align_up(note.n_namesz, 4);
-    const size_t room = (size_t)(end - at) - sizeof(note);
-    if (name > room || note.n_descsz > room - name) return NULL;
-    const uint8_t* const text = at + sizeof(note);
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-        __builtin_memcmp(text, "GNU", 4) == 0) {
-      *size = note.n_descsz;
-      return text + name;
-    }
-    if (mi_bits_align_up(note.n_descsz, 4) > room - name) return NULL;
-    at = text + name + mi_bits_align_up(note.n_descsz, 4);
-  }
-  return NULL;
+// -- Build-ids: OS_LINUX_DUMP-1 --
+
+// Copy bytes of the head; false if they are not in it, or no longer there.
+static bool mi_os_head_copy(const mi_os_maps_t* maps, uint64_t offset, void* to, size_t size) {
+  const size_t room = maps->head_end - maps->head_start;
+  if (offset > room || size > room - offset) return false;
+  struct iovec here = {to, size};
+  struct iovec there = {(void*)(maps->head_start + (uintptr_t)offset), size};
+  const long pid = syscall(SYS_getpid);
+  return syscall(SYS_process_vm_readv, pid, &here, 1L, &there, 1L, 0L) == (long)size;
 }
 
-// Find the build-id of the file whose head is mapped: OS_LINUX_DUMP-1.
-static const uint8_t* mi_os_build_id(const mi_os_maps_t* maps, size_t* size) {
-  const uint8_t* const start = (const uint8_t*)maps->head_start;
-  const size_t room = maps->head_end - maps->head_start;
-  const ElfW(Ehdr)* const head = (const ElfW(Ehdr)*)(const void*)start;
-  if (room < sizeof(*head) || __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return NULL;
-  if (head->e_phoff > room || head->e_phnum > (room - head->e_phoff) / sizeof(ElfW(Phdr))) {
-    return NULL;
+// Look for the build-id among `size` bytes of notes.
+static bool mi_os_find_note(mi_os_maps_t* maps, uint64_t at, uint64_t size) {
+  const uint64_t end = at + size;
+  while (end - at > sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    char name[4];
+    if (!mi_os_head_copy(maps, at, &note, sizeof(note))) return false;
+    const uint64_t name_size = mi_bits_align_up(note.n_namesz, 4);
+    const uint64_t room = end - at - sizeof(note);
+    if (name_size > room || note.n_descsz > room - name_size) return false;
+    at += sizeof(note);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof(name) &&
+        note.n_descsz <= sizeof(maps->build_id) && mi_os_head_copy(maps, at, name, sizeof(name)) &&
+        __builtin_memcmp(name, "GNU", sizeof(name)) == 0) {
+      maps->build_id_size = note.n_descsz;
+      return mi_os_head_copy(maps, at + name_size, maps->build_id, note.n_descsz);
+    }
+    if (mi_bits_align_up(note.n_descsz, 4) > room - name_size) return false;
+    at += name_size + mi_bits_align_up(note.n_descsz, 4);
   }
-  const ElfW(Phdr)* const parts = (const ElfW(Phdr)*)(const void*)(start + head->e_phoff);
-  for (size_t i = 0; i < head->e_phnum; i++) {
-    const ElfW(Phdr)* const part = &parts[i];
-    if (part->p_type != PT_NOTE || part->p_offset > room) continue;
-    if (part->p_filesz > room - part->p_offset) continue;
-    const uint8_t* const notes = start + part->p_offset;
-    const uint8_t* const id = mi_os_find_note(notes, notes + part->p_filesz, size);
-    if (id != NULL) return id;
+  return false;
+}
+
+// Find the build-id of the file whose head is mapped.
+static bool mi_os_find_build_id(mi_os_maps_t* maps) {
+  ElfW(Ehdr) head;
+  if (!mi_os_head_copy(maps, 0, &head, sizeof(head))) return false;
+  if (__builtin_memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return false;
+  for (size_t i = 0; i < head.e_phnum; i++) {
+    ElfW(Phdr) part;
+    if (!mi_os_head_copy(maps, head.e_phoff + i * sizeof(part), &part, sizeof(part))) return false;
+    const size_t room = maps->head_end - maps->head_start;
+    if (part.p_type != PT_NOTE || part.p_offset > room) continue;
+    if (part.p_filesz > room - part.p_offset) continue;
+    if (mi_os_find_note(maps, part.p_offset, part.p_filesz)) return true;
   }
-  return NULL;
+  return false;
 }
 
 // Read a line: start-end rights offset device inode path. False if it is no code.
@@ -134,8 +148,9 @@ static bool mi_os_maps_parse(mi_os_maps_t* maps, const char* line, mi_os_mapping
   if (rights[2] != 'x') return false;
   mapping->build_id = NULL;
   mapping->build_id_size = 0;
-  if (inode != 0 && inode == maps->head_inode) {
-    mapping->build_id = mi_os_build_id(maps, &mapping->build_id_size);
+  if (inode != 0 && inode == maps->head_inode && mi_os_find_build_id(maps)) {
+    mapping->build_id = maps->build_id;
+    mapping->build_id_size = maps->build_id_size;
   }
   return true;
 }

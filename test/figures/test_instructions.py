@@ -56,6 +56,8 @@ HEAP_OTHERS_BOUND = 1.05
 HEAP_ROUNDS = 200
 HEAPS_THAT_END = [500, 10_000]
 HEAPS_THAT_END_BOUND = 1.5  # memory goes back meanwhile; 2.8 if all theaps of the thread are looked at
+VISIT_THREADS = 20, 200
+VISIT_BOUND = 1.1  # 1.36 if each page is looked for in the portions of all threads
 ROUNDS_BOUND = 600  # where there is a bound: what earlier sizes left to be purged must not count much
 
 
@@ -339,6 +341,16 @@ def test_to_end_a_heap_costs_the_same_among_many_that_end(library, figure, tmp_p
     row = "instructions to end one of {1:,} heaps by mi_heap_destroy, of those for one of {0:,}".format(*HEAPS_THAT_END)
     measure.say(figure, row, f"{many / few:.3f} times", HEAPS_THAT_END_BOUND)
     assert many <= HEAPS_THAT_END_BOUND * few
+
+
+@pytest.mark.slow
+def test_a_visit_costs_what_there_is_to_visit(library, figure, tmp_path):
+    """A heap analysis of a server with 1,600 threads took ten seconds, in which nobody may allocate."""
+    total = counted(tmp_path, len(VISIT_THREADS), measure.program("visits", library), 0, *VISIT_THREADS)
+    few, many = (instructions / count for instructions, count in zip(total, VISIT_THREADS))
+    row = "instructions of a visit for each of {1} threads, of those for each of {0}".format(*VISIT_THREADS)
+    measure.say(figure, row, f"{many / few:.3f} times", VISIT_BOUND)
+    assert many <= VISIT_BOUND * few
 
 
 @pytest.mark.slow

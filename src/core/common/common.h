@@ -12,6 +12,7 @@
 //   note.h slack.h     the codes of what lies at the ends of slots in tracked, and in secure builds
 //   hooks.h            the only calls upwards: options, messages, callbacks
 //   records.h guarded.h sampled.h  what is known about guarded blocks, and about samples
+//   addresses.h        a table of what is known of addresses, for something that ends soon
 //   describe.h explain.h report.h  what an address is; reports of misuse, and their words
 //
 // The layers above include this file and no other of this folder.
@@ -37,6 +38,7 @@
 #include "records.h"
 #include "guarded.h"
 #include "sampled.h"
+#include "addresses.h"
 #include "explain.h"
 #include "report.h"
 

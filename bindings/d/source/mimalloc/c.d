@@ -1228,7 +1228,7 @@ void mi_subproc_add_current_thread(mi_subproc_id_t subproc);
 /// - `subproc`: whose heaps
 /// - `visitor`: must not make or end heaps
 /// - `arg`: passed to it
-/// - Returns false when the visitor returned false, or is NULL
+/// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
 bool mi_subproc_visit_heaps(mi_subproc_id_t subproc, mi_heap_visit_fun visitor, void* arg);
 
 // -- Arenas: memory that the program reserves or brings along --
@@ -1401,7 +1401,7 @@ bool mi_heap_reload(mi_heap_t* heap, mi_arena_id_t arena_id);
 /// - `visit_blocks`: blocks too, not only areas
 /// - `visitor`: called for each
 /// - `arg`: passed to it
-/// - Returns false when the visitor returned false, or is NULL
+/// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
 bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun visitor, void* arg);
 
 /// Visit the memory of a heap that no thread holds: of threads that ended, pages that are full,
@@ -1411,7 +1411,7 @@ bool mi_heap_visit_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun
 /// - `visit_blocks`: blocks too, not only areas
 /// - `visitor`: called for each
 /// - `arg`: passed to it
-/// - Returns false when the visitor returned false, or is NULL
+/// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
 bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_blocks, mi_block_visit_fun visitor, void* arg);
 
 /// The same for all heaps of a sub-process (version 3.1).
@@ -1421,7 +1421,7 @@ bool mi_heap_visit_abandoned_blocks(mi_heap_t* heap, bool visit_blocks, mi_block
 /// - `visit_blocks`: blocks too, not only areas
 /// - `visitor`: called for each
 /// - `arg`: passed to it
-/// - Returns false when the visitor returned false, or is NULL
+/// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
 bool mi_abandoned_visit_blocks(mi_subproc_id_t subproc, int heap_tag, bool visit_blocks, mi_block_visit_fun visitor, void* arg);
 
 /// Visit what one theap holds.
@@ -1430,7 +1430,7 @@ bool mi_abandoned_visit_blocks(mi_subproc_id_t subproc, int heap_tag, bool visit
 /// - `visit_blocks`: blocks too, not only areas
 /// - `visitor`: called for each
 /// - `arg`: passed to it
-/// - Returns false when the visitor returned false, or is NULL
+/// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
 bool mi_theap_visit_blocks(const(mi_theap_t)* theap, bool visit_blocks, mi_block_visit_fun visitor, void* arg);
 
 /// For programs that defragment: whether it pays to move a block elsewhere. True when all blocks of

@@ -1376,7 +1376,7 @@ extern "C" {
     /// - `subproc`: whose heaps
     /// - `visitor`: must not make or end heaps
     /// - `arg`: passed to it
-    /// - Returns false when the visitor returned false, or is NULL
+    /// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
     pub fn mi_subproc_visit_heaps(subproc: mi_subproc_id_t, visitor: mi_heap_visit_fun, arg: *mut c_void) -> bool;
 }
 
@@ -1602,7 +1602,7 @@ extern "C" {
     /// - `visit_blocks`: blocks too, not only areas
     /// - `visitor`: called for each
     /// - `arg`: passed to it
-    /// - Returns false when the visitor returned false, or is NULL
+    /// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
     pub fn mi_heap_visit_blocks(
         heap: *mut mi_heap_t,
         visit_blocks: bool,
@@ -1617,7 +1617,7 @@ extern "C" {
     /// - `visit_blocks`: blocks too, not only areas
     /// - `visitor`: called for each
     /// - `arg`: passed to it
-    /// - Returns false when the visitor returned false, or is NULL
+    /// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
     pub fn mi_heap_visit_abandoned_blocks(
         heap: *mut mi_heap_t,
         visit_blocks: bool,
@@ -1632,7 +1632,7 @@ extern "C" {
     /// - `visit_blocks`: blocks too, not only areas
     /// - `visitor`: called for each
     /// - `arg`: passed to it
-    /// - Returns false when the visitor returned false, or is NULL
+    /// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
     pub fn mi_abandoned_visit_blocks(
         subproc: mi_subproc_id_t,
         heap_tag: c_int,
@@ -1647,7 +1647,7 @@ extern "C" {
     /// - `visit_blocks`: blocks too, not only areas
     /// - `visitor`: called for each
     /// - `arg`: passed to it
-    /// - Returns false when the visitor returned false, or is NULL
+    /// - Returns false when the visitor returned false, or is NULL, or there is no memory for the visit
     pub fn mi_theap_visit_blocks(
         theap: *const mi_theap_t,
         visit_blocks: bool,
