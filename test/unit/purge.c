@@ -382,75 +382,6 @@ UNIT_TEST(purge_makes_way_for_mappings) {
   mi_run_release(UNIT_HEAP, NULL, run.start, 200, MI_SLICE_SIZE);
 }
 
-// A phase of a program: it needs so much memory, and frees all of it.
-#define PHASE_SLICES ((size_t)3072)
-
-static void start_phases(void) {
-  mi_process_setup();
-  unit_option(purge_delay, 1000);
-  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
-}
-
-static void phase_of(size_t slice_count, size_t pause_ms) {
-  static mi_run_t runs[PHASE_SLICES];
-  os_fake_advance_ms(pause_ms);
-  for (size_t i = 0; i < slice_count; i++) runs[i] = claim_dirty(1);
-  for (size_t i = 0; i < slice_count; i++) release(&runs[i]);
-}
-
-static void phase(size_t pause_ms) { phase_of(PHASE_SLICES, pause_ms); }
-
-// What may be resident after phases of a program that has learned nothing, or a little.
-#define PHASE_SLACK (64 * MI_SLICE_SIZE)
-#define LEARNED_SOON (512 * MI_SLICE_SIZE)
-
-// If this fails, a program whose phases follow each other pays page faults for all of its memory in
-// each, or keeps that memory when it has become idle.
-UNIT_TEST(purge_learns_what_is_needed_again) {
-  start_phases();
-  for (size_t i = 0; i < 4; i++) {
-    phase(10);
-    check(os_fake_resident_all() <= waiting_max(0) + LEARNED_SOON + PHASE_SLACK); // not all yet
-  }
-  for (size_t i = 0; i < 4; i++) phase(10);
-  const int64_t purges = mi_atomic_load_relaxed(&mi_state.main.count.purge_calls);
-  for (size_t i = 0; i < 10; i++) {
-    phase(10);
-    check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= PHASE_SLICES * MI_SLICE_SIZE);
-  }
-  check(mi_atomic_load_relaxed(&mi_state.main.count.purge_calls) <= purges + 10);
-  check(mi_atomic_load_relaxed(&mi_state.main.retain_more) > 0);
-  for (size_t i = 0; i < 4; i++) {
-    mi_retain_poll(&mi_state.main);
-    os_fake_advance_ms(500);
-  }
-  check(os_fake_resident_all() <= 64 * MI_SLICE_SIZE);
-  check_equal(mi_atomic_load_relaxed(&mi_state.main.retain_more), 0);
-  phase(10); // it is forgotten
-  check(os_fake_resident_all() <= waiting_max(0) + PHASE_SLACK);
-}
-
-// If this fails, a program whose small phases follow each other pays page faults in each, or one
-// large mistake makes it keep memory.
-UNIT_TEST(purge_learns_a_little_soon) {
-  start_phases();
-  for (size_t i = 0; i < 3; i++) {
-    phase_of(900, 10);
-    check(os_fake_resident_all() <= waiting_max(0) + PHASE_SLACK); // not yet
-  }
-  for (size_t i = 0; i < 4; i++) phase_of(900, 10);
-  check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= 900 * MI_SLICE_SIZE);
-}
-
-// If this fails, a program that needs much memory now and then keeps it all the time.
-UNIT_TEST(purge_learns_nothing_from_what_is_rare) {
-  start_phases();
-  for (size_t i = 0; i < 20; i++) {
-    phase(300);
-    check(os_fake_resident_all() <= waiting_max(0) + 64 * MI_SLICE_SIZE);
-  }
-}
-
 static mi_run_t claimed_meanwhile;
 
 static void claim_meanwhile(void) {
@@ -625,8 +556,8 @@ UNIT_TEST_PAGE_SIZES(purge_early_beside_one_larger_block) {
   check_early_beside(MI_KEPT_SLICES_MAX + 1);
 }
 
-// If this fails, a program that does small things only after a large one keeps what that left.
-UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
+// Small things after a large one, at most so many, and none at first.
+static void check_early_by(size_t first_ms, size_t each_ms, size_t most) {
   enum { LARGE = 300 * MI_SLICE_SIZE };
   start_slow();
   void* const small = mi_malloc(MI_SLICE_SIZE / 5); // its page is there: nothing is claimed below
@@ -635,12 +566,23 @@ UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
   mi_free(p);
   check(mi_retain_is_much(&mi_state.main));
   const size_t before = resident_slices();
-  os_fake_advance_ms(10000);
-  for (size_t i = 0; i < MI_QUICK_WAITING + 4; i++) mi_free(mi_malloc(MI_SLICE_SIZE / 5));
+  os_fake_advance_ms(first_ms);
+  for (size_t i = 0; i < most; i++) {
+    os_fake_advance_ms(each_ms);
+    mi_free(mi_malloc(MI_SLICE_SIZE / 5));
+  }
   check(!mi_retain_is_much(&mi_state.main));
   check(resident_slices() <= before - 300 + SOFT + STEP);
   mi_free(small);
 }
+
+// If this fails, a program that does small things only after a large one keeps what that left.
+UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
+  check_early_by(10000, 0, MI_QUICK_WAITING + 4);
+}
+
+// If this fails, a program that allocates ten times a second keeps that for minutes.
+UNIT_TEST_PAGE_SIZES(purge_early_by_seldom_things) { check_early_by(0, 100, 40); }
 
 // If this fails, time in which a program slept is spent at once when it is busy again.
 UNIT_TEST_PAGE_SIZES(purge_early_saves_no_more_time_than_the_delay) {
@@ -754,15 +696,13 @@ int main(void) {
       cmocka_unit_test(purge_early_by_free),
       cmocka_unit_test(purge_early_by_free_sees_the_time),
       cmocka_unit_test(purge_early_by_small_things),
+      cmocka_unit_test(purge_early_by_seldom_things),
       cmocka_unit_test(purge_early_saves_no_more_time_than_the_delay),
       cmocka_unit_test(purge_makes_way_for_fresh_memory),
       cmocka_unit_test(purge_is_not_for_a_free),
       cmocka_unit_test(purge_claims_what_it_purges),
       cmocka_unit_test(purge_bounds_what_waits),
       cmocka_unit_test(purge_makes_way_for_mappings),
-      cmocka_unit_test(purge_learns_what_is_needed_again),
-      cmocka_unit_test(purge_learns_a_little_soon),
-      cmocka_unit_test(purge_learns_nothing_from_what_is_rare),
       cmocka_unit_test(purge_waits_half_to_whole_delay),
       cmocka_unit_test(purge_spares_what_is_in_use),
       cmocka_unit_test(purge_takes_marks_for_hints),

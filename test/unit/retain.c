@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// retain.c - tests of arenas/retain.c: RETAIN-9. The other rules are tested with purge.c.
+// retain.c - tests of arenas/retain.c: RETAIN-6, RETAIN-9. The other rules are tested with purge.c.
 #include "slices.h"
 
 #include "core/arenas/purge.h"
@@ -141,8 +141,96 @@ UNIT_TEST(retain_goes_in_parts_of_whole_chunks) {
   mi_purge_everything(&mi_state.main);
 }
 
+#define WAITING_MAX (512 * MI_SLICE_SIZE) // RETAIN-1, with nothing in use
+
+// A phase of a program: it needs so much memory, and frees all of it.
+#define PHASE_SLICES ((size_t)3072)
+
+static void start_phases(void) {
+  mi_process_setup();
+  unit_option(purge_delay, 1000);
+  unit_option(arena_reserve, 8192 * MI_SLICE_SIZE / MI_KIB);
+}
+
+static void phase_of(size_t slice_count, size_t pause_ms) {
+  static mi_run_t runs[PHASE_SLICES];
+  os_fake_advance_ms(pause_ms);
+  for (size_t i = 0; i < slice_count; i++) runs[i] = claim_dirty(1);
+  for (size_t i = 0; i < slice_count; i++) release(&runs[i]);
+}
+
+static void phase(size_t pause_ms) { phase_of(PHASE_SLICES, pause_ms); }
+
+// What may be resident after phases of a program that has learned nothing, or a little.
+#define PHASE_SLACK (64 * MI_SLICE_SIZE)
+#define LEARNED_SOON (512 * MI_SLICE_SIZE)
+
+// If this fails, a program whose phases follow each other pays page faults for all of its memory in
+// each, or keeps that memory when it has become idle.
+UNIT_TEST(retain_learns_what_is_needed_again) {
+  start_phases();
+  mi_atomic_store_relaxed(&mi_state.purger, MI_PURGER_AWAKE); // there is a purge thread
+  for (size_t i = 0; i < 4; i++) {
+    phase(10);
+    check(os_fake_resident_all() <= WAITING_MAX + LEARNED_SOON + PHASE_SLACK); // not all yet
+  }
+  for (size_t i = 0; i < 4; i++) phase(10);
+  const int64_t purges = mi_atomic_load_relaxed(&mi_state.main.count.purge_calls);
+  for (size_t i = 0; i < 10; i++) {
+    phase(10);
+    check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= PHASE_SLICES * MI_SLICE_SIZE);
+  }
+  check(mi_atomic_load_relaxed(&mi_state.main.count.purge_calls) <= purges + 10);
+  check(mi_atomic_load_relaxed(&mi_state.main.retain_more) > 0);
+  for (size_t i = 0; i < 4; i++) {
+    mi_retain_poll(&mi_state.main);
+    os_fake_advance_ms(500);
+  }
+  check(os_fake_resident_all() <= 64 * MI_SLICE_SIZE);
+  check_equal(mi_atomic_load_relaxed(&mi_state.main.retain_more), 0);
+  phase(10); // it is forgotten
+  check(os_fake_resident_all() <= WAITING_MAX + PHASE_SLACK);
+}
+
+// If this fails, a program that has one thread and then sleeps keeps all that it needed again and
+// again.
+UNIT_TEST(retain_learns_less_where_there_is_no_purge_thread) {
+  start_phases();
+  const size_t most = WAITING_MAX + 2 * LEARNED_SOON + PHASE_SLACK;
+  for (size_t i = 0; i < 20; i++) {
+    phase(10);
+    check(os_fake_resident_all() <= most);
+  }
+  check(os_fake_resident_all() >= most - 2 * PHASE_SLACK);
+}
+
+// If this fails, a program whose small phases follow each other pays page faults in each, or one
+// large mistake makes it keep memory.
+UNIT_TEST(retain_learns_a_little_soon) {
+  start_phases();
+  for (size_t i = 0; i < 3; i++) {
+    phase_of(900, 10);
+    check(os_fake_resident_all() <= WAITING_MAX + PHASE_SLACK); // not yet
+  }
+  for (size_t i = 0; i < 4; i++) phase_of(900, 10);
+  check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= 900 * MI_SLICE_SIZE);
+}
+
+// If this fails, a program that needs much memory now and then keeps it all the time.
+UNIT_TEST(retain_learns_nothing_from_what_is_rare) {
+  start_phases();
+  for (size_t i = 0; i < 20; i++) {
+    phase(300);
+    check(os_fake_resident_all() <= WAITING_MAX + 64 * MI_SLICE_SIZE);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(retain_learns_what_is_needed_again),
+      cmocka_unit_test(retain_learns_less_where_there_is_no_purge_thread),
+      cmocka_unit_test(retain_learns_a_little_soon),
+      cmocka_unit_test(retain_learns_nothing_from_what_is_rare),
       cmocka_unit_test(retain_goes_in_parts),
       cmocka_unit_test(retain_part_ends_in_time),
       cmocka_unit_test(retain_bounds_are_kept_in_time),

@@ -25,16 +25,16 @@
 //     system call.
 // RETAIN-4  memory that waits beyond a soft bound, MI_RETAIN_SOFT_MIN and 1/8 of what is in use,
 //     goes early: after t ms in which none did, t^2/512 slices may go, as soon as these are half of
-//     the excess; the time that they stand for is spent then. Memory that is needed again every
-//     20 ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
+//     the excess; the time that they stand for is spent then. Memory that is needed again every 20
+//     ms is thus left alone (a slice takes 16 faults), and a program that was busy for half a
 //     second is small as soon as it has freed its last block (an idle PostgreSQL backend after
 //     three sorts: 19 MiB, 55 without, glibc 12). The clock is read where slices are claimed and
 //     released, where periods are checked, and, while that much waits, after MI_QUICK_WAITING
-//     refills of a thread: otherwise a program that does only small things after a large one would
-//     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now). Where
-//     as much waits as after the last release, because a block was allocated and freed in between,
-//     only each MI_RETAIN_TURNS-th release looks at the bounds again: they and the clock cost a
-//     third of a pair of 1 MiB.
+//     refills of a thread, or each of them where these take long: otherwise a program that does
+//     only small things after a large one would keep what the large one left (a PostgreSQL backend
+//     with small queries: 75 MiB, 12 now). Where as much waits as after the last release, because a
+//     block was allocated and freed in between, only each MI_RETAIN_TURNS-th release looks at the
+//     bounds again: they and the clock cost a third of a pair of 1 MiB.
 // RETAIN-5  if fresh memory, in an arena or not, would make a new peak of committed memory while
 //     more than that bound waits, as much of the waiting memory goes back first. The peak of a
 //     program whose phases need different memory is that of the largest phase and this bound, not
@@ -42,14 +42,15 @@
 //     by the peak.
 // RETAIN-6  what went back by RETAIN-1 or RETAIN-4, and is replaced within MI_RETAIN_SOON_MS of the
 //     last such event, went back too early. After MI_RETAIN_COST of that (0.1 to 0.5 s of page
-//     faults) the bound of RETAIN-1 grows by all that goes back too early; after
-//     MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN at most, so that a program which then
-//     sleeps holds little (the recorded calls of sqlite, a heap of 60 MiB, 20 times: 0.6 of the
-//     time). It shrinks by what goes back at the end of a period, or early. So a program that frees
-//     300 MiB and allocates them again, again and again, has no page faults (blocks of 32 KiB to
-//     1 MiB: 5 us for each, 236 without), and one that does so three times and sleeps keeps no more
-//     than twice MI_RETAIN_MIN, and half of what is in use. Memory of which the program will touch
-//     little (zeroed.c) is not replaced.
+//     faults) the bound of RETAIN-1 grows by all that goes back too early, where there is no purge
+//     thread by MI_RETAIN_MORE_ALONE at most; after MI_RETAIN_COST_FIRST already, but by
+//     MI_RETAIN_MIN at most, so that a program which then sleeps holds little (the recorded calls
+//     of sqlite, a heap of 60 MiB, 20 times: 0.6 of the time). It shrinks by what goes back at the
+//     end of a period, or early. So a program with threads that frees 300 MiB and allocates them
+//     again, again and again, has no page faults (blocks of 32 KiB to 1 MiB: 5 us for each, 236
+//     without), and one that does so three times and sleeps keeps no more than twice MI_RETAIN_MIN,
+//     and half of what is in use. Memory of which the program will touch little (zeroed.c) is not
+//     replaced.
 //
 // RETAIN-7  free memory inside of sparse pages (sparse.c) may stay as long as it and what waits are
 //     together less than half of MI_RETAIN_MIN and half of what is in use. Beyond the bound of
@@ -99,6 +100,7 @@
 #define MI_RETAIN_SOON_MS 250
 #define MI_RETAIN_COST_FIRST ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_RETAIN_COST ((int64_t)(8192 * MI_SLICE_SIZE))
+#define MI_RETAIN_MORE_ALONE (2 * MI_RETAIN_MIN)
 // RETAIN-8
 #define MI_RETAIN_ROOM_PART 4
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
@@ -147,6 +149,13 @@ static void mi_retain_miss(mi_subproc_t* subproc, int64_t bytes, int64_t now) {
   mi_count_add(&subproc->retain_missed, bytes);
 }
 
+// Return how much the bound may grow by, after so much was missed.
+static int64_t mi_retain_more_max(int64_t cost) {
+  if (cost < MI_RETAIN_COST) return MI_RETAIN_MIN;
+  const bool is_alone = mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_NONE;
+  return is_alone ? MI_RETAIN_MORE_ALONE : INT64_MAX;
+}
+
 // So many bytes are claimed that are not resident, and may have been a moment ago.
 static void mi_retain_learn(mi_subproc_t* subproc, int64_t bytes) {
   if (bytes <= 0 || mi_atomic_load_relaxed(&subproc->retain_missed) <= 0) return;
@@ -156,8 +165,9 @@ static void mi_retain_learn(mi_subproc_t* subproc, int64_t bytes) {
   mi_count_add(&subproc->retain_missed, -again);
   const int64_t cost = mi_count_add(&subproc->retain_cost, again);
   if (cost < MI_RETAIN_COST_FIRST) return;
-  const int64_t room = MI_RETAIN_MIN - mi_atomic_load_relaxed(&subproc->retain_more);
-  const int64_t more = cost >= MI_RETAIN_COST || again < room ? again : room;
+  const int64_t most = mi_retain_more_max(cost);
+  const int64_t room = most - mi_atomic_load_relaxed(&subproc->retain_more);
+  const int64_t more = again < room ? again : room;
   if (more > 0) mi_count_add(&subproc->retain_more, more);
 }
 
