@@ -235,15 +235,16 @@ static inline void* mi_slow_kept(mi_theap_t* theap, size_t size) {
   return p;
 }
 
-// True if a block of a class is to be a large one, because it is to be absent (zeroed.c).
-static inline bool mi_slow_is_apart(mi_theap_t* theap, size_t size, mi_fill_t fill) {
-  if (mi_likely(fill != MI_ZERO || size <= MI_ZEROED_MIN)) return false;
+// True if a zeroed block of a class is to be a large one, because it is to be absent (zeroed.c).
+static mi_attr_noinline bool mi_slow_is_apart(mi_theap_t* theap, size_t size) {
   theap = mi_slow_theap(theap);
   return theap != NULL && mi_zeroed_is_apart(mi_theap_heap(theap)->subproc, size);
 }
 
 static mi_attr_noinline void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fill_t fill) {
-  if (size <= MI_CLASS_MAX && !mi_slow_is_apart(theap, size, fill)) {
+  const bool is_class = size <= MI_CLASS_MAX;
+  const bool is_short = fill != MI_ZERO || size <= MI_ZEROED_MIN;
+  if (is_class && (mi_likely(is_short) || !mi_slow_is_apart(theap, size))) {
     return mi_slow_class(theap, size, fill);
   }
   if (size > MI_REQUEST_MAX) return mi_slow_fail(size);

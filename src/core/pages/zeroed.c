@@ -65,10 +65,11 @@ MI_INTERNAL bool mi_zeroed_is_apart(mi_subproc_t* subproc, size_t size) {
 // True if an OS page has anything but zeros. (One that is absent does not become resident: the
 // system has one page of zeros for all who only read.)
 static bool mi_zeroed_is_used(const uint8_t* at) {
-  static const uint8_t zero[64];
   const size_t size = mi_bits_min(mi_state.os.page_size, MI_ZEROED_SAMPLE_SIZE);
-  const size_t first = sizeof(zero);
-  return memcmp(at, zero, first) != 0 || memcmp(at, at + first, size - first) != 0;
+  uint64_t first;
+  memcpy(&first, at, sizeof(first));
+  // All words are zero if the first one is, and each equals the one before it.
+  return first != 0 || memcmp(at, at + sizeof(first), size - sizeof(first)) != 0;
 }
 
 MI_INTERNAL mi_attr_cold void mi_zeroed_learn(mi_page_t* page) {
