@@ -76,15 +76,22 @@ static void* work(void* argument) {
   return NULL;
 }
 
+#define LARGE_BLOCKS ((size_t)20)
+
 // Pages of this thread begin and end all the time.
 static void* fill_and_empty(void* argument) {
-  void* block[400];
-  (void)argument;
+  void *block[400], *large[LARGE_BLOCKS] = {NULL};
+  uint64_t state = load.seed + (uintptr_t)argument;
   while (!atomic_load(&is_done)) {
     for (size_t i = 0; i < 400; i++) block[i] = malloc(4000);
     for (size_t i = 0; i < 400; i++) free(block[i]);
-    for (size_t i = 0; i < 100; i++) free(malloc(600000 + i * 3000));
+    for (size_t i = 0; i < 100; i++) {
+      void** const slot = &large[random_below(&state, LARGE_BLOCKS)];
+      free(*slot);
+      *slot = malloc(600000 + random_below(&state, 300000));
+    }
   }
+  for (size_t i = 0; i < LARGE_BLOCKS; i++) free(large[i]);
   return NULL;
 }
 

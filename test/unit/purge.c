@@ -556,8 +556,8 @@ UNIT_TEST_PAGE_SIZES(purge_early_beside_one_larger_block) {
   check_early_beside(MI_KEPT_SLICES_MAX + 1);
 }
 
-// Small things after a large one, at most so many, and none at first.
-static void check_early_by(size_t first_ms, size_t each_ms, size_t most) {
+// If this fails, a program that does small things only after a large one keeps what that left.
+UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
   enum { LARGE = 300 * MI_SLICE_SIZE };
   start_slow();
   void* const small = mi_malloc(MI_SLICE_SIZE / 5); // its page is there: nothing is claimed below
@@ -566,23 +566,12 @@ static void check_early_by(size_t first_ms, size_t each_ms, size_t most) {
   mi_free(p);
   check(mi_retain_is_much(&mi_state.main));
   const size_t before = resident_slices();
-  os_fake_advance_ms(first_ms);
-  for (size_t i = 0; i < most; i++) {
-    os_fake_advance_ms(each_ms);
-    mi_free(mi_malloc(MI_SLICE_SIZE / 5));
-  }
+  os_fake_advance_ms(10000);
+  for (size_t i = 0; i < MI_QUICK_WAITING + 4; i++) mi_free(mi_malloc(MI_SLICE_SIZE / 5));
   check(!mi_retain_is_much(&mi_state.main));
   check(resident_slices() <= before - 300 + SOFT + STEP);
   mi_free(small);
 }
-
-// If this fails, a program that does small things only after a large one keeps what that left.
-UNIT_TEST_PAGE_SIZES(purge_early_by_small_things) {
-  check_early_by(10000, 0, MI_QUICK_WAITING + 4);
-}
-
-// If this fails, a program that allocates ten times a second keeps that for minutes.
-UNIT_TEST_PAGE_SIZES(purge_early_by_seldom_things) { check_early_by(0, 100, 40); }
 
 // If this fails, time in which a program slept is spent at once when it is busy again.
 UNIT_TEST_PAGE_SIZES(purge_early_saves_no_more_time_than_the_delay) {
@@ -696,7 +685,6 @@ int main(void) {
       cmocka_unit_test(purge_early_by_free),
       cmocka_unit_test(purge_early_by_free_sees_the_time),
       cmocka_unit_test(purge_early_by_small_things),
-      cmocka_unit_test(purge_early_by_seldom_things),
       cmocka_unit_test(purge_early_saves_no_more_time_than_the_delay),
       cmocka_unit_test(purge_makes_way_for_fresh_memory),
       cmocka_unit_test(purge_is_not_for_a_free),

@@ -30,11 +30,11 @@
 //     second is small as soon as it has freed its last block (an idle PostgreSQL backend after
 //     three sorts: 19 MiB, 55 without, glibc 12). The clock is read where slices are claimed and
 //     released, where periods are checked, and, while that much waits, after MI_QUICK_WAITING
-//     refills of a thread, or each of them where these take long: otherwise a program that does
-//     only small things after a large one would keep what the large one left (a PostgreSQL backend
-//     with small queries: 75 MiB, 12 now). Where as much waits as after the last release, because a
-//     block was allocated and freed in between, only each MI_RETAIN_TURNS-th release looks at the
-//     bounds again: they and the clock cost a third of a pair of 1 MiB.
+//     refills of a thread: otherwise a program that does only small things after a large one would
+//     keep what the large one left (a PostgreSQL backend with small queries: 75 MiB, 12 now). Where
+//     as much waits as after the last release, because a block was allocated and freed in between,
+//     only each MI_RETAIN_TURNS-th release looks at the bounds again: they and the clock cost a
+//     third of a pair of 1 MiB.
 // RETAIN-5  if fresh memory, in an arena or not, would make a new peak of committed memory while
 //     more than that bound waits, as much of the waiting memory goes back first. The peak of a
 //     program whose phases need different memory is that of the largest phase and this bound, not

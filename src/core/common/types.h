@@ -221,7 +221,6 @@ typedef struct mi_page_queue_s {
 #define MI_SAMPLE_EPOCH_NONE UINT32_MAX // the options about samples were not read yet
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
-#define MI_QUICK_LATE_MS 50 // where so much time passes meanwhile, each refill looks
 
 // What a census counts: census.h. Without one there is nothing to count, and one figure, 0.
 typedef enum mi_census_index_e {

@@ -360,16 +360,6 @@ static mi_attr_noinline void mi_refill_trim_again(mi_theap_t* theap, size_t c) {
   mi_refill_trim(theap, c);
 }
 
-// Much memory waits to go back. A thread that comes here seldom looks at each refill then.
-static mi_attr_cold void mi_refill_poll(mi_theap_t* theap, mi_subproc_t* subproc) {
-  const int64_t seen = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
-  theap->poll_count = 0;
-  mi_retain_poll(subproc);
-  if (mi_atomic_load_relaxed(&subproc->purge_seen_ms) - seen < MI_QUICK_LATE_MS) return;
-  theap->poll_count = MI_QUICK_WAITING;
-  mi_theap_set_quick(theap, 1);
-}
-
 // Decide when the slow path is due again: soon while much memory waits to go back, because the slow
 // path reads the clock, and while a thread keeps its pages in a crowd (CROWD-1).
 static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
@@ -380,7 +370,8 @@ static void mi_refill_hurry(mi_theap_t* theap, uint32_t since) {
   mi_theap_set_quick(theap, mi_sample_quick(theap, quick, since));
   theap->poll_count += since;
   if (mi_likely(!is_much || theap->poll_count < MI_QUICK_WAITING)) return;
-  mi_refill_poll(theap, subproc);
+  theap->poll_count = 0;
+  mi_retain_poll(subproc);
 }
 
 // HANDED-2
@@ -418,9 +409,7 @@ static mi_attr_cold void mi_refill_look_soon(mi_theap_t* theap, size_t c) {
     return;
   }
   mi_refill_look(theap, c, now);
-  const uint32_t quick =
-      theap->quick_left < MI_QUICK_WAITING ? theap->quick_left : MI_QUICK_WAITING;
-  mi_theap_set_quick(theap, mi_sample_quick(theap, quick, 0));
+  mi_theap_set_quick(theap, mi_sample_quick(theap, MI_QUICK_WAITING, 0));
 }
 
 // Step 1: the rare things that must happen now and then. While each list may be cut, every refill
