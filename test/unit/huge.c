@@ -115,9 +115,35 @@ UNIT_TEST_PAGE_SIZES(huge_leaves_large_blocks_alone) {
   release_all();
 }
 
+// Write to the last chunk of the large heap, but for its first `absent` sixteenths.
+static void use_chunk_before(mi_arena_t* arena, size_t absent) {
+  uint8_t* const start = arena->start + (HEAP_MIN_CHUNKS - 1) * CHUNK_SIZE;
+  memset(start, 1, CHUNK_SIZE);
+  memset(start, 0, absent * (CHUNK_SIZE / 16));
+}
+
+// If this fails, a program whose blocks are large, and are used in part, holds all of them; or one
+// that uses all of them pays for each fault.
+UNIT_TEST_PAGE_SIZES(huge_leaves_long_blocks_alone_that_are_used_in_part) {
+  mi_arena_t* const arena = make_large_heap();
+  const size_t c = mi_class_of(MI_HUGE_BLOCK_MAX);
+  const mi_page_plan_t plan = {.size_class = c, .slice_count = mi_class_slices(c)};
+  for (size_t absent = 0; absent <= 16; absent++) {
+    use_chunk_before(arena, absent);
+    const size_t before = huge_calls();
+    mi_page_t* const page = mi_page_make(UNIT_HEAP, &plan);
+    check(page != NULL);
+    const bool is_long = MI_HUGE_BLOCK_MAX > os_fake.page_size;
+    check_equal(huge_calls() - before, !is_long || absent <= 4 ? 1 : 0);
+    mi_page_destroy(UNIT_HEAP, page);
+    mi_purge_everything(&mi_state.main);
+  }
+  release_all();
+}
+
 // If this fails, a program whose blocks are large, and are used in part, holds all of them.
 UNIT_TEST_PAGE_SIZES(huge_leaves_pages_of_large_blocks_alone) {
-  make_large_heap();
+  use_chunk_before(make_large_heap(), 0);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     const mi_page_plan_t plan = {.size_class = c, .slice_count = mi_class_slices(c)};
     const size_t before = huge_calls();
@@ -268,6 +294,7 @@ int main(void) {
       cmocka_unit_test(huge_takes_the_chunk_a_run_ends_in),
       cmocka_unit_test(huge_leaves_large_blocks_alone),
       cmocka_unit_test(huge_leaves_pages_of_large_blocks_alone),
+      cmocka_unit_test(huge_leaves_long_blocks_alone_that_are_used_in_part),
       cmocka_unit_test(huge_leaves_used_chunks_alone),
       cmocka_unit_test(huge_leaves_dirty_chunks_alone),
       cmocka_unit_test(huge_gives_back_what_nobody_uses),

@@ -92,10 +92,8 @@
 #define MI_COLLAPSE_PAUSE_US ((uint64_t)1000000)
 #define MI_COLLAPSE_PAUSE_LOG2_MAX 12
 
-// COLLAPSE-1: OS pages of a slice, and places in one; each place is two words of 32 bits.
+// COLLAPSE-1: OS pages of a slice.
 #define MI_COLLAPSE_SAMPLES ((size_t)2)
-#define MI_COLLAPSE_PLACES ((size_t)32)
-#define MI_COLLAPSE_PLACE_SIZE ((size_t)8)
 
 #define MI_COLLAPSE_CARVED (((uint64_t)1 << MI_CHUNK_SLICES) - 1)
 #define MI_COLLAPSE_SEEN ((uint64_t)1 << 32)
@@ -209,26 +207,13 @@ MI_INTERNAL void mi_collapse_split(mi_arena_t* arena, size_t slice_index, size_t
 
 // -- what is full: COLLAPSE-1 --
 
-// True if an OS page holds anything in a few places.
-static bool mi_collapse_page_is_used(const uint8_t* page, uint64_t random) {
-  const size_t places = mi_state.os.page_size / MI_COLLAPSE_PLACE_SIZE;
-  for (size_t i = 0; i < MI_COLLAPSE_PLACES; i++) {
-    random = mi_random_mix(random + 1);
-    const uint8_t* const place = page + (random >> 32) % places * MI_COLLAPSE_PLACE_SIZE;
-    if (mi_os_is_nonzero(place) || mi_os_is_nonzero(place + MI_COLLAPSE_PLACE_SIZE / 2)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 static bool mi_collapse_slice_is_used(const uint8_t* slice) {
   const size_t pages = MI_SLICE_SIZE / mi_state.os.page_size;
   uint64_t random = (uintptr_t)slice;
   for (size_t i = 0; i < MI_COLLAPSE_SAMPLES; i++) {
     random = mi_random_mix(random + 1);
     const uint8_t* const page = slice + (random >> 32) % pages * mi_state.os.page_size;
-    if (!mi_collapse_page_is_used(page, random)) return false;
+    if (!mi_huge_is_page_used(page, random)) return false;
   }
   return true;
 }

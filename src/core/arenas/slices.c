@@ -44,9 +44,9 @@ static bool mi_slices_use(const mi_heap_t* heap, size_t touched_count, mi_run_t*
   if (mi_atomic_load_relaxed(&arena->used_end) < index + count) {
     mi_atomic_store_relaxed(&arena->used_end, index + count);
   }
-  if (touched_count == MI_TOUCHED_BY_BLOCKS) {
-    mi_huge_prepare(heap, arena, index, count);
-  } else if (touched_count > 0 && touched_count != MI_TOUCHED_MAYBE && mi_arena_is_movable(arena)) {
+  if (touched_count >= MI_TOUCHED_BY_LONG) {
+    if (mi_huge_may_be(subproc)) mi_huge_prepare(heap, arena, index, count, touched_count);
+  } else if (touched_count - 1 < MI_TOUCHED_MAYBE - 1 && mi_arena_is_movable(arena)) {
     const mi_slices_t lost = mi_retain_reuse(arena, index, touched_count);
     if (mi_unlikely(lost.count > 0)) {
       mi_slices_release_around(run, lost);

@@ -3,15 +3,15 @@
 #ifndef MI_CORE_SLICES_H
 #define MI_CORE_SLICES_H
 
+#include "huge.h"
 #include "spare.h"
 
 // Claim a run for a page of `heap` whose address is a multiple of `alignment` bytes (a power of
 // two, at least a slice), readable and writable. Grows the arenas if necessary. False when out of
 // memory. The first `touched_count` slices will be written to at once: memory that waits elsewhere
 // may be moved there. MI_TOUCHED_BY_BLOCKS: all of them, but one small block after the other: there
-// may be huge pages. MI_TOUCHED_MAYBE: none, as far as is known.
-#define MI_TOUCHED_BY_BLOCKS SIZE_MAX
-#define MI_TOUCHED_MAYBE (SIZE_MAX - 1)
+// may be huge pages. MI_TOUCHED_BY_LONG: the same with blocks longer than an OS page, of which the
+// program may touch a part. MI_TOUCHED_MAYBE: none, as far as is known.
 MI_INTERNAL bool mi_slices_claim(mi_heap_t* heap, size_t slice_count, size_t alignment,
                                  size_t touched_count, mi_run_t* run);
 

@@ -81,14 +81,19 @@ static void mi_page_clear(mi_heap_t* heap, mi_page_t* page) {
   mi_life_undescribe(page, mi_page_interior(slice_count, page->reserved));
 }
 
+// Return what is known of the memory of a page of such blocks: HUGE-2.
+static size_t mi_page_touched(size_t block_size) {
+  if (block_size > MI_HUGE_BLOCK_MAX) return 0;
+  return MI_TOUCHED_BY_BLOCKS - (block_size > mi_state.os.page_size); // or MI_TOUCHED_BY_LONG
+}
+
 MI_INTERNAL mi_page_t* mi_page_make(mi_heap_t* heap, const mi_page_plan_t* plan) {
   const size_t size_class = plan->size_class;
   const size_t slice_count = plan->slice_count;
   const size_t block_size = mi_class_size(size_class);
   const size_t block_count = mi_class_blocks(block_size, slice_count);
   const mi_interior_t interior = mi_page_interior(slice_count, block_count);
-  const size_t touched_count = block_size <= MI_HUGE_BLOCK_MAX ? MI_TOUCHED_BY_BLOCKS : 0;
-  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, touched_count, interior.end,
+  const mi_run_wish_t wish = {slice_count, MI_SLICE_SIZE, mi_page_touched(block_size), interior.end,
                               plan->is_below_peak};
   mi_run_t run;
   if (!mi_run_claim(heap, &wish, &run)) return NULL;
