@@ -132,7 +132,9 @@ static void mi_stats_fill_heaps(mi_stats_t* stats, mi_subproc_t* subproc, mi_hea
   stats->pages = mi_stats_count(OF(PAGES_TOTAL), pages_peak, OF(PAGES));
   stats->page_committed = mi_stats_now((int64_t)usage.in_pages);
   stats->pages_abandoned = mi_stats_count(OF(POOLED), 0, (int64_t)usage.pooled_pages);
-  stats->malloc_huge = mi_stats_count(OF(LARGE_TOTAL), large_peak, OF(LARGE));
+  // What is kept is subtracted, and may be so no longer.
+  const int64_t large = OF(LARGE) > 0 ? OF(LARGE) : 0;
+  stats->malloc_huge = mi_stats_count(OF(LARGE_TOTAL), large_peak, large);
   stats->malloc_huge_count.total = OF(LARGE_COUNT);
   stats->malloc_guarded_count.total = OF(GUARDED);
   stats->pages_reclaim_on_alloc.total = OF(ADOPTED);

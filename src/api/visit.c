@@ -81,10 +81,12 @@ static void mi_visit_gather_portions(mi_theap_t* theap, void* arg) {
     if (mi_portion_most(c) <= 1) continue;
     const mi_block_t* block = mi_portion_of(theap, c);
     for (; block != NULL && visit->waiting < visit->waiting_max; block = mi_block_next(block)) {
-      mi_address_t* const page = mi_addresses_find(&visit->portions, mi_pagemap_find(block));
-      if (page == NULL) return;
-      blocks[++visit->waiting] = (mi_visit_block_t){block, page->value};
-      page->value = visit->waiting;
+      const mi_page_t* const page = mi_pagemap_find(block);
+      if (page == NULL || page->size_class != c) break; // the list is damaged
+      mi_address_t* const known = mi_addresses_find(&visit->portions, page);
+      if (known == NULL) return;
+      blocks[++visit->waiting] = (mi_visit_block_t){block, known->value};
+      known->value = visit->waiting;
     }
   }
 }

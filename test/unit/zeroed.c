@@ -27,7 +27,7 @@ static uint8_t* zalloc_used(size_t size) {
 }
 
 static size_t score_of(size_t size) {
-  const size_t i = mi_bits_log2(size / MI_ZEROED_MIN);
+  const size_t i = mi_bits_log2((size - 1) / MI_ZEROED_MIN);
   return mi_atomic_load_relaxed(&mi_state.main.zeroed[i]) & 0xff;
 }
 

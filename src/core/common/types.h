@@ -185,7 +185,7 @@ struct mi_page_s {
   mi_part_mask_t holes; // parts whose memory went back: hole.c
   union {
     uint8_t sparse_at; // blocks in use at which the page is sparse, 0: never (const): sparse.c
-    bool is_watched; // of a single block, by its holder: its free sees if it was used: ZEROED-4
+    bool is_watched; // of a single block, by its holder: its free sees if it was used: ZEROED-3
   };
   // One byte; who may write one of these may write all.
   uint8_t backing : 1; // (const) mi_page_backing_t

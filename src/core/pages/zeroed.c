@@ -32,9 +32,9 @@
 // ZEROED-2
 #define MI_ZEROED_TURNS 13
 
-// Return which of the sub-process' words is about blocks of this size.
+// Return which of the sub-process' words is about blocks of this size, in whole OS pages or not.
 static size_t mi_zeroed_index(size_t size) {
-  return mi_bits_min(mi_bits_log2(size / MI_ZEROED_MIN), MI_ZEROED_SIZES - 1);
+  return mi_bits_min(mi_bits_log2((size - 1) / MI_ZEROED_MIN), MI_ZEROED_SIZES - 1);
 }
 
 static size_t mi_zeroed_score(uint32_t word) { return word & ((1U << MI_ZEROED_SCORE_BITS) - 1); }
