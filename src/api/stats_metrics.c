@@ -140,14 +140,14 @@ static const mi_metrics_row_t mi_metrics_sizes[] mi_attr_rare = {
 
 mi_static_assert(sizeof(mi_metrics_figures_t) <= UINT16_MAX, "offsets have 16 bits");
 
-// The most that was told of each counter, and of the blocks of each bin that were ever allocated.
-// These are too high by what other threads hold ready, and fall when these put it back; others fall
-// for a moment when a thread hands in what it has counted (tally.h). Of a counter that falls a
-// monitoring system says that the process began anew. Written and read by any thread, relaxed.
 #define MI_METRICS_ROWS (sizeof(mi_metrics_rows) / sizeof(mi_metrics_rows[0]))
-static mi_atomic(int64_t) mi_metrics_told_rows[MI_METRICS_ROWS] mi_attr_sparse;
-static mi_atomic(int64_t) mi_metrics_told[MI_BIN_COUNT] mi_attr_sparse;
-static mi_atomic(int64_t) mi_metrics_told_huge mi_attr_sparse; // bytes of the last bin
+
+// The most that was told of each counter, of the blocks of each bin that were ever allocated, and of
+// the bytes of the last bin. These are too high by what other threads hold ready, and fall when
+// these put it back; others fall for a moment when a thread hands in what it has counted (tally.h).
+// Of a counter that falls a monitoring system says that the process began anew. Written and read by
+// any thread, relaxed.
+static mi_atomic(int64_t) mi_metrics_told[MI_METRICS_ROWS + MI_BIN_COUNT + 1] mi_attr_sparse;
 
 // Short texts, which would otherwise lie among what every program reads.
 static const char mi_metrics_help[] mi_attr_rare = "# HELP mimalloc_%s%s%s %s\n";
@@ -272,15 +272,15 @@ static void mi_metrics_raise(mi_metrics_figures_t* figures) {
     const mi_metrics_row_t* const row = &mi_metrics_rows[i];
     if (row->kind != MI_METRICS_COUNTER) continue;
     int64_t figure = mi_metrics_figure(figures, row->offset);
-    figure = mi_count_raise(&mi_metrics_told_rows[i], figure);
+    figure = mi_count_raise(&mi_metrics_told[i], figure);
     memcpy((char*)figures + row->offset, &figure, sizeof(figure));
   }
   for (size_t bin = 0; bin < MI_BIN_COUNT; bin++) {
     int64_t* const total = &figures->stats.malloc_bins[bin].total;
-    *total = mi_count_raise(&mi_metrics_told[bin], *total);
+    *total = mi_count_raise(&mi_metrics_told[MI_METRICS_ROWS + bin], *total);
   }
   int64_t* const huge = &figures->stats.malloc_huge.total;
-  *huge = mi_count_raise(&mi_metrics_told_huge, *huge);
+  *huge = mi_count_raise(&mi_metrics_told[MI_METRICS_ROWS + MI_BIN_COUNT], *huge);
 }
 
 static void mi_metrics_collect(mi_metrics_figures_t* figures) {

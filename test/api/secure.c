@@ -4,8 +4,6 @@
 #include "race.h"
 #include "test_reports.h"
 
-#include <sys/resource.h>
-
 static const size_t sizes[] = {0,
                                1,
                                8,
@@ -260,27 +258,6 @@ static void freed_block_is_cleared(void** state) {
     mi_option_enable(mi_option_zero_on_free);
     mi_free(keep);
   }
-}
-
-static size_t page_faults(void) {
-  struct rusage usage;
-  assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-  return (size_t)usage.ru_minflt;
-}
-
-// If this fails, nothing is known of what a program does with its tables, because they are cleared
-// before they are looked at, and it pays a fault for each OS page of each.
-static void table_is_looked_at_before_it_is_cleared(void** state) {
-  (void)state;
-  const size_t size = 3 * TEST_MIB;
-  size_t faults = 0;
-  for (size_t i = 0; i < 20; i++) {
-    if (i == 10) faults = page_faults();
-    void* const p = mi_zalloc(size);
-    memset(test_opaque_pointer(p), 'S', size);
-    mi_free(p);
-  }
-  assert_in_range(page_faults() - faults, 0, 10 * size / 4096 / 2);
 }
 
 // If this fails, a program that reads what it did not write reads what others left there.
@@ -566,7 +543,6 @@ int main(void) {
       cmocka_unit_test(realloc_looks_behind),
       cmocka_unit_test(slot_without_a_canary_gets_one_again),
       cmocka_unit_test(freed_block_is_cleared),
-      cmocka_unit_test(table_is_looked_at_before_it_is_cleared),
       cmocka_unit_test(allocated_block_is_cleared),
       cmocka_unit_test(link_is_not_told),
       cmocka_unit_test(canary_is_not_told),

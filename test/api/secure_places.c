@@ -6,6 +6,7 @@
 #endif
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "race.h"
@@ -338,8 +339,30 @@ static void pages_come_in_random_order(void** state) {
   assert_in_range(upwards, 0, PAGES / 2);
 }
 
+static size_t page_faults(void) {
+  struct rusage usage;
+  assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+  return (size_t)usage.ru_minflt;
+}
+
+// If this fails, nothing is known of what a program does with its tables, because they are cleared
+// before they are looked at, and it pays a fault for each OS page of each.
+static void table_is_looked_at_before_it_is_cleared(void** state) {
+  (void)state;
+  const size_t size = 3 * TEST_MIB;
+  size_t faults = 0;
+  for (size_t i = 0; i < 20; i++) {
+    if (i == 10) faults = page_faults();
+    void* const p = mi_zalloc(size);
+    memset(test_opaque_pointer(p), 'S', size);
+    mi_free(p);
+  }
+  assert_in_range(page_faults() - faults, 0, 10 * size / 4096 / 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(table_is_looked_at_before_it_is_cleared),
       cmocka_unit_test(large_blocks_end_at_a_fence),
       cmocka_unit_test(pages_end_at_a_fence_at_level_5),
       cmocka_unit_test(arenas_lie_anywhere),
