@@ -142,8 +142,8 @@ mi_static_assert(sizeof(mi_metrics_figures_t) <= UINT16_MAX, "offsets have 16 bi
 
 #define MI_METRICS_ROWS (sizeof(mi_metrics_rows) / sizeof(mi_metrics_rows[0]))
 
-// The most that was told of each counter, of the blocks of each bin that were ever allocated, and of
-// the bytes of the last bin. These are too high by what other threads hold ready, and fall when
+// The most that was told of each counter, of the blocks of each bin that were ever allocated, and
+// of the bytes of the last bin. These are too high by what other threads hold ready, and fall when
 // these put it back; others fall for a moment when a thread hands in what it has counted (tally.h).
 // Of a counter that falls a monitoring system says that the process began anew. Written and read by
 // any thread, relaxed.
