@@ -94,9 +94,7 @@ static void mi_visit_gather_portions(mi_theap_t* theap, void* arg) {
 static void mi_visit_each_theap(mi_subproc_t* subproc, mi_heap_t* heap, mi_heap_theap_fun* fun,
                                 void* arg) {
   mi_lock_enter(&mi_state.thread_lock);
-  mi_heap_each_theap(heap != NULL ? heap : &subproc->heap_main, fun, arg);
-  mi_heap_t* const others = heap == NULL ? subproc->heaps : NULL;
-  for (mi_heap_t* h = others; h != NULL; h = h->next) mi_heap_each_theap(h, fun, arg);
+  mi_heap_each_theap_of(subproc, heap, fun, arg);
   mi_lock_leave(&mi_state.thread_lock);
 }
 

@@ -83,7 +83,7 @@ static bool mi_os_head_copy(const mi_os_maps_t* maps, uint64_t offset, void* to,
   if (offset > room || size > room - offset) return false;
   struct iovec here = {to, size};
   struct iovec there = {(void*)(maps->head_start + (uintptr_t)offset), size};
-  const long pid = syscall(SYS_getpid);
+  const long pid = (long)mi_os_process_number();
   return syscall(SYS_process_vm_readv, pid, &here, 1L, &there, 1L, 0L) == (long)size;
 }
 

@@ -44,7 +44,7 @@ MI_INTERNAL void mi_heap_move_tally(mi_heap_t* from, mi_heap_t* to) {
   for (size_t i = 0; i < MI_TALLY_PEAKS; i++) mi_atomic_store_relaxed(&from->tally.peak[i], 0);
 }
 
-MI_INTERNAL void mi_heap_each_theap(mi_heap_t* heap, mi_heap_theap_fun* fun, void* arg) {
+static void mi_heap_each_theap(mi_heap_t* heap, mi_heap_theap_fun* fun, void* arg) {
   mi_lock_expect(&mi_state.thread_lock);
   for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->heap_next) fun(theap, arg);
   if (!heap->is_main) return;
@@ -53,6 +53,13 @@ MI_INTERNAL void mi_heap_each_theap(mi_heap_t* heap, mi_heap_theap_fun* fun, voi
       if (mi_theap_heap(home) == heap) fun(home, arg);
     }
   }
+}
+
+MI_INTERNAL void mi_heap_each_theap_of(mi_subproc_t* subproc, mi_heap_t* heap,
+                                       mi_heap_theap_fun* fun, void* arg) {
+  mi_heap_each_theap(heap != NULL ? heap : &subproc->heap_main, fun, arg);
+  mi_heap_t* const others = heap == NULL ? subproc->heaps : NULL;
+  for (mi_heap_t* h = others; h != NULL; h = h->next) mi_heap_each_theap(h, fun, arg);
 }
 
 static void mi_heap_add_often(mi_theap_t* theap, void* arg) { // TALLY-1

@@ -24,9 +24,11 @@ typedef struct mi_heap_cursor_s {
 } mi_heap_cursor_t;
 MI_INTERNAL bool mi_heap_next(mi_subproc_t* subproc, mi_heap_cursor_t* cursor);
 
-// Call a function for each theap of a heap, with the homes of a main one. Under the thread lock.
+// Call a function for each theap of a heap, with the homes of a main one, or with NULL of all heaps
+// of the sub-process. Under the thread lock.
 typedef void mi_heap_theap_fun(mi_theap_t* theap, void* arg);
-MI_INTERNAL void mi_heap_each_theap(mi_heap_t* heap, mi_heap_theap_fun* fun, void* arg);
+MI_INTERNAL void mi_heap_each_theap_of(mi_subproc_t* subproc, mi_heap_t* heap,
+                                       mi_heap_theap_fun* fun, void* arg);
 
 // Store in `*sum` the figures of a heap, or with NULL of all heaps of a sub-process (then without
 // peaks).

@@ -134,11 +134,7 @@ static void mi_usage_add_theap(mi_theap_t* theap, void* arg) {
 }
 
 static void mi_usage_add_handed(mi_usage_t* usage, mi_subproc_t* subproc) {
-  mi_lock_expect(&mi_state.thread_lock);
-  mi_heap_each_theap(&subproc->heap_main, &mi_usage_add_theap, usage);
-  for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
-    mi_heap_each_theap(heap, &mi_usage_add_theap, usage);
-  }
+  mi_heap_each_theap_of(subproc, NULL, &mi_usage_add_theap, usage);
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) {
     usage->class_handed[c] += mi_atomic_load_relaxed(&subproc->count.of_class[c].handed);
   }

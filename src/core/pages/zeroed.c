@@ -56,7 +56,8 @@ MI_INTERNAL mi_zeroed_t mi_zeroed_choose(mi_subproc_t* subproc, size_t size) {
 }
 
 MI_INTERNAL bool mi_zeroed_is_apart(mi_subproc_t* subproc, size_t size) {
-  if (size <= MI_ZEROED_MIN || MI_IS_TRACKED) return false;
+  mi_assert(size > MI_ZEROED_MIN);
+  if (MI_IS_TRACKED) return false;
   const size_t i = mi_zeroed_index(size);
   const uint32_t word = mi_atomic_load_relaxed(&subproc->zeroed[i]);
   return mi_zeroed_score(word) < MI_ZEROED_SCORE || mi_zeroed_is_turn(subproc, i, word);
