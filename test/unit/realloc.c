@@ -24,16 +24,97 @@ UNIT_TEST_PAGE_SIZES(realloc_keeps_contents) {
 }
 
 // If this fails, realloc copies although the block is good as it is, or keeps far too much.
-UNIT_TEST_PAGE_SIZES(realloc_stays_when_at_least_half_is_used) {
-  for (size_t size = 16; size <= MI_CLASS_MAX; size += size / 3 + 1) {
+UNIT_TEST_PAGE_SIZES(realloc_stays_when_nearly_all_is_used) {
+  for (size_t size = 32; size <= MI_CLASS_MAX; size += size / 3 + 1) {
     void* const p = mi_malloc(size);
     const size_t usable = mi_usable_size(p);
     check(mi_realloc_block(mi_self_theap(), p, usable, MI_UNINITIALIZED) == p); // REALLOC-2
-    check(mi_realloc_block(mi_self_theap(), p, (usable + 1) / 2, MI_UNINITIALIZED) == p);
-    void* const q = mi_realloc_block(mi_self_theap(), p, usable / 2 - 1, MI_UNINITIALIZED);
+    const size_t nearly = usable - usable / 8 + 1;
+    check(mi_realloc_block(mi_self_theap(), p, nearly, MI_UNINITIALIZED) == p);
+    void* const q = mi_realloc_block(mi_self_theap(), p, usable / 4, MI_UNINITIALIZED);
     check(q != NULL && mi_usable_size(q) < usable);
     mi_free(q);
   }
+}
+
+// Return how many bytes the blocks of a program have per hundred that it uses, if it doubles each
+// buffer while that fills, and gives back what it did not need.
+static size_t kept_of_hundred(size_t room) {
+  enum { BUFFERS = 4000 };
+  static void* buffers[BUFFERS];
+  size_t kept = 0;
+  size_t used = 0;
+  for (size_t i = 0; i < BUFFERS; i++) {
+    const size_t size = room / 2 + 1 + i * 37 % (room / 2);
+    buffers[i] = mi_malloc(room);
+    unit_fill(buffers[i], size, i);
+    buffers[i] = mi_realloc_block(mi_self_theap(), buffers[i], size, MI_UNINITIALIZED);
+    check(buffers[i] != NULL && unit_is_filled(buffers[i], size, i));
+    kept += mi_usable_size(buffers[i]);
+    used += size;
+  }
+  for (size_t i = 0; i < BUFFERS; i++) mi_free(buffers[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+  return kept * 100 / used;
+}
+
+// If this fails, a program that cuts its buffers to the size that they need keeps a third more.
+UNIT_TEST(realloc_gives_back_what_is_not_needed) {
+  for (size_t room = 64; room <= 16 * MI_KIB; room *= 4) {
+    snprintf(unit_context, sizeof(unit_context), ", buffers of %zu", room);
+    check(kept_of_hundred(room) <= 120); // 133 if no block moved
+  }
+}
+
+// If this fails, a block that shrinks by less than a slice stays resident as a whole, or what it
+// leaves is not zero, or not there, when it grows again.
+UNIT_TEST_PAGE_SIZES(realloc_gives_back_a_part_of_the_last_slice) {
+  const size_t page_size = mi_state.os.page_size;
+  const size_t size = MI_CLASS_MAX + 2 * MI_SLICE_SIZE - mi_fence_room();
+  const size_t less = size - MI_SLICE_SIZE + page_size;
+  uint8_t* const p = (uint8_t*)mi_malloc(size);
+  unit_fill(p, size, 1);
+  const mi_page_t* const page = mi_pagemap_find(p);
+  const size_t last = mi_arena_slice_of(page->arena, p + less);
+  check_equal(mi_charge_in_slice(page->arena, last), MI_SLICE_SIZE);
+  check(mi_realloc_block(mi_self_theap(), p, less, MI_UNINITIALIZED) == p);
+  const size_t cut = size / 8 > MI_SLICE_SIZE - page_size ? 0 : MI_SLICE_SIZE - page_size;
+  if (cut >= 2 * page_size) {
+    check_equal(mi_charge_in_slice(page->arena, last), MI_SLICE_SIZE - cut);
+  }
+  check(unit_is_filled(p, less, 1));
+  check(mi_realloc_block(mi_self_theap(), p, size, MI_ZERO) == p);
+  check(unit_is_filled(p, less, 1) && unit_is_zero(p + less, size - less));
+  check_equal(mi_charge_in_slice(page->arena, last), MI_SLICE_SIZE);
+  mi_free(p);
+  unit_check_empty();
+}
+
+// If this fails, a program that needs less memory is told that there is none.
+UNIT_TEST(realloc_to_a_smaller_size_needs_no_memory) {
+  static void* blocks[2 * 8192];
+  void* const p = mi_malloc(1000);
+  void* const aligned = mi_aligned_alloc_at(mi_self_theap(), 1000, 64, 0, MI_UNINITIALIZED);
+  unit_fill(p, 1000, 1);
+  unit_option(disallow_os_alloc, 1);
+  size_t count = 0;
+  for (size_t size = 16 * MI_MIB; size >= 300; size /= 8) {
+    while ((blocks[count] = mi_malloc(size)) != NULL) {
+      count++;
+      check(count < 2 * 8192);
+    }
+  }
+  check(mi_realloc_block(mi_self_theap(), p, 300, MI_UNINITIALIZED) == p);
+  check(mi_realloc_block_at(mi_self_theap(), aligned, 300, 64, 0, MI_ZERO) == aligned);
+  check(mi_realloc_block(mi_self_theap(), p, 2000, MI_UNINITIALIZED) == NULL);
+  check(unit_is_filled(p, 300, 1));
+  unit_option(disallow_os_alloc, 0);
+  for (size_t i = 0; i < count; i++) mi_free(blocks[i]);
+  mi_free(p);
+  mi_free(aligned);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
 }
 
 // If this fails, realloc(p, 0) or realloc(NULL, n) crash or leak.
@@ -267,7 +348,10 @@ UNIT_TEST(realloc_moves_long_blocks_after_many_moves) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(realloc_keeps_contents),
-      cmocka_unit_test(realloc_stays_when_at_least_half_is_used),
+      cmocka_unit_test(realloc_stays_when_nearly_all_is_used),
+      cmocka_unit_test(realloc_gives_back_what_is_not_needed),
+      cmocka_unit_test(realloc_gives_back_a_part_of_the_last_slice),
+      cmocka_unit_test(realloc_to_a_smaller_size_needs_no_memory),
       cmocka_unit_test(realloc_of_nothing_and_to_nothing),
       cmocka_unit_test(realloc_failure_keeps_the_block),
       cmocka_unit_test(realloc_of_shifted_blocks_notices_overflow),

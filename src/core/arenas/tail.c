@@ -39,9 +39,11 @@
 // TAIL-6  a chunk that was collapsed (collapse.c) is not cut for a tail; and one that may be a huge
 //     page from the start (huge.c) only for MI_TAIL_CUT_MIN of them, an eighth of its slices, or
 //     when all unused memory is asked for. What is left does not keep the purge thread awake.
+// TAIL-7  what realloc cuts off a block with a page of its own goes back at once: the program said
+//     that it needs no more. Not from a chunk that may be a huge page.
 //
-// Deliberately absent: tails of single blocks, which are a small part of them; blocks of a page
-// that were not carved yet, which are only its owner's.
+// Deliberately absent: other tails of single blocks, which are a small part of them; blocks of a
+// page that were not carved yet, which are only its owner's.
 #include "tail.h"
 
 #include "bitmap.h"
@@ -250,6 +252,14 @@ static void mi_tail_walk_all(mi_subproc_t* subproc, mi_tail_walk_t* walk) {
   mi_atomic_store_relaxed(&subproc->has_tails, false); // first: others make pages meanwhile
   MI_FOR_EACH_ARENA(subproc, arena) { mi_tail_walk(arena, walk); }
   if (walk->is_pending) mi_atomic_store_relaxed(&subproc->has_tails, true);
+}
+
+MI_INTERNAL mi_attr_cold void mi_tail_cut(mi_arena_t* arena, uint8_t* start, size_t size) {
+  const size_t chunk = mi_arena_slice_of(arena, start) / MI_CHUNK_SLICES;
+  if (!MI_HAS_TAILS || size < MI_TAIL_MIN_PAGES * mi_state.os.page_size) return;
+  if (mi_collapse_is_huge(arena, chunk) || mi_tail_least(arena->subproc) > 1) return;
+  if (mi_option_value(purge_decommits) == 0 || !mi_purge_contents(arena, start, size)) return;
+  mi_charge_drop(arena, start, size);
 }
 
 MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch, uint64_t end_ms) {

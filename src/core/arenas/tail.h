@@ -17,6 +17,10 @@ MI_INTERNAL bool mi_tail_forget(mi_arena_t* arena, const mi_page_t* page);
 #define MI_TAIL_BATCH ((size_t)256)
 #define MI_TAIL_BATCH_APART ((size_t)2048)
 
+// A block with a page of its own shrank: what it left there of whole OS pages, in slices that it
+// keeps, goes back, unless options or TAIL-7 keep it.
+MI_INTERNAL void mi_tail_cut(mi_arena_t* arena, uint8_t* start, size_t size);
+
 // End a period, under the purge lock: tails of old pages go back, at most `batch` of each arena,
 // until that time.
 MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch, uint64_t end_ms);

@@ -3,7 +3,12 @@
 // mapping, and only then by copying.
 //
 // REALLOC-1  NULL means failure, and the old block is untouched.
-// REALLOC-2  a block stays where it is when the new size fits and uses at least half of it.
+// REALLOC-2  a block in a page of its class stays where it is unless the class of the new size is at
+//     least 1/MI_REALLOC_PART smaller. A program that doubles a buffer while it fills it, and then
+//     gives back what it did not need (into_boxed_slice of Rust, a list of Python from which most
+//     was removed), would else keep a third more than it uses. If there is no memory for a smaller
+//     block, it keeps the one it has: programs do not expect that it fails to need less. A block
+//     with a page of its own shrinks in place by the same rule, and what it leaves goes back.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 //     (A sample of a profile with a class does so, too, although it has a page of its own.)
@@ -21,8 +26,34 @@
 // its mapping, and leaves no blocks of ever larger classes behind (5 % of the peak memory of a
 // Python program that builds lists).
 #define MI_REALLOC_OWN_PAGE MI_SLICE_SIZE
+#define MI_REALLOC_PART 8 // REALLOC-2
 
 static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK_ALIGNMENT); }
+
+// True if `size` bytes are nearly as many as a block has.
+static bool mi_realloc_is_near(size_t usable, size_t size) {
+  return size >= usable - usable / MI_REALLOC_PART;
+}
+
+// Return how long the block would be that a request gets.
+static mi_attr_cold size_t mi_realloc_class_size(mi_theap_t* theap, size_t c_request) {
+  if (c_request > MI_CLASS_MAX) return SIZE_MAX;
+  if (theap->thread_id == 0) return mi_class_size(mi_class_of(c_request));
+  const mi_hold_t hold = mi_hold_enter(theap->home);
+  const size_t size = mi_class_size(mi_split_for_less(theap, c_request));
+  mi_hold_leave(theap->home, hold);
+  return size;
+}
+
+// True if a block of a class, in its slot, is to stay there when it has `size` bytes, which fit:
+// REALLOC-2.
+static bool mi_realloc_stays(mi_theap_t* theap, const mi_page_t* page, size_t size,
+                             size_t alignment) {
+  const size_t least = page->block_size - page->block_size / MI_REALLOC_PART;
+  if (mi_likely(size > least)) return true;
+  const size_t c_request = mi_class_request(mi_realloc_room(size), alignment);
+  return mi_realloc_class_size(theap, c_request) > least;
+}
 
 static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {
   if (fill == MI_ZERO) {
@@ -119,6 +150,15 @@ static bool mi_realloc_may_stay(mi_theap_t* theap, mi_page_t* page) {
   return theap->thread_id == 0 || mi_atomic_load_relaxed(&page->heap) == mi_theap_heap(theap);
 }
 
+// There is no memory for another block: the one that is there stays, if the new size fits
+// (REALLOC-2). NULL otherwise.
+static mi_attr_cold void* mi_realloc_keep(mi_theap_t* theap, mi_page_t* page, void* p, size_t size,
+                                          mi_fill_t fill) {
+  const size_t usable = mi_usable_if_used(p);
+  if (!mi_realloc_may_stay(theap, page) || mi_page_is_guarded(page)) return NULL;
+  return size <= mi_track_most(p, usable) ? mi_realloc_in_slot(p, usable, size, fill) : NULL;
+}
+
 MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, mi_fill_t fill) {
   fill = mi_fill_wanted(fill);
   void* const p = mi_cpu_address(given); // REALLOC-6
@@ -136,7 +176,8 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
   } else if (mi_page_is_guarded(page)) {
     if (size == usable) return mi_track_resize(p, usable, size); // else REALLOC-5
   } else if (mi_page_is_single(page)) {
-    const bool is_near = !mi_page_is_slot(page) || size >= usable / 2;
+    const bool is_near = mi_page_is_slot(page) ? mi_realloc_stays(theap, page, size, 1)
+                                               : mi_realloc_is_near(usable, size);
     const bool is_same = is_near && size <= usable && usable - size < MI_SLICE_SIZE;
     if (is_same) {
       mi_canary_check(p, "realloc");
@@ -146,7 +187,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
       void* const q = mi_realloc_large(theap, page, (uint8_t*)p, size, fill);
       if (q != NULL) return q;
     }
-  } else if (size >= usable / 2 && size <= mi_track_most(p, usable)) {
+  } else if (size <= mi_track_most(p, usable) && mi_realloc_stays(theap, page, size, 1)) {
     return mi_realloc_in_slot(p, usable, size, fill);
   }
   void* q = NULL;
@@ -157,6 +198,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
     q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
   if (q == NULL) q = mi_realloc_fresh(theap, size, fill);
+  if (mi_unlikely(q == NULL)) return mi_realloc_keep(theap, page, p, size, fill);
   return mi_realloc_copy(p, usable, q, size);
 }
 
@@ -170,24 +212,29 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* given, size_t siz
   mi_page_t* const page = mi_realloc_page_of(p, given);
   if (page == NULL) return NULL;
   const size_t usable = mi_usable_if_used(p);
-  if ((((uintptr_t)p + offset) & (alignment - 1)) == 0 && mi_realloc_may_stay(theap, page)) {
-    if (!mi_page_is_single(page) && size >= usable / 2 && size <= mi_track_most(p, usable)) {
+  const bool is_aligned = (((uintptr_t)p + offset) & (alignment - 1)) == 0;
+  if (is_aligned && mi_realloc_may_stay(theap, page)) {
+    if (!mi_page_is_single(page) && size <= mi_track_most(p, usable) &&
+        mi_realloc_stays(theap, page, size, alignment)) {
       return mi_realloc_in_slot(p, usable, size, fill);
     }
     mi_canary_check(p, "realloc");
-    const bool is_kept =
-        mi_page_is_guarded(page) ? size == usable : size <= usable && size >= usable / 2;
+    const bool is_kept = mi_page_is_guarded(page)
+                             ? size == usable
+                             : size <= usable && mi_realloc_is_near(usable, size);
     if (is_kept) return mi_track_resize(p, usable, size);
     const size_t shift = (size_t)((uint8_t*)p - page->start);
-    if (mi_page_is_single(page) && size > MI_CLASS_MAX && size <= MI_REQUEST_MAX - shift &&
+    const bool is_large = size > MI_CLASS_MAX || size >= usable / 2;
+    if (mi_page_is_single(page) && is_large && size <= MI_REQUEST_MAX - shift &&
         mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
       mi_track_resize(p, usable, size);
       mi_realloc_zero_tail((uint8_t*)p, usable, fill);
       return p;
     }
   }
-  return mi_realloc_copy(p, usable, mi_aligned_alloc_at(theap, size, alignment, offset, fill),
-                         size);
+  void* const q = mi_aligned_alloc_at(theap, size, alignment, offset, fill);
+  if (mi_unlikely(q == NULL && is_aligned)) return mi_realloc_keep(theap, page, p, size, fill);
+  return mi_realloc_copy(p, usable, q, size);
 }
 
 MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {

@@ -437,11 +437,21 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   if (!MI_HAS_KEPT || is_long || !mi_large_keep(page)) mi_large_end(page, 0);
 }
 
+// A block shrank: what it leaves of the slices that it keeps goes back.
+static void mi_large_cut(const mi_page_t* page, size_t old_size) {
+  const size_t end = mi_bits_min(old_size, page->slice_count * MI_SLICE_SIZE);
+  const size_t start = page->block_size + mi_fence_room();
+  if (MI_IS_TRACKED || page->arena == NULL || end <= start) return;
+  mi_tail_cut(page->arena, page->start + start, end - start);
+}
+
 MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
   if (size > MI_REQUEST_MAX || page->guarded != NULL) return false;
   if (mi_unlikely(page->is_watched)) mi_zeroed_learn(page);
+  const size_t old_size = page->block_size;
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_done = mi_large_resize_in(heap, page, size);
+  if (is_done && page->block_size < old_size) mi_large_cut(page, old_size);
   mi_inside_leave(heap);
   return is_done;
 }
