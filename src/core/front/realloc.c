@@ -3,12 +3,12 @@
 // mapping, and only then by copying.
 //
 // REALLOC-1  NULL means failure, and the old block is untouched.
-// REALLOC-2  a block in a page of its class stays where it is unless the class of the new size is at
-//     least 1/MI_REALLOC_PART smaller. A program that doubles a buffer while it fills it, and then
-//     gives back what it did not need (into_boxed_slice of Rust, a list of Python from which most
-//     was removed), would else keep a third more than it uses. If there is no memory for a smaller
-//     block, it keeps the one it has: programs do not expect that it fails to need less. A block
-//     with a page of its own shrinks in place by the same rule, and what it leaves goes back.
+// REALLOC-2  a block in a page of its class stays where it is unless the class of the new size is
+//     at least 1/MI_REALLOC_PART smaller. A program that doubles a buffer while it fills it, and
+//     then gives back what it did not need (into_boxed_slice of Rust, a list of Python from which
+//     most was removed), would else keep a third more than it uses. If there is no memory for a
+//     smaller block, it keeps the one it has: programs do not expect that it fails to need less. A
+//     block with a page of its own shrinks in place by the same rule, and what it leaves goes back.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 //     (A sample of a profile with a class does so, too, although it has a page of its own.)
