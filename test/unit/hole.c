@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // hole.c - tests of pages/hole.c, pages/part.c and threads/sparse.c: HOLE-1 to HOLE-3, SPARSE-1 to
-// SPARSE-9.
+// SPARSE-10.
 #include "unit.h"
 
 #include "core/heaps/heaps.h"
@@ -362,6 +362,47 @@ UNIT_TEST(hole_is_made_beyond_the_bounds) {
   }
 }
 
+// If this fails, a program whose sizes change peaks at the sum of what it has and of what it had,
+// as long as some block stays in each old page.
+UNIT_TEST(hole_is_made_before_a_peak) {
+  if (MI_IS_TINY) return;
+  enum { PAGES = 240, STAYS = 4 };
+  const mi_counters_t* const now = &mi_state.main.count;
+  const size_t size = MI_SLICE_SIZE / 16;
+  const size_t in_page = unit_page_blocks(mi_class_of(size));
+  unit_option(purge_delay, 100000);
+  const size_t empty = unit_fill_page(mi_class_of(2 * size), blocks);
+  void* const kept = mi_malloc(2 * size);
+  for (size_t i = 0; i < PAGES * in_page; i++) unit_fill(many[i] = mi_malloc(size), size, i);
+  for (size_t i = 0; i < PAGES * in_page; i++) {
+    if (i % STAYS == 0) continue;
+    mi_free(many[i]);
+    many[i] = NULL;
+  }
+  check_equal(count_in_holes(), 0); // all of it may wait: RETAIN-7
+  // What an empty page leaves comes first.
+  for (size_t i = 0; i < empty; i++) mi_free(blocks[i]);
+  void* const first = mi_malloc(MI_SLICE_SIZE);
+  check_equal(count_in_holes(), 0);
+  const int64_t peak = now->committed_peak;
+  const int64_t waiting = sparse_waiting();
+  check(waiting > 6 * (int64_t)MI_MIB && waiting < 16 * (int64_t)MI_MIB);
+  const size_t more = (size_t)waiting / MI_SLICE_SIZE / 4; // pages
+  for (size_t i = 0; i < more; i++) blocks[i] = mi_malloc(MI_SLICE_SIZE);
+  check(now->committed_peak <= peak + (int64_t)(2 * MI_SLICE_SIZE));
+  check(count_in_holes() > 0);
+  // What is within the bound of RETAIN-5 stays.
+  for (size_t i = more; i < PAGES; i++) blocks[i] = mi_malloc(MI_SLICE_SIZE);
+  check(now->committed_peak > peak + (int64_t)(PAGES / 8 * MI_SLICE_SIZE));
+  check(sparse_waiting() > 4 * (int64_t)MI_MIB);
+  for (size_t i = 0; i < PAGES; i++) mi_free(blocks[i]);
+  mi_free(first);
+  mi_free(kept);
+  check_and_free_rest();
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 // If this fails, half of a large heap that a program with one thread frees in its order, but for
 // few blocks, stays for ever: it was within the bounds when the heap was large.
 UNIT_TEST(hole_is_made_of_older_pages_when_the_heap_shrinks) {
@@ -568,6 +609,7 @@ int main(void) {
       cmocka_unit_test(hole_is_no_block_and_no_memory),
       cmocka_unit_test(hole_is_made_when_all_is_collected),
       cmocka_unit_test(hole_is_made_beyond_the_bounds),
+      cmocka_unit_test(hole_is_made_before_a_peak),
       cmocka_unit_test(hole_is_made_of_older_pages_when_the_heap_shrinks),
       cmocka_unit_test(hole_is_made_in_pages_of_many_blocks_that_are_freed_in_order),
       cmocka_unit_test(hole_is_made_of_old_sparse_pages),

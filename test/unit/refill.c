@@ -503,6 +503,49 @@ UNIT_TEST_PAGE_SIZES(refill_uses_idle_pages_before_a_peak) {
   unit_check_valid();
 }
 
+// Return a class whose pages have several slices, or one.
+static size_t class_of_long_pages(void) {
+  size_t c = 0;
+  while (mi_class_slices(c) == 1 || !mi_class_has_slices(c, 1)) c++;
+  return c;
+}
+
+// If this fails, a program whose blocks become longer peaks at the sum of what it has and what it
+// had: the new pages find no place in what the old ones left.
+UNIT_TEST_PAGE_SIZES(refill_makes_short_pages_before_a_peak) {
+  enum { PAGES = 40 };
+  const mi_counters_t* const now = &mi_state.main.count;
+  const size_t in_page = unit_page_blocks(CLASS);
+  const size_t c = class_of_long_pages();
+  const size_t slices = mi_class_slices(c);
+  for (size_t i = 0; i < PAGES * in_page; i++) many[i] = mi_malloc(SIZE);
+  const int64_t peak = now->committed_peak;
+  for (size_t i = 0; i < (PAGES - 1) * in_page; i++) {
+    if (i / in_page % 2 != 0) continue;
+    mi_free(many[i]);
+    many[i] = NULL;
+  }
+  mi_flush_theap(unit_theap());
+  const int64_t waiting = mi_atomic_load_relaxed(&mi_state.main.purge_waiting);
+  check(waiting >= (int64_t)(PAGES / 4 * MI_SLICE_SIZE));
+  void* p[PAGES / 4];
+  size_t count = 0;
+  while (count < PAGES / 4) {
+    p[count] = mi_malloc(mi_class_size(c));
+    const mi_page_t* const page = unit_page_of(p[count]);
+    count++;
+    if (count == 1) check(page->slice_count < slices);
+    check_equal(page->reserved, mi_class_blocks(page->block_size, page->slice_count));
+    check(mi_class_has_slices(c, page->slice_count));
+  }
+  check_equal(now->committed_peak, peak);
+  unit_check_valid();
+  while (count > 0) mi_free(p[--count]);
+  for (size_t i = 0; i < PAGES * in_page; i++) mi_free(many[i]);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 // If this fails, making a page takes longer and longer as the heap grows.
 UNIT_TEST(refill_searches_few_pages_for_empty_ones) {
   mi_theap_t* const theap = unit_theap();
@@ -724,6 +767,7 @@ int main(void) {
       cmocka_unit_test(refill_threads_share_what_may_be_idle),
       cmocka_unit_test(refill_gives_up_idle_pages_of_a_thread_that_makes_none),
       cmocka_unit_test(refill_uses_idle_pages_before_a_peak),
+      cmocka_unit_test(refill_makes_short_pages_before_a_peak),
       cmocka_unit_test(refill_searches_few_pages_for_empty_ones),
       cmocka_unit_test(refill_searches_many_pages_for_much),
       cmocka_unit_test(refill_takes_old_memory_for_a_class_that_used_its_page),

@@ -242,6 +242,16 @@ MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count) {
   return mi_retain_spend(subproc, excess, (int64_t)(slice_count * MI_SLICE_SIZE)) > 0;
 }
 
+MI_INTERNAL size_t mi_retain_sparse_way(mi_subproc_t* subproc, size_t fresh_count) {
+  if (!mi_retain_is_peak(subproc, fresh_count) || mi_wait_delay_ms() <= 0) return 0;
+  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting) +
+                          mi_atomic_load_relaxed(&subproc->sparse_waiting);
+  const int64_t excess =
+      mi_retain_beyond(subproc, waiting, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
+  const size_t most = mi_bits_max(fresh_count, MI_RETAIN_STEP) * MI_SLICE_SIZE;
+  return excess > 0 ? mi_bits_min((size_t)excess, most) : 0;
+}
+
 MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes) {
   mi_retain_miss(subproc, (int64_t)bytes, (int64_t)mi_os_now_ms());
 }

@@ -68,6 +68,10 @@ MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc);
 MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count);
 MI_INTERNAL void mi_retain_note_gone(mi_subproc_t* subproc, size_t bytes);
 
+// Return how many bytes inside of sparse pages go back before so many fresh slices make a new peak:
+// RETAIN-5.
+MI_INTERNAL size_t mi_retain_sparse_way(mi_subproc_t* subproc, size_t fresh_count);
+
 // Before so many slices wait: other slices that wait go back, within the bounds.
 MI_INTERNAL void mi_retain_before_wait(mi_subproc_t* subproc, size_t slice_count);
 

@@ -84,10 +84,9 @@ MI_INTERNAL size_t mi_class_slices(size_t size_class);
 // The same for a page that is made in a crowd of threads (crowd.h), which has at least as many.
 MI_INTERNAL size_t mi_class_slices_shared(size_t size_class);
 
-// True if a page of the class may have `count` slices.
-static inline bool mi_class_has_slices(size_t size_class, size_t count) {
-  return count == mi_class_slices(size_class) || count == mi_class_slices_shared(size_class);
-}
+// True if a page of the class may have `count` slices: as many as that, or fewer of which an eighth
+// is behind the last block at most (REFILL-7).
+MI_INTERNAL bool mi_class_has_slices(size_t size_class, size_t count);
 
 // Return the request whose class is the smallest with blocks of at least `size` bytes, all of them
 // at multiples of `alignment`, a power of two; SIZE_MAX if there is no such class. (Pages start at

@@ -40,6 +40,10 @@
 //     whenever 10 ms are over, not only after 1,024 refills. (Of 512 MiB in blocks of 256 bytes, of
 //     which each hundredth stays, 330 MiB were there after 37 s of 20,000 calls of malloc each.)
 //
+// SPARSE-10  where a page would make a new peak of committed memory, sparse pages give their memory
+//     back first, as far as it is beyond the bound of RETAIN-5: so the peak of a program whose sizes
+//     change is not the sum of what it has and what it had.
+//
 // Deliberately absent: pages that no thread owns, until all unused memory is asked for (pool.c);
 // pages that are current.
 #include "sparse.h"
@@ -47,13 +51,15 @@
 #define MI_SPARSE_WALK_MAX 64
 #define MI_SPARSE_WALK_CACHED 1024
 #define MI_SPARSE_LOOKS 4
+#define MI_SPARSE_PEAK_LOOKS 16 // SPARSE-10
 
-MI_INTERNAL mi_attr_noinline void mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
+MI_INTERNAL mi_attr_noinline size_t mi_sparse_trim(mi_theap_t* theap, mi_page_t* page) {
   mi_subproc_t* const subproc = mi_theap_subproc(theap);
   mi_life_forget_sparse(page);
   const size_t bytes = mi_hole_make(subproc, page);
   if (bytes > 0) mi_retain_note_gone(subproc, bytes);
   mi_life_rearm(page);
+  return bytes;
 }
 
 static bool mi_sparse_is_in_ring(const mi_theap_t* theap, const mi_page_t* page) {
@@ -101,6 +107,20 @@ static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
     const bool goes = mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count);
     if (goes) mi_sparse_trim(theap, page);
     return;
+  }
+}
+
+MI_INTERNAL mi_attr_cold void mi_sparse_make_way(mi_theap_t* theap, size_t slice_count) {
+  if (!MI_HAS_HOLES) return;
+  const size_t bytes = mi_retain_sparse_way(mi_theap_subproc(theap), slice_count);
+  size_t gone = 0;
+  for (size_t k = 0; k < MI_SPARSE_PEAK_LOOKS && gone < bytes; k++) {
+    mi_page_t* const page = mi_sparse_next(theap);
+    if (page == NULL) return;
+    theap->sparse_next = mi_life_after(&theap->queue[page->size_class], page);
+    if (page->is_sparse && page->reserved <= MI_SPARSE_WALK_MAX) {
+      gone += mi_sparse_trim(theap, page);
+    }
   }
 }
 
