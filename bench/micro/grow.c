@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// grow.c - buffers that grow by realloc: one to gigabytes, or many small ones in turns, or ones that
-// are cut to their length at the end.
+// grow.c - buffers that grow by realloc: one to gigabytes, or many small ones in turns, or ones
+// that are cut to their length at the end.
 //
 // Published: nowhere; every string builder, dynamic array and input buffer does it.
 // Asks of an allocator: to grow in place where it can, and to move a large block by changing the

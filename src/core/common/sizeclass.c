@@ -141,7 +141,7 @@ MI_INTERNAL size_t mi_class_slices_shared(size_t size_class) {
   return count;
 }
 
-MI_INTERNAL bool mi_class_has_slices(size_t size_class, size_t count) {
+MI_INTERNAL mi_attr_cold bool mi_class_has_slices(size_t size_class, size_t count) {
   const size_t usual = mi_class_slices(size_class);
   if (count == usual || count == mi_class_slices_shared(size_class)) return true;
   return count > 0 && count < usual && MI_IS_TIGHT(mi_class_size(size_class), count, 8, 1);

@@ -45,9 +45,9 @@
 //     fetched when it becomes current, all at once (15 of 16 freed at random in a heap of 64 MiB, a
 //     malloc of 64 bytes: 44 ns, 137 without; of 512 bytes: 80, 178). Not in a small heap, whose
 //     blocks are in a cache.
-// REFILL-7  a page of several slices is made in fewer of them if it would else make a new peak: what
-//     other pages left free lies in single slices mostly. (10,000 buffers that grow to 8 KiB in
-//     turns: 54 MiB when most have 5 KiB, 66 without this and SPARSE-10.)
+// REFILL-7  a page of several slices is made in fewer of them if it would else make a new peak:
+//     what other pages left free lies in single slices mostly. (10,000 buffers that grow to 8 KiB
+//     in turns: 54 MiB when most have 5 KiB, 66 without this and SPARSE-10.)
 //
 // Where a page has a few blocks or one, a malloc mostly finds that the current page is full, and
 // the next one of the queue is not: mi_refill_turn does that alone, and counts down to the cadence.
@@ -291,8 +291,8 @@ static bool mi_refill_flush(mi_theap_t* theap, size_t c) {
   return true;
 }
 
-// Make a page in slices that wait, so that there is no new peak: in fewer than usual if there are no
-// others (REFILL-7). NULL if there are none.
+// Make a page in slices that wait, so that there is no new peak: in fewer than usual if there are
+// no others (REFILL-7). NULL if there are none.
 static mi_page_t* mi_refill_make_below_peak(mi_heap_t* heap, const mi_page_plan_t* plan) {
   mi_page_plan_t less = *plan;
   less.is_below_peak = true;
@@ -313,7 +313,8 @@ static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap,
     page = mi_refill_make_below_peak(heap, plan);
   }
   if (page != NULL) return page;
-  mi_sparse_make_way(theap, plan->slice_count);
+  const size_t bytes = mi_retain_sparse_way(heap->subproc, plan->slice_count);
+  if (MI_HAS_HOLES && bytes > 0) mi_sparse_make_way(theap, bytes);
   return mi_page_make(heap, plan);
 }
 

@@ -41,8 +41,8 @@
 //     which each hundredth stays, 330 MiB were there after 37 s of 20,000 calls of malloc each.)
 //
 // SPARSE-10  where a page would make a new peak of committed memory, sparse pages give their memory
-//     back first, as far as it is beyond the bound of RETAIN-5: so the peak of a program whose sizes
-//     change is not the sum of what it has and what it had.
+//     back first, as far as it is beyond the bound of RETAIN-5: so the peak of a program whose
+//     sizes change is not the sum of what it has and what it had.
 //
 // Deliberately absent: pages that no thread owns, until all unused memory is asked for (pool.c);
 // pages that are current.
@@ -110,9 +110,7 @@ static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
   }
 }
 
-MI_INTERNAL mi_attr_cold void mi_sparse_make_way(mi_theap_t* theap, size_t slice_count) {
-  if (!MI_HAS_HOLES) return;
-  const size_t bytes = mi_retain_sparse_way(mi_theap_subproc(theap), slice_count);
+MI_INTERNAL mi_attr_cold void mi_sparse_make_way(mi_theap_t* theap, size_t bytes) {
   size_t gone = 0;
   for (size_t k = 0; k < MI_SPARSE_PEAK_LOOKS && gone < bytes; k++) {
     mi_page_t* const page = mi_sparse_next(theap);

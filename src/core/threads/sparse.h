@@ -17,8 +17,8 @@ MI_INTERNAL void mi_sparse_note(mi_theap_t* theap, mi_page_t* page);
 // Give back what a sparse page in a queue has free.
 MI_INTERNAL size_t mi_sparse_trim(mi_theap_t* theap, mi_page_t* page);
 
-// Give back what sparse pages have free, before so many fresh slices make a new peak: SPARSE-10.
-MI_INTERNAL void mi_sparse_make_way(mi_theap_t* theap, size_t slice_count);
+// Give back so many bytes that sparse pages have free, as far as these are soon found: SPARSE-10.
+MI_INTERNAL void mi_sparse_make_way(mi_theap_t* theap, size_t bytes);
 
 // Called at a look through the queues for a sparse page: the second one in a row gives its memory
 // back. Each time this takes one of the `budget`; with none left nothing happens.
