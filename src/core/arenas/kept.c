@@ -265,7 +265,7 @@ static void mi_kept_empty(mi_subproc_t* subproc, mi_kept_t* kept) {
   mi_kept_give_back(subproc, kept);
 }
 
-MI_INTERNAL void mi_kept_release_all(mi_subproc_t* subproc) {
+MI_INTERNAL mi_attr_cold void mi_kept_release_all(mi_subproc_t* subproc) {
   if (mi_kept_has_any(subproc)) {
     MI_FOR_EACH_KEPT(subproc, kept) { mi_kept_empty(subproc, kept); }
   }

@@ -35,24 +35,15 @@ static bool mi_realloc_is_near(size_t usable, size_t size) {
   return size >= usable - usable / MI_REALLOC_PART;
 }
 
-// Return how long the block would be that a request gets.
-static mi_attr_cold size_t mi_realloc_class_size(mi_theap_t* theap, size_t c_request) {
-  if (c_request > MI_CLASS_MAX) return SIZE_MAX;
-  if (theap->thread_id == 0) return mi_class_size(mi_class_of(c_request));
-  const mi_hold_t hold = mi_hold_enter(theap->home);
-  const size_t size = mi_class_size(mi_split_for_less(theap, c_request));
-  mi_hold_leave(theap->home, hold);
-  return size;
-}
-
 // True if a block of a class, in its slot, is to stay there when it has `size` bytes, which fit:
-// REALLOC-2.
+// REALLOC-2. (Two classes are 1/8 to 1/5 of the block, and one is up to 128 bytes.)
 static bool mi_realloc_stays(mi_theap_t* theap, const mi_page_t* page, size_t size,
                              size_t alignment) {
-  const size_t least = page->block_size - page->block_size / MI_REALLOC_PART;
-  if (mi_likely(size > least)) return true;
+  if (mi_likely(mi_realloc_is_near(page->block_size, size))) return true;
   const size_t c_request = mi_class_request(mi_realloc_room(size), alignment);
-  return mi_realloc_class_size(theap, c_request) > least;
+  const size_t c = mi_class_of(page->block_size);
+  if (c_request > MI_CLASS_MAX || c == 0) return true;
+  return !mi_split_saves(theap, c_request, c - (page->block_size > 128 ? 2 : 1));
 }
 
 static void mi_realloc_zero_tail(uint8_t* p, size_t from, mi_fill_t fill) {

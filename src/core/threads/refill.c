@@ -293,20 +293,22 @@ static bool mi_refill_flush(mi_theap_t* theap, size_t c) {
 
 // Make a page in slices that wait, so that there is no new peak: in fewer than usual if there are
 // no others (REFILL-7). NULL if there are none.
-static mi_page_t* mi_refill_make_below_peak(mi_heap_t* heap, const mi_page_plan_t* plan) {
-  mi_page_plan_t less = *plan;
-  less.is_below_peak = true;
+static mi_page_t* mi_refill_make_below_peak(mi_heap_t* heap, mi_page_plan_t* plan) {
   if (mi_atomic_load_relaxed(&heap->subproc->purge_waiting) <= 0) return NULL;
-  for (; mi_class_has_slices(less.size_class, less.slice_count); less.slice_count--) {
-    mi_page_t* const page = mi_page_make(heap, &less);
-    if (page != NULL) return page;
-  }
-  return NULL;
+  const size_t usual = plan->slice_count;
+  mi_page_t* page;
+  plan->is_below_peak = true;
+  do {
+    page = mi_page_make(heap, plan);
+  } while (page == NULL && --plan->slice_count > 0 &&
+           mi_class_has_slices(plan->size_class, plan->slice_count));
+  plan->is_below_peak = false;
+  plan->slice_count = usual;
+  return page;
 }
 
 // Make a page where fresh memory would make a new peak.
-static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap,
-                                                      const mi_page_plan_t* plan) {
+static mi_attr_cold mi_page_t* mi_refill_make_at_peak(mi_theap_t* theap, mi_page_plan_t* plan) {
   mi_heap_t* const heap = mi_theap_heap(theap);
   mi_page_t* page = mi_refill_make_below_peak(heap, plan);
   if (page == NULL && mi_refill_flush(theap, plan->size_class)) {
@@ -322,7 +324,7 @@ MI_INTERNAL mi_page_t* mi_refill_make_page(mi_theap_t* theap, size_t c) {
   mi_heap_t* const heap = mi_theap_heap(theap);
   const bool is_shared = mi_crowd_shares(theap);
   const size_t slice_count = is_shared ? mi_class_slices_shared(c) : mi_class_slices(c);
-  const mi_page_plan_t plan = {
+  mi_page_plan_t plan = {
       .size_class = c,
       .slice_count = slice_count,
       .is_sparse = mi_crowd_is_sparse(theap, c) && (theap->filled & mi_refill_bit(c)) == 0 &&

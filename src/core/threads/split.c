@@ -53,6 +53,7 @@
 #include <string.h>
 
 #include "crowd.h"
+#include "hold.h"
 
 // One behind the last class that others can serve.
 #define MI_SPLIT_END (MI_CLASS_COUNT - MI_SPLIT_TOP * (MI_CLASS_MAX_LOG2 - MI_SLICE_SHIFT))
@@ -205,14 +206,26 @@ MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size) {
   return server;
 }
 
-MI_INTERNAL mi_attr_cold size_t mi_split_for_less(mi_theap_t* theap, size_t size) {
-  const size_t own = mi_class_of(size);
-  size_t server = mi_split_class(theap, size);
+// Split `server` for the sizes of the class `own`, as far as SPLIT-6 permits. Returns the class
+// that serves these now.
+static mi_attr_cold size_t mi_split_less(mi_theap_t* theap, size_t own, size_t server) {
+  const mi_hold_t hold = mi_hold_enter(theap->home);
   while (own != server && mi_split_pages(theap, server) >= MI_SPLIT_LESS_PAGES) {
     server = mi_split_use(theap, mi_split_below(server, own), server);
   }
+  mi_hold_leave(theap->home, hold);
   mi_assert_full(mi_split_is_valid(theap));
   return server;
+}
+
+MI_INTERNAL mi_attr_cold bool mi_split_saves(mi_theap_t* theap, size_t size, size_t most) {
+  const size_t own = mi_class_of(size);
+  if (own > most || theap->thread_id == 0) return own <= most;
+  size_t server = mi_split_class(theap, size);
+  if (server > most && mi_split_pages(theap, server) >= MI_SPLIT_LESS_PAGES) {
+    server = mi_split_less(theap, own, server);
+  }
+  return server <= most;
 }
 
 static bool mi_split_is_unused(const mi_theap_t* theap, size_t size_class) {

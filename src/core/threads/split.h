@@ -35,8 +35,9 @@ MI_INTERNAL void mi_split_init(mi_theap_t* theap);
 // The same for a list that is about to be filled: the sizes may get a class of their own for it.
 MI_INTERNAL size_t mi_split_choose(mi_theap_t* theap, size_t size);
 
-// The same for the size that a block shrinks to: SPLIT-6.
-MI_INTERNAL size_t mi_split_for_less(mi_theap_t* theap, size_t size);
+// True if a block of `size` bytes, up to MI_CLASS_MAX, gets the class `most`, or one below it; a
+// class may split for that (SPLIT-6).
+MI_INTERNAL bool mi_split_saves(mi_theap_t* theap, size_t size, size_t most);
 
 // Let the next wider class serve the sizes of those that the theap has no page of.
 MI_INTERNAL void mi_split_join(mi_theap_t* theap);
