@@ -2,11 +2,11 @@
 // api_new.c - implements in C what `operator new` of C++ promises: new-handlers, and an exception
 // if there is none.
 //
-// Both come from the C++ library of the process, through weak references, on Windows by name
-// (os_windows_cxx.c): a process without a C++ library has no handler and cannot throw, and is
-// aborted instead. (So is a statically linked program that does not use std::bad_alloc: then the
-// linker leaves the class out.) This file is compiled with unwind tables (-fexceptions), so that
-// exceptions of a handler pass through.
+// Both come from the C++ library of the process, through weak references, or by name: on Windows
+// (os_windows_cxx.c), and where it was loaded after us (os_linux_cxx.c). A process without a C++
+// library has no handler and cannot throw, and is aborted instead. (So is a statically linked
+// program that does not use std::bad_alloc: then the linker leaves the class out.) This file is
+// compiled with unwind tables (-fexceptions), so that exceptions of a handler pass through.
 //
 // API_NEW-1  the handler is called for an impossible size as for any other failure (it may throw),
 //     but not for an invalid alignment, or a handler that only frees memory would be called for

@@ -58,6 +58,7 @@ MI_INTERNAL void mi_process_end_join(void) { mi_fork_resume(); }
 
 MI_INTERNAL mi_attr_cold void mi_process_end_purger(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
 MI_INTERNAL void mi_hook_last_thread(void) { mi_process_end_purger(); }
+MI_INTERNAL void mi_hook_fork(void) { mi_process_setup(); }
 
 // The kernel counts a thread for some microseconds after it was joined.
 #define MI_PROCESS_TRIES 20
@@ -103,12 +104,16 @@ static mi_attr_last_destructor void mi_process_on_exit(void);
 static void __attribute__((constructor)) mi_process_on_load(void) {
   mi_os_unload_watch(&mi_process_on_exit);
   mi_process_prepare();
+  mi_fork_register(); // not by a malloc inside of pthread_atfork, which would wait for itself
   if (MI_DEFAULT_GUARDED_SAMPLE_RATE > 0 ||
       mi_os_environment_look(MI_ENVIRONMENT_PREFIX) != MI_OS_ENVIRONMENT_WITHOUT) {
     mi_process_init();
   } else {
     // There is no option to read and nothing to print: a program that never allocates is never set
-    // up (which saves a third of what the library adds to the memory of an empty program).
+    // up (which saves a third of what the library adds to the memory of an empty program). Nor is
+    // the environment read later: what the program puts there is for its children, and at the end
+    // of the process it may be gone.
+    mi_process_once(&mi_process_is_started);
     mi_start_output();
   }
 }

@@ -56,6 +56,7 @@
 #include "os_no_family.c"
 #elif defined(__linux__)
 #include "os_linux.c"
+#include "os_linux_cxx.c"
 #include "os_linux_dump.c"
 #include "os_linux_fault.c"
 #include "os_linux_folder.c"

@@ -241,14 +241,19 @@ static void mi_os_tell_fault(mi_os_on_fault_t* function, int number, siginfo_t* 
 // Do what would have been done without us.
 static void mi_os_pass_fault(int number, siginfo_t* info, void* context) {
   const struct sigaction* const before = &mi_os_fault_before[number == SIGBUS ? 1 : 0];
+  const bool is_sent = info->si_code <= 0; // by a process
   const bool has_info = (before->sa_flags & SA_SIGINFO) != 0;
   if (!has_info && (before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN)) {
+    if (is_sent && before->sa_handler == SIG_IGN) return;
     // The access is repeated when this function returns. A signal that was sent is sent again.
     sigaction(number, before, NULL);
-    if (info->si_code <= 0 && before->sa_handler == SIG_DFL) {
-      mi_os_call_raise(number);
-    }
+    if (is_sent) mi_os_call_raise(number);
     return;
+  }
+  if ((before->sa_flags & (int)SA_RESETHAND) != 0) { // it is called once
+    struct sigaction none = {.sa_handler = SIG_DFL};
+    sigemptyset(&none.sa_mask);
+    sigaction(number, &none, NULL);
   }
   sigset_t mask = before->sa_mask;
   sigset_t saved;

@@ -68,6 +68,10 @@ static void guarded_every_block(void** state) {
         const size_t usable = mi_usable_size(p);
         assert_in_range(usable, size, size == 0 ? 8 : size);
         if (way == 1 || way == 4) assert_true(test_is_filled(p, usable, 0));
+        size_t slot = 0;
+        void* const u = mi_umalloc(size, &slot);
+        assert_int_equal(slot, mi_usable_size(u)); // there are no more, but the guard
+        mi_free(u);
         memset(p, (int)(i + 1), usable);
         assert_true(mi_is_in_heap_region(p) && mi_heap_of(p) == mi_heap_main());
         assert_true(test_is_filled(p, usable, (unsigned char)(i + 1)));
@@ -615,6 +619,23 @@ static int chain_simple_child(void) {
   return 1;
 }
 
+static volatile sig_atomic_t once_calls;
+static void on_once(int number) {
+  (void)number;
+  if (++once_calls > 1) _exit(3);
+}
+
+// A handler that is to be called once, and returns: the access is repeated, and ends the process.
+static int chain_once_child(void) {
+  struct sigaction action = {.sa_handler = &on_once};
+  action.sa_flags = (int)SA_RESETHAND;
+  sigaction(SIGSEGV, &action, NULL);
+  guard(1);
+  block = (unsigned char*)mi_malloc(SIZE);
+  *(volatile unsigned char*)(block + SIZE + FAR) = 1;
+  return 1;
+}
+
 // Without guards the process has the handlers that it had.
 static int untouched_child(void) {
   struct sigaction now;
@@ -638,6 +659,8 @@ static void guarded_handler_chains(void** state) {
   test_start_self("chain-simple", NULL, &result);
   assert_int_equal(spawn_count(&result, "buffer overflow: "), 1);
   assert_int_equal(result.exit_status, 44);
+  test_start_self("chain-once", NULL, &result);
+  assert_int_equal(result.signal, SIGSEGV);
   test_start_self("untouched", NULL, &result);
   assert_int_equal(result.exit_status, 0);
 }
@@ -676,6 +699,7 @@ int main(int argc, char** argv) {
   if (argc > 1) {
     if (strcmp(argv[1], "chain") == 0) return chain_child();
     if (strcmp(argv[1], "chain-simple") == 0) return chain_simple_child();
+    if (strcmp(argv[1], "chain-once") == 0) return chain_once_child();
     if (strcmp(argv[1], "untouched") == 0) return untouched_child();
     if (strcmp(argv[1], "environment") == 0) return environment_child();
     if (strcmp(argv[1], "count") == 0) return count_child();

@@ -16,6 +16,28 @@ static void check_good_size(size_t size) {
   mi_free(p);
 }
 
+// If this fails, what a program wrote up to the good size of a zeroed block, or of one that grew,
+// is lost when the block moves.
+static void good_size_is_what_all_give(void** state) {
+  (void)state;
+  test_skip_if_guarded("a guarded block has exactly its size");
+  for (size_t size = 100 * TEST_KIB; size <= 520 * TEST_KIB; size += 4567) {
+    const size_t good = mi_good_size(size);
+    void* p[] = {mi_zalloc(size),
+                 mi_calloc(size, 1),
+                 mi_zalloc_aligned(size, 64),
+                 mi_realloc(mi_malloc(1000), size),
+                 mi_realloc(mi_malloc(90 * TEST_KIB), size),
+                 mi_realloc(mi_malloc(TEST_MIB), size),
+                 mi_rezalloc(mi_realloc(NULL, 70 * TEST_KIB), size)};
+    for (size_t i = 0; i < sizeof(p) / sizeof(p[0]); i++) {
+      assert_non_null(p[i]);
+      assert_true(mi_usable_size(p[i]) >= good);
+      mi_free(p[i]);
+    }
+  }
+}
+
 // If this fails, containers that round their capacity up to good sizes waste memory or overrun
 // blocks.
 static void good_size_is_what_malloc_gives(void** state) {
@@ -137,6 +159,7 @@ static void u_functions_write_nothing_on_failure(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(good_size_is_what_malloc_gives),
+      cmocka_unit_test(good_size_is_what_all_give),
       cmocka_unit_test(good_size_of_impossible_sizes),
       cmocka_unit_test(usable_size_of_nothing_is_zero),
       cmocka_unit_test(usable_size_wastes_little),

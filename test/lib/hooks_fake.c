@@ -46,6 +46,8 @@ MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity) {
   frames[1] = NULL;
 }
 
+MI_INTERNAL void mi_hook_fork(void) {} // each test begins with the set-up
+
 MI_INTERNAL void mi_hook_last_thread(void) {
   check_no_lock();
   pthread_mutex_lock(&lock);

@@ -66,6 +66,9 @@ MI_INTERNAL void mi_hook_stack(const void** frames, size_t capacity);
 // itself must end, so that the process can.
 MI_INTERNAL void mi_hook_last_thread(void);
 
+// A fork begins: set the library up, if it is not yet.
+MI_INTERNAL void mi_hook_fork(void);
+
 // Look for a command of the user, and do it. Called by the purge thread while `mi_state.control_ms`
 // is not 0.
 MI_INTERNAL void mi_hook_control(void);

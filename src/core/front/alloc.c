@@ -50,10 +50,14 @@ static mi_attr_noinline void* mi_alloc_small_refill(size_t size, mi_theap_t* the
 // The page has no block: mostly the next one of the queue takes its place, if it has one or a few.
 static mi_attr_noinline void* mi_alloc_turn(size_t size, mi_theap_t* theap, size_t c) {
   if (!mi_refill_may_wait(theap)) return mi_slow_malloc(size, theap);
+  // A secure build decodes links, and reports what is wrong: to a function of the program, which
+  // may free and collect.
+  if (MI_IS_SECURE) mi_report_enter(MI_REPORT_IN_MALLOC);
   const mi_hold_t hold = mi_hold_try(theap->home);
   mi_block_t* block = hold == MI_HOLD_ENTERED ? mi_refill_turn(theap, c) : NULL;
   if (mi_likely(block != NULL) && mi_unlikely(!mi_theap_take(theap, c, block))) block = NULL;
   mi_hold_leave(theap->home, hold);
+  if (MI_IS_SECURE) mi_report_leave();
   return mi_likely(block != NULL) ? block : mi_slow_malloc(size, theap);
 }
 

@@ -30,6 +30,12 @@
 
 static size_t mi_realloc_room(size_t size) { return mi_track_room(size, MI_TRACK_ALIGNMENT); }
 
+// The same for a block with a page of its own: one of a class has what mi_good_size says.
+static size_t mi_realloc_own_room(size_t size) {
+  const size_t room = mi_realloc_room(size);
+  return room <= MI_CLASS_MAX ? mi_class_size(mi_class_of(room)) : room;
+}
+
 // True if `size` bytes are nearly as many as a block has.
 static bool mi_realloc_is_near(size_t usable, size_t size) {
   return size >= usable - usable / MI_REALLOC_PART;
@@ -80,10 +86,10 @@ static mi_attr_noinline void* mi_realloc_large(mi_theap_t* theap, mi_page_t* pag
   if (size > MI_REQUEST_MAX - shift) return NULL;
   mi_canary_check(p, "realloc");
   uint8_t* q = p;
-  if (!mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
+  if (!mi_realloc_page(theap, page, mi_realloc_own_room(size) + shift)) {
     theap = mi_slow_theap(theap);
     if (shift != 0 || theap == NULL) return NULL;
-    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), mi_realloc_room(size));
+    q = (uint8_t*)mi_large_move(page, mi_theap_heap(theap), mi_realloc_own_room(size));
     if (q == NULL) return NULL;
     mi_slow_note_large(theap, q);
   }
@@ -184,7 +190,7 @@ MI_INTERNAL void* mi_realloc_block(mi_theap_t* theap, void* given, size_t size, 
   void* q = NULL;
   if (size > usable && size > MI_REALLOC_OWN_PAGE && theap->thread_id != 0 &&
       !mi_page_is_guarded(page)) {
-    q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_room(size), fill);
+    q = mi_large_alloc_growing(mi_theap_heap(theap), mi_realloc_own_room(size), fill);
     mi_slow_note_large(theap, q);
     q = mi_track_give(q, size, MI_TRACK_ALIGNMENT, fill);
   }
@@ -217,7 +223,7 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* given, size_t siz
     const size_t shift = (size_t)((uint8_t*)p - page->start);
     const bool is_large = size > MI_CLASS_MAX || size >= usable / 2;
     if (mi_page_is_single(page) && is_large && size <= MI_REQUEST_MAX - shift &&
-        mi_realloc_page(theap, page, mi_realloc_room(size) + shift)) {
+        mi_realloc_page(theap, page, mi_realloc_own_room(size) + shift)) {
       mi_track_resize(p, usable, size);
       mi_realloc_zero_tail((uint8_t*)p, usable, fill);
       return p;

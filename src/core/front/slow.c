@@ -254,7 +254,9 @@ static mi_attr_noinline void* mi_slow_any(size_t size, mi_theap_t* theap, mi_fil
   mi_slow_count_large(theap);
   void* p = NULL;
   if (mi_unlikely(theap->sample_is_on)) p = mi_slow_sample_large(theap, size, fill);
-  if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), size, MI_SLICE_SIZE, 0, fill);
+  // A block of a class has what mi_good_size says, wherever it is.
+  const size_t room = is_class ? mi_class_size(mi_class_of(size)) : size;
+  if (p == NULL) p = mi_slow_large(mi_theap_heap(theap), room, MI_SLICE_SIZE, 0, fill);
   mi_slow_note_large(theap, p);
   mi_report_leave();
   return p != NULL ? p : mi_slow_fail(size);

@@ -31,7 +31,9 @@ MI_INTERNAL size_t mi_usable_if_used(const void* p) {
 MI_INTERNAL size_t mi_slot_size(const void* p) {
   p = mi_cpu_address(p);
   const mi_page_t* const page = mi_pagemap_find(p);
-  return page == NULL ? 0 : mi_track_usable(p, page->block_size);
+  if (page == NULL) return 0;
+  const size_t shift = mi_page_is_single(page) ? page->shift : 0; // before the block
+  return mi_track_usable(p, page->block_size - shift);
 }
 
 MI_INTERNAL bool mi_is_known_address(const void* p) {

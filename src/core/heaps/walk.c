@@ -73,6 +73,9 @@ MI_INTERNAL mi_page_t* mi_walk_find(const void* p) {
   p = mi_cpu_address(p);
   mi_page_t* page = mi_pagemap_find(p);
   if (page != NULL || p == NULL) return page;
+  // Before set-up nothing is ours, and the lock is not ready. Sees it; pairs with the release in
+  // `mi_init_end`.
+  if (mi_atomic_load_acquire(&mi_state.stage) != MI_STAGE_READY) return NULL;
   mi_lock_enter(&mi_state.thread_lock);
   for (mi_subproc_t* s = &mi_state.main; s != NULL && page == NULL; s = s->next) {
     mi_arena_t* const arena = mi_arena_of(s, p);

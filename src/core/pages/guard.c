@@ -45,6 +45,8 @@ static struct mi_guards_s {
   // read by any thread, relaxed: bounds, and the exchange of an entry decides.
   mi_atomic(int64_t) live_count;
   mi_atomic(int64_t) mapped_count;
+  // has_markers - the system made a guard without a mapping. Any thread, relaxed: it stays true.
+  mi_atomic(bool) has_markers;
   mi_atomic(int64_t) held_bytes;
   mi_atomic(size_t) turn;
   // held - the quarantine.
@@ -68,7 +70,10 @@ MI_INTERNAL size_t mi_guard_held(void) {
 // -- Guards --
 
 static bool mi_guard_try_close(mi_guarded_t* record, uint8_t* start, size_t size) {
-  if (!record->is_mapped && mi_os_guard(start, size)) return true;
+  if (!record->is_mapped && mi_os_guard(start, size)) {
+    mi_atomic_store_relaxed(&mi_guards.has_markers, true);
+    return true;
+  }
   if (!record->is_mapped) {
     if (mi_atomic_add_relaxed(&mi_guards.mapped_count, 1) >= MI_GUARD_MAPPED_MAX) {
       mi_atomic_sub_relaxed(&mi_guards.mapped_count, 1);
@@ -94,10 +99,14 @@ static bool mi_guard_open(mi_guarded_t* record) {
   bool is_open = mi_os_unguard(record->start, size);
   if (record->is_mapped) {
     mi_atomic_sub_relaxed(&mi_guards.mapped_count, 1);
-    is_open = mi_os_commit(record->start, size) == 0;
-    mi_arena_advise(record->start, size); // as around it; RUN-3
+    // Where the system refuses to take guards away that it once made (a filter of system calls),
+    // some of them may be in the run: a new mapping has none.
+    const bool may_be = !is_open && mi_atomic_load_relaxed(&mi_guards.has_markers);
+    is_open = !may_be && mi_os_commit(record->start, size) == 0;
   }
-  return is_open || mi_os_remap(record->start, size) == 0;
+  is_open = is_open || mi_os_remap(record->start, size) == 0;
+  mi_arena_advise(record->start, size); // as around it; RUN-3
+  return is_open;
 }
 
 // -- Allocation --

@@ -40,8 +40,8 @@
 // FORK-4  a page in a book may have no owner in the child: a vanished thread was making it, or had
 //     cleared its owner and not yet taken it out (FORK-2). No block of it is in use. Its slices are
 //     free again when its heap is destroyed; they are lost when its heap is deleted.
-// FORK-5  handlers of the program that were registered before ours (in a constructor before the
-//     first malloc) run after ours before a fork, and before ours after it. Many libraries end
+// FORK-5  handlers of the program that were registered before ours (in a constructor before that
+//     of the library) run after ours before a fork, and before ours after it. Many libraries end
 //     their threads before a fork, and create them again after it. So the locks are left while such
 //     a handler joins a thread, which may need them to end, and another one may fork meanwhile; and
 //     the child takes over before it creates one, not when its handler is called.
@@ -61,7 +61,9 @@ static void mi_fork_enter_locks(void) {
 
 static void mi_fork_prepare(void) {
   mi_atomic_store_relaxed(&mi_state.is_fork_known, true);
-  if (mi_self()->locks_held != 0) {
+  mi_hook_fork(); // sets up, which makes the locks
+  const bool is_ready = mi_atomic_load_relaxed(&mi_state.stage) == MI_STAGE_READY;
+  if (mi_self()->locks_held != 0 || !is_ready) { // a signal interrupted the set-up
     mi_self()->forks_inside++;
     return;
   }

@@ -6,7 +6,9 @@
 //     (they can only exist when a program starts threads before its first allocation).
 // INIT-2  only the registration for fork allocates through the library, when everything that the
 //     thread needs for it is set up. Other threads wait, so that none can fork without our
-//     handlers. Memory that options ask for is reserved last, when other threads may come in.
+//     handlers. (The constructor registers them without that: a first malloc inside of
+//     pthread_atfork would wait for the lock that its own thread has.) Memory that options ask for
+//     is reserved last, when other threads may come in.
 // INIT-3  the child of a fork that happened meanwhile does the set-up itself: it has one thread, so
 //     the busy thread does not exist in it. Nothing in memory tells the child from its parent, nor
 //     does its process id, because both may have the same in different namespaces; so a thread that

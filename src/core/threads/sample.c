@@ -41,6 +41,7 @@
 // and what is known about the samples of a profile (sampled.c).
 #include "sample.h"
 
+#include "hold.h"
 #include "portion.h"
 #include "split.h"
 
@@ -233,8 +234,8 @@ static size_t mi_sample_every(const mi_theap_t* theap) {
   return mi_bits_min(mi_bits_max(every, 1), MI_QUICK_REFILLS);
 }
 
-// Sample as the theap says, the lists that are in place, too.
-static void mi_sample_start(mi_theap_t* theap) {
+// The purge thread takes over the lists of a thread that sleeps: the home is held.
+static mi_attr_cold void mi_sample_start_held(mi_theap_t* theap) {
   mi_sample_stop(theap);
   if (theap->guarded_rate == 0 && theap->profile_interval == 0) return;
   theap->sample_is_on = true;
@@ -249,6 +250,13 @@ static void mi_sample_start(mi_theap_t* theap) {
   if (theap->sample_is_exact) mi_portion_return_all(theap); // SAMPLE-4
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_sample_resume(theap, c, 0);
   mi_theap_set_quick(theap, 1);
+}
+
+// Sample as the theap says, the lists that are in place, too.
+static mi_attr_cold void mi_sample_start(mi_theap_t* theap) {
+  const mi_hold_t hold = mi_hold_enter(theap->home);
+  mi_sample_start_held(theap);
+  mi_hold_leave(theap->home, hold);
 }
 
 MI_INTERNAL void mi_sample_set_rate(mi_theap_t* theap, size_t rate, uint64_t seed) {
@@ -299,12 +307,15 @@ MI_INTERNAL void mi_sample_announce(void) {
   if (epoch == MI_SAMPLE_EPOCH_NONE) mi_atomic_store_relaxed(&mi_state.sample_epoch, 0);
   mi_theap_t* const home = mi_self_home();
   if (home->thread_id == 0) return;
-  mi_sample_follow_options(home);
-  if (home->others == NULL) return;
   mi_report_enter(MI_REPORT_IN_COLLECT);
-  mi_lock_enter(&mi_state.thread_lock);
-  mi_sample_follow_in_others(home);
-  mi_lock_leave(&mi_state.thread_lock);
+  const mi_hold_t hold = mi_hold_enter(home); // before the lock, which the purge thread may need
+  mi_sample_follow_options(home);
+  if (home->others != NULL) {
+    mi_lock_enter(&mi_state.thread_lock);
+    mi_sample_follow_in_others(home);
+    mi_lock_leave(&mi_state.thread_lock);
+  }
+  mi_hold_leave(home, hold);
   mi_report_leave();
 }
 
