@@ -269,7 +269,7 @@ MI_INTERNAL bool mi_os_is_unloaded(void);
 // Where a weak reference does not reach the C++ library of the process: call its new-handler for a
 // block of `size` bytes (false if there is none), or throw its std::bad_alloc (returns if no such
 // library is known). May take the lock of the loader, so that no lock of ours may be held.
-#if MI_IS_WINDOWS || (defined(__linux__) && !MI_IS_OS_PLAIN)
+#if MI_IS_WINDOWS || (defined(__linux__) && !MI_IS_OS_PLAIN && !MI_IS_BSD && !MI_IS_MACOS)
 MI_INTERNAL bool mi_os_cxx_call_handler(size_t size);
 MI_INTERNAL void mi_os_cxx_throw(void);
 #else
