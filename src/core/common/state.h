@@ -217,6 +217,7 @@ typedef struct mi_state_s {
   //   write  child of a fork meanwhile, its only thread  store relaxed  -> BUSY  mi_init_begin
   //   read   any    acquire  mi_process_setup, mi_init_begin, mi_process_prepare, mi_collect_all
   //                          (sees all that)
+  //   read   any    acquire  the same  mi_walk_find
   //   read   any    acquire  the same  mi_purger_start
   //   read   any    relaxed  whether it was set up at all: for a report, and at the end
   mi_atomic(uint32_t) stage;

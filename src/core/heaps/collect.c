@@ -43,9 +43,7 @@ static bool mi_collect_check_page(mi_page_t* page, void* alone) {
 static void mi_collect_check(mi_subproc_t* subproc) {
   if (!MI_IS_PADDED || mi_state.is_torn) return;
   mi_track_alone_t alone = {subproc, mi_atomic_load_relaxed(&subproc->count.threads_total)};
-  // Threads of other sub-processes, and those that allocated nothing so far, may free blocks, too.
-  if (mi_thread_count_all() > 1) return;
-  if (!mi_os_is_single_threaded() && mi_atomic_load_relaxed(&mi_state.present) > 1) return;
+  if (mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
   mi_walk_pages(subproc, NULL, &mi_collect_check_page, &alone);
 }
 
