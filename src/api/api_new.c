@@ -13,7 +13,7 @@
 //     ever.
 //
 // Deliberately absent: catching. An exception of a handler passes through the nothrow forms, too;
-// those of `operator new` catch it (override_new.c).
+// those of `operator new` catch it (override_new.c, mimalloc-new-delete.h).
 #include <errno.h>
 
 #include "api.h"

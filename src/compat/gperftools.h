@@ -16,6 +16,11 @@
 
 #define MI_GPERFTOOLS_HISTOGRAM 64
 
+// Calls `other(size, alignment)`; NULL if that throws. Of override_new.c, which is in the same
+// library: the one function here that no public header has, because C cannot catch.
+void* mi_cxx_catching(size_t size, size_t alignment, uintptr_t other)
+    __attribute__((visibility("hidden")));
+
 MI_COMPAT_EXPORT int MallocExtension_VerifyAllMemory(void);
 MI_COMPAT_EXPORT int MallocExtension_VerifyNewMemory(const void* p);
 MI_COMPAT_EXPORT int MallocExtension_VerifyArrayNewMemory(const void* p);

@@ -6,6 +6,7 @@
 // absent: a new-handler that malloc calls (tc_set_new_mode keeps the flag, for tc_query_new_mode).
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "gperftools.h"
 
@@ -68,12 +69,13 @@ MI_COMPAT_EXPORT int tc_query_new_mode(void) {
   return mi_atomic_load_relaxed(&mi_gperftools_new_mode);
 }
 
-// The last argument of a nothrow form is the address of std::nothrow.
+// The last argument of a nothrow form is the address of std::nothrow. An exception of a new-handler
+// passes through our functions, so it is caught where they are called.
 #define MI_TC_FORMS(new_name, delete_name)                                                         \
   MI_COMPAT_EXPORT void* new_name(size_t size) { return mi_new(size); }                            \
   MI_COMPAT_EXPORT void* new_name##_nothrow(size_t size, const void* nothrow) {                    \
     (void)nothrow;                                                                                 \
-    return mi_new_nothrow(size);                                                                   \
+    return mi_cxx_catching(size, 0, (uintptr_t)&mi_new_nothrow);                                   \
   }                                                                                                \
   MI_COMPAT_EXPORT void* new_name##_aligned(size_t size, size_t alignment) {                       \
     return mi_new_aligned(size, alignment);                                                        \
@@ -81,7 +83,7 @@ MI_COMPAT_EXPORT int tc_query_new_mode(void) {
   MI_COMPAT_EXPORT void* new_name##_aligned_nothrow(size_t size, size_t alignment,                 \
                                                     const void* nothrow) {                         \
     (void)nothrow;                                                                                 \
-    return mi_new_aligned_nothrow(size, alignment);                                                \
+    return mi_cxx_catching(size, alignment, (uintptr_t)&mi_new_aligned_nothrow);                   \
   }                                                                                                \
   MI_COMPAT_EXPORT void delete_name(void* p) { mi_free(p); }                                       \
   MI_COMPAT_EXPORT void delete_name##_sized(void* p, size_t size) {                                \

@@ -127,6 +127,22 @@ def test_way(way, source, words, installed, lib, compiled, tmp_path):
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 @pytest.mark.parametrize("version", [98, 11, 14, 17, 20])
+def test_new_delete_header_without_exceptions(compiler, version, compiled, tmp_path):
+    (tmp_path / "main.cpp").write_text("""#include <mimalloc-new-delete.h>
+        int main() {
+          char* const p = new (std::nothrow) char[10];
+          volatile std::size_t huge = static_cast<std::size_t>(-1) / 4;
+          const bool is_right = mi_usable_size(p) >= 10 && new (std::nothrow) char[huge] == NULL;
+          delete[] p;
+          return is_right ? 0 : 1;
+        }\n""")
+    run(find(compiler), f"-std=c++{version}", "-fno-exceptions", *WARNINGS, f"-I{INCLUDE}", tmp_path / "main.cpp",
+        compiled["by-name"], "-pthread", "-o", tmp_path / "main")
+    run(tmp_path / "main")
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("version", [98, 11, 14, 17, 20])
 def test_stl_allocator(compiler, version, compiled, tmp_path):
     run(find(compiler), f"-std=c++{version}", *WARNINGS, f"-I{INCLUDE}", SOURCES / "stl.cpp", compiled["by-name"],
         "-pthread", "-o", tmp_path / "main")

@@ -55,6 +55,19 @@ static void of_class() {
   delete[] p;
 }
 
+static void throws() { throw std::bad_alloc(); }
+
+// While the new-handler throws.
+static void of_nothrow(size_t huge) {
+  const std::align_val_t alignment{256};
+  std::set_new_handler(throws);
+  CHECK(tc_new_nothrow(huge, std::nothrow) == nullptr);
+  CHECK(tc_newarray_nothrow(huge, std::nothrow) == nullptr);
+  CHECK(tc_new_aligned_nothrow(huge, alignment, std::nothrow) == nullptr);
+  CHECK(tc_newarray_aligned_nothrow(huge, alignment, std::nothrow) == nullptr);
+  std::set_new_handler(nullptr);
+}
+
 static void of_names() {
   const std::align_val_t alignment{256};
   tc_delete(tc_new(100));
@@ -84,6 +97,7 @@ static void of_names() {
     is_thrown = true;
   }
   CHECK(is_thrown && tc_new_nothrow(huge, std::nothrow) == nullptr);
+  of_nothrow(huge);
   EQUAL(tc_set_new_mode(1), 0);
   EQUAL(tc_set_new_mode(0), 1);
 }

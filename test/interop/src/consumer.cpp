@@ -58,6 +58,21 @@ static void handler() {
   if (++handler_calls == 3) std::set_new_handler(NULL);
 }
 
+static void throws() { throw std::bad_alloc(); }
+
+// What the forms that do not throw return while the new-handler does.
+static void handler_throws(std::size_t huge) {
+  std::set_new_handler(&throws);
+  CHECK(new (std::nothrow) char[huge] == NULL);
+  CHECK(::operator new(huge, std::nothrow) == NULL);
+#if defined(__cpp_aligned_new)
+  const std::align_val_t a = std::align_val_t(64);
+  CHECK(::operator new(huge, a, std::nothrow) == NULL);
+  CHECK(::operator new[](huge, a, std::nothrow) == NULL);
+#endif
+  std::set_new_handler(NULL);
+}
+
 static void no_memory() {
   volatile std::size_t huge = static_cast<std::size_t>(-1) / 4;
   bool is_caught = false;
@@ -70,6 +85,7 @@ static void no_memory() {
   CHECK(is_caught);
   CHECK(handler_calls == 3);
   CHECK(new (std::nothrow) char[huge] == NULL);
+  handler_throws(huge);
 }
 
 int main() {
