@@ -12,8 +12,16 @@ function environment(variables = process.env) {
   return { ...variables, LD_PRELOAD: before ? `${path}:${before}` : path };
 }
 
-/** Starts a program on the library, as `child_process.spawn` does; what that child starts runs on it, too. */
-function run(command, args = [], options = {}) {
+/**
+ * Starts a program on the library, as `child_process.spawn` does; what that child starts runs on it, too. The arguments may
+ * be left out.
+ */
+function run(command, args, options) {
+  if (!Array.isArray(args)) {
+    options = args ?? options; // null and undefined stand for no arguments
+    args = [];
+  }
+  options ??= {};
   return spawn(command, args, { ...options, env: environment(options.env) });
 }
 

@@ -39,6 +39,18 @@ test("run keeps variables and what is preloaded already", async () => {
   assert.deepEqual(env, { A: "b", LD_PRELOAD: "libm.so.6" });
 });
 
+test("run takes options without arguments", async () => {
+  const options = { env: { A: "b" } };
+  for (const args of [[options], [undefined, options], [null, options], [[], options]]) {
+    const child = mimalloc.run("/bin/sh", ...args);
+    child.stdin.end('echo "$A $LD_PRELOAD"');
+    assert.equal((await ended(child)).output, `b ${mimalloc.path}\n`);
+  }
+  const child = mimalloc.run("/bin/sh");
+  child.stdin.end('echo "$LD_PRELOAD"');
+  assert.equal((await ended(child)).output, `${mimalloc.path}\n`);
+});
+
 test("worker threads and much memory", async () => {
   const program = `
     const { Worker } = require("node:worker_threads");
