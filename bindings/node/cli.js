@@ -15,7 +15,16 @@ if (args.length === 0 || command === undefined) {
   process.exit(1);
 }
 
-const child = run(command, rest, { stdio: "inherit" });
+function start() {
+  try {
+    return run(command, rest, { stdio: "inherit" });
+  } catch (error) {
+    console.error(`libmimalloc: ${error.message}`);
+    process.exit(126);
+  }
+}
+
+const child = start();
 // The terminal sends SIGINT to the child as well; it decides what that means.
 process.on("SIGINT", () => {});
 for (const signal of ["SIGTERM", "SIGHUP", "SIGUSR2"]) {

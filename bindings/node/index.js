@@ -8,6 +8,13 @@ const path = fs.realpathSync(`${__dirname}/libmimalloc/libmimalloc.so`);
 
 /** The variables of a program that is to run on the library, from those it would have. */
 function environment(variables = process.env) {
+  if (/[ :]/.test(path)) {
+    // The loader would take it for several names, say that there are no such files, and start the program without.
+    throw new Error(
+      `LD_PRELOAD cannot hold ${JSON.stringify(path)}: spaces and colons divide it. Move the package, ` +
+        "or set LD_PRELOAD to a link to the library whose path has neither",
+    );
+  }
   const before = variables.LD_PRELOAD;
   return { ...variables, LD_PRELOAD: before ? `${path}:${before}` : path };
 }

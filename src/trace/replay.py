@@ -42,6 +42,10 @@ def record(words):
     library = next((str(folder / "libmimalloc-trace.so") for folder in RECORDERS if (folder / "libmimalloc-trace.so").exists()), None)
     if library is None:
         fail(f"there is no libmimalloc-trace.so in {' or '.join(map(str, RECORDERS))}")
+    if " " in library or ":" in library:
+        # The loader would take it for several names, say that there are no such files, and start the program without.
+        fail(f"LD_PRELOAD cannot hold {library!r}: spaces and colons divide it. Move what is installed, or set LD_PRELOAD to a link to"
+             " the library whose path has neither, and MIMALLOC_TRACE")
     before = os.environ.get("LD_PRELOAD")
     os.environ |= {"LD_PRELOAD": f"{library}:{before}" if before else library, "MIMALLOC_TRACE": arguments.record}
     if arguments.limit:

@@ -1,9 +1,11 @@
 """The package of bindings/python: built and installed as its README says, in an environment of its own. If this fails, a
 Python program does not run with `python -m libmimalloc`, or runs on libc's malloc without anyone noticing."""
 import json
+import os
 import pathlib
 import re
 import shlex
+import shutil
 import sys
 
 import pytest
@@ -73,6 +75,20 @@ def test_modules_options_and_status_pass_through(python):
     assert done.status == 41
     alone = attempt(python, "-m", "libmimalloc", apart=True)
     assert alone.status == 1 and "python -m libmimalloc program.py" in alone.errors
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon"])
+def test_path_that_the_loader_divides_is_refused(name, library, tmp_path):
+    """LD_PRELOAD cannot hold such a path: the program would run without the library."""
+    folder = tmp_path / name
+    shutil.copytree(FOLDER / "libmimalloc", folder / "libmimalloc", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copy(library.resolve(), folder / "libmimalloc" / "libmimalloc.so")
+    ended = attempt(sys.executable, "-m", "libmimalloc", "-c", "print('ran')", cwd=folder, apart=True)
+    assert ended.status == 1 and ended.output == ""
+    assert f"LD_PRELOAD cannot hold '{folder}/libmimalloc/libmimalloc.so': spaces and colons" in ended.errors
+    os.symlink(folder / "libmimalloc" / "libmimalloc.so", tmp_path / "link.so")
+    assert run(sys.executable, "-c", "import libmimalloc; print(libmimalloc.is_active())", cwd=folder,
+               LD_PRELOAD=tmp_path / "link.so") == "True\n"
 
 
 @slow

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 
 import pytest
 
@@ -282,6 +283,18 @@ def test_record_by_command(tools, tmp_path):
     assert ended == (0, "/dev/null\n", "") and int(tools.info(tmp_path / "r.ls")["calls"].split(",")[0]) > 20
     refused = attempt(tools.replay, "--record", "r", "--", "no-such-program", cwd=tmp_path, apart=True)
     assert refused.status == 1 and refused.errors == "mimalloc-replay: no-such-program: No such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon"])
+def test_record_by_command_refuses_a_path_that_is_divided(name, tools, tmp_path):
+    """The program would run, and no trace be written."""
+    folder = tmp_path / name
+    (folder / "mimalloc-trace").mkdir(parents=True)
+    for path in (pathlib.Path("mimalloc-replay"), pathlib.Path("mimalloc-trace", "libmimalloc-trace.so")):
+        shutil.copy(tools.replay.parent / path, folder / path)
+    ended = attempt(folder / "mimalloc-replay", "--record", "r", "--", "echo", "ran", cwd=tmp_path, apart=True)
+    assert ended.status == 1 and ended.output == ""
+    assert f"LD_PRELOAD cannot hold '{folder}/mimalloc-trace/libmimalloc-trace.so': spaces and colons" in ended.errors
 
 
 def test_times(tools):

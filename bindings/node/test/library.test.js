@@ -3,6 +3,7 @@
 const assert = require("node:assert/strict");
 const { spawn, spawnSync } = require("node:child_process");
 const fs = require("node:fs");
+const os = require("node:os");
 const test = require("node:test");
 
 const mimalloc = require("..");
@@ -49,6 +50,35 @@ test("run takes options without arguments", async () => {
   const child = mimalloc.run("/bin/sh");
   child.stdin.end('echo "$LD_PRELOAD"');
   assert.equal((await ended(child)).output, `${mimalloc.path}\n`);
+});
+
+test("a path that LD_PRELOAD cannot hold is refused", () => {
+  for (const name of ["with space", "with:colon"]) {
+    const folder = fs.mkdtempSync(`${os.tmpdir()}/libmimalloc-`);
+    try {
+      const copy = `${fs.realpathSync(folder)}/${name}`;
+      fs.mkdirSync(`${copy}/libmimalloc`, { recursive: true });
+      for (const file of ["index.js", "cli.js", "package.json", "libmimalloc/libmimalloc.so"]) {
+        fs.copyFileSync(`${__dirname}/../${file}`, `${copy}/${file}`);
+      }
+      const library = JSON.stringify(`${copy}/libmimalloc/libmimalloc.so`);
+      const expected = `LD_PRELOAD cannot hold ${library}: spaces and colons divide it.`;
+      const other = require(copy);
+      assert.throws(() => other.environment({}), (error) => error.message.startsWith(expected));
+      assert.throws(() => other.run("true"), (error) => error.message.startsWith(expected));
+      const seen = spawnSync(NODE, [`${copy}/cli.js`, "-p", "1"], { encoding: "utf8" });
+      assert.equal(seen.status, 126);
+      assert.equal(seen.stdout, "");
+      assert.ok(seen.stderr.startsWith(`libmimalloc: ${expected}`), seen.stderr);
+      // What the message says works.
+      fs.symlinkSync(other.path, `${folder}/link.so`);
+      const ran = spawnSync(NODE, ["-p", `require(${JSON.stringify(copy)}).isActive()`], { encoding: "utf8", env: { LD_PRELOAD: `${folder}/link.so` } });
+      assert.equal(ran.stdout, "true\n");
+      assert.equal(ran.stderr, "");
+    } finally {
+      fs.rmSync(folder, { recursive: true });
+    }
+  }
 });
 
 test("worker threads and much memory", async () => {

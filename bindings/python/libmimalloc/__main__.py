@@ -13,8 +13,13 @@ from . import path
 def main():
     if len(sys.argv) == 1:
         sys.exit(__doc__)
+    library = str(path())
+    if " " in library or ":" in library:
+        # The loader would take it for several names, say that there are no such files, and start the program without.
+        sys.exit(f"libmimalloc: LD_PRELOAD cannot hold {library!r}: spaces and colons divide it. Move the package, or set"
+                 " LD_PRELOAD to a link to the library whose path has neither")
     before = os.environ.get("LD_PRELOAD")
-    environment = {"PYTHONMALLOC": "malloc", **os.environ, "LD_PRELOAD": f"{path()}:{before}" if before else str(path())}
+    environment = {"PYTHONMALLOC": "malloc", **os.environ, "LD_PRELOAD": f"{library}:{before}" if before else library}
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment)
 
 
