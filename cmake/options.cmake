@@ -1,5 +1,16 @@
 # What a user, a packager or a developer can switch. Each is described in CONTRIBUTING.md.
 
+# A project that adds this one may set options as normal variables, which option() leaves alone. CMake before 3.21 has no
+# such policy for set(... CACHE ...), and would drop them when it first makes the entry.
+if(POLICY CMP0126)
+  cmake_policy(SET CMP0126 NEW)
+endif()
+macro(mi_text_option name help)
+  if(POLICY CMP0126 OR NOT DEFINED ${name})
+    set(${name} "" CACHE STRING "${help}")
+  endif()
+endmacro()
+
 # There are no shared libraries in WebAssembly.
 set(MI_SHARED_DEFAULT ON)
 if(EMSCRIPTEN OR CMAKE_SYSTEM_PROCESSOR MATCHES "^wasm")
@@ -43,13 +54,13 @@ option(MI_SHOW_ERRORS "Print errors and warnings unless told otherwise" OFF)
 option(MI_XMALLOC "End the process when memory cannot be had" OFF)
 option(MI_TRACK_ASAN "Tell AddressSanitizer about blocks; malloc stays the sanitizer's" OFF)
 option(MI_TRACK_VALGRIND "Tell Valgrind about blocks" OFF)
-set(MI_SECURE "" CACHE STRING "Secure build: ON, OFF, or a level of 0 to 5; empty: as the name of the build folder says")
+mi_text_option(MI_SECURE "Secure build: ON, OFF, or a level of 0 to 5; empty: as the name of the build folder says")
 option(MI_MTE "Tag memory, on 64-bit ARM with MTE" OFF)
 option(MI_SECURE_FULL "The secure build of level 5" OFF)
-set(MI_PADDING "" CACHE STRING "Find writes outside of blocks and into freed ones: ON, OFF; empty: in Debug builds")
+mi_text_option(MI_PADDING "Find writes outside of blocks and into freed ones: ON, OFF; empty: in Debug builds")
 option(MI_SKIP_COLLECT_ON_EXIT "Builds with checks do not collect at the end" OFF)
 option(MI_NO_THP "Ask for no huge pages unless told otherwise" OFF)
-set(MI_EXTRA_CPPDEFS "" CACHE STRING "Further definitions, as \"A=1;B=2\"")
+mi_text_option(MI_EXTRA_CPPDEFS "Further definitions, as 'A=1;B=2'")
 
 option(MI_GUARDED "Guard one block in 4000 unless the program or its user says otherwise" OFF)
 
@@ -59,7 +70,7 @@ option(MI_BUILD_FUZZ "Build the fuzz targets (needs clang and its runtime)" OFF)
 option(MI_WERROR "Warnings are errors" OFF)
 option(MI_OS_PLAIN "Use nothing of the system but what POSIX has" OFF)
 option(MI_TINY "Tiny constants, so that rare paths run often" OFF)
-set(MI_DEBUG "" CACHE STRING "Level of the checks compiled in: 0 none, 1 cheap, 2 more, 3 all")
+mi_text_option(MI_DEBUG "Level of the checks compiled in: 0 none, 1 cheap, 2 more, 3 all")
 
 # The build type: Release, unless the name of the build folder asks for something else. A project that
 # adds this one keeps its own.

@@ -309,6 +309,19 @@ def test_part_of_a_project(how, target, tmp_path):
     assert not any("-O2" in line for line in commands if "consumer.c" in line), "the consumer got our flags"
 
 
+def test_options_of_a_parent(tmp_path):
+    """What a project sets before it adds this one holds from the first time that it is configured."""
+    options = "set(MI_SECURE 3)\nset(MI_PADDING ON)\nset(MI_DEBUG 1)\nset(MI_EXTRA_CPPDEFS MI_SHOW_ERRORS=1)\n"
+    for configure in (cmake_project(tmp_path, options + ADD_SUBDIRECTORY, "mimalloc-secure"), ["cmake", tmp_path / "b"]):
+        run(*configure)
+        commands = run("ninja", "-C", tmp_path / "b", "-t", "commands", "mimalloc")
+        for definition in ("MI_SECURE=3", "MI_PADDING=1", "MI_DEBUG=1", "MI_SHOW_ERRORS=1"):
+            assert f"-D{definition} " in commands, f"{definition} is not there"
+    # The user's word on the command line is heard where the project says nothing.
+    run(*cmake_project(tmp_path, ADD_SUBDIRECTORY, "mimalloc"), "-DMI_SECURE=2")
+    assert "-DMI_SECURE=2 " in run("ninja", "-C", tmp_path / "b", "-t", "commands", "mimalloc")
+
+
 @pytest.mark.parametrize("more", [[], ["-static"]], ids=["shared", "static"])
 def test_pkg_config(more, lib, tmp_path):
     program = shutil.which("pkgconf") or find("pkg-config")
