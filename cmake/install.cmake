@@ -77,8 +77,26 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/mimalloc-config-version.cmake
         DESTINATION ${mi_config_dir})
 
-# Relative to where the file lies, so that an installed tree can be moved.
-file(RELATIVE_PATH MI_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-string(REGEX REPLACE "/$" "" MI_PC_PREFIX "${MI_PC_PREFIX}")
+# mi_pc_path(OUT BASE NAME PATH): a path of an installed file, relative to BASE, which ${NAME} stands for there, if BASE is
+# below the prefix and the path is: an installed tree can be moved. All others are whole paths.
+function(mi_pc_path out base name path)
+  get_filename_component(path ${path} ABSOLUTE BASE_DIR ${CMAKE_INSTALL_PREFIX})
+  get_filename_component(base ${base} ABSOLUTE BASE_DIR ${CMAKE_INSTALL_PREFIX})
+  foreach(place ${path} ${base})
+    file(RELATIVE_PATH below ${CMAKE_INSTALL_PREFIX} ${place})
+    if(below MATCHES "^\\.\\.(/|$)")
+      set(${out} ${path} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  file(RELATIVE_PATH path ${base} ${path})
+  string(REGEX REPLACE "/$" "" path "\${${name}}/${path}")
+  set(${out} ${path} PARENT_SCOPE)
+endfunction()
+
+mi_pc_path(MI_PC_PREFIX ${CMAKE_INSTALL_LIBDIR}/pkgconfig pcfiledir .)
+mi_pc_path(MI_PC_LIBRARY_DIR . prefix ${CMAKE_INSTALL_LIBDIR})
+mi_pc_path(MI_PC_INCLUDE_DIR . prefix ${mi_include_dir})
+mi_pc_path(MI_PC_PRIVATE_DIR . prefix ${mi_private_dir})
 configure_file(${CMAKE_CURRENT_LIST_DIR}/mimalloc.pc.in ${CMAKE_CURRENT_BINARY_DIR}/mimalloc.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/mimalloc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -332,6 +332,25 @@ def test_pkg_config(more, lib, tmp_path):
     run(program, "--exact-version", "3.4.3", "mimalloc", **asked)
 
 
+# {prefix} and {other} are whole paths.
+@pytest.mark.parametrize("libdir", ["lib", "lib/triplet", "{prefix}/lib64", "{other}/lib"])
+@pytest.mark.parametrize("includedir", ["include", "{prefix}/include", "{other}/include"])
+def test_pkg_config_with_whole_paths(libdir, includedir, tmp_path):
+    """Distributions give whole paths for the folders, or for one of them."""
+    program = shutil.which("pkgconf") or find("pkg-config")
+    places = {"prefix": tmp_path / "prefix", "other": tmp_path / "other"}
+    run("cmake", "-S", conftest.ROOT, "-B", tmp_path / "b", "-G", "Ninja", f"-DCMAKE_INSTALL_PREFIX={places['prefix']}",
+        f"-DCMAKE_INSTALL_LIBDIR={libdir.format(**places)}", f"-DCMAKE_INSTALL_INCLUDEDIR={includedir.format(**places)}")
+    lib, include = (places["prefix"] / path.format(**places) for path in (libdir, includedir))
+    (lib / "pkgconfig").mkdir(parents=True)
+    shutil.copy(tmp_path / "b" / "mimalloc.pc", lib / "pkgconfig")
+    flags = run(program, "--cflags", "--libs", "--static", "mimalloc", PKG_CONFIG_PATH=lib / "pkgconfig").split()
+    folders = [flag[:2] + os.path.normpath(flag[2:]) for flag in flags if flag[:2] in ("-I", "-L")]
+    assert folders == [f"-I{include}/mimalloc-3.4", f"-L{lib}", f"-L{lib}/mimalloc-3.4"]
+    prefix = run(program, "--variable=prefix", "mimalloc", PKG_CONFIG_PATH=lib / "pkgconfig").strip()
+    assert os.path.normpath(prefix) == str(places["prefix"])
+
+
 # -- What others can see
 
 def symbols(*sections):
