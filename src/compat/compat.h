@@ -3,7 +3,9 @@
 // ours.
 //
 // COMPAT-1  the allocator is known by its public headers only. All that is here is linked into
-//     libraries that contain it (cmake/compat.cmake), and nothing of it is in libmimalloc.so.
+//     libraries that contain it (cmake/compat.cmake), and nothing of it is in libmimalloc.so. Two
+//     functions are known beside these, which are not visible outside of such a library, because
+//     no public one does what they do: mi_elf_shrink and mi_cxx_catching.
 // COMPAT-2  each function may be the first call of a process, and of several threads at once.
 // COMPAT-3  there is no lock, so a fork can leave none behind that is held.
 // COMPAT-4  what has no counterpart here is an error that the other allocator documents, or a value

@@ -12,6 +12,9 @@
 //     allows: it says that flags are not checked.
 // JEMALLOC-2  blocks are those of malloc, so any function of ours, or free, may end them.
 //
+// JEMALLOC-3  a block that xallocx makes shorter gives back memory if it has a page of its own,
+//     down to 64 KiB; no other block can be shorter where it is.
+//
 // Deliberately absent: explicit tcaches. What a thread keeps is kept by size and heap, and a number
 // of a tcache is accepted and ignored.
 #include "jemalloc.h"
@@ -85,7 +88,9 @@ size_t xallocx(void* p, size_t size, size_t extra, int flags) {
   if (((uintptr_t)p & (mi_jemalloc_alignment(flags) - 1)) != 0) return before;
   if (size > PTRDIFF_MAX) return before;
   const size_t room = (size_t)PTRDIFF_MAX - size;
-  if (mi_expand(p, size + (extra < room ? extra : room)) == NULL && extra > 0) mi_expand(p, size);
+  const size_t most = size + (extra < room ? extra : room);
+  if (most < before && mi_elf_shrink != NULL) mi_elf_shrink(p, most);
+  if (mi_expand(p, most) == NULL && extra > 0) mi_expand(p, size);
   const size_t after = mi_usable_size(p);
   if (mi_jemalloc_is_zero(flags)) mi_jemalloc_clear(p, before, after);
   return after;

@@ -24,6 +24,9 @@ MI_COMPAT_EXPORT extern void (*malloc_message)(void* arg, const char* text);
 
 MI_COMPAT_EXPORT void* mallocx(size_t size, int flags);
 MI_COMPAT_EXPORT void* rallocx(void* p, size_t size, int flags);
+// Give back what a block has beyond `size` bytes, without moving it, where that is possible. Of
+// override_elf.c; NULL where these functions are not linked with the allocator.
+void mi_elf_shrink(void* p, size_t size) __attribute__((weak, visibility("hidden")));
 MI_COMPAT_EXPORT size_t xallocx(void* p, size_t size, size_t extra, int flags);
 MI_COMPAT_EXPORT size_t sallocx(const void* p, int flags);
 MI_COMPAT_EXPORT void dallocx(void* p, int flags);

@@ -164,6 +164,13 @@ MI_ELF_EXPORT void* pvalloc(size_t size) {
 
 MI_ELF_EXPORT size_t malloc_size(const void* p) { return MI_BY_NAME(malloc_usable_size)((void*)p); }
 
+// -- For the names of other allocators (src/compat/), which are in one library with this --
+
+#if defined(MI_SHARED_LIB_EXPORT)
+void mi_elf_shrink(void* p, size_t size) __attribute__((visibility("hidden")));
+mi_attr_cold void mi_elf_shrink(void* p, size_t size) { mi_realloc_shrink(p, size); }
+#endif
+
 #pragma GCC diagnostic pop
 
 #endif

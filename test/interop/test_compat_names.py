@@ -75,7 +75,7 @@ SILENT = conftest.Ended(0, "", "")
 
 # -- jemalloc
 
-@pytest.mark.parametrize("scenario", ["sizes", "zeroes", "in_place", "no_memory", "errors", "mibs", "statistics", "activity",
+@pytest.mark.parametrize("scenario", ["sizes", "zeroes", "in_place", "shrink", "no_memory", "errors", "mibs", "statistics", "activity",
                                       "purge", "decay", "background", "threads", "arenas", "arena_of_a_thread", "at_once"])
 def test_jemalloc(scenario, who, jemalloc, folder):
     assert execute(jemalloc, who, folder, scenario) == SILENT

@@ -216,6 +216,40 @@ UNIT_TEST_PAGE_SIZES(realloc_in_place_grows_only_where_it_is) {
   mi_free(q);
 }
 
+// If this fails, xallocx of jemalloc's names moves a block, loses contents, or gives nothing back.
+UNIT_TEST_PAGE_SIZES(realloc_shrink_gives_back_in_place) {
+  const size_t less = MI_CLASS_MAX * 2;
+  uint8_t* const p = (uint8_t*)mi_malloc(MI_CLASS_MAX * 20);
+  const size_t usable = mi_usable_size(p);
+  unit_fill(p, usable, 3);
+  mi_realloc_shrink(p, usable);
+  check(mi_usable_size(p) == usable);
+  mi_realloc_shrink(p, less);
+  check(mi_usable_size(p) >= less && mi_usable_size(p) < less + mi_state.os.page_size);
+  check(unit_is_filled(p, less, 3));
+  const size_t now = mi_usable_size(p);
+  check(mi_realloc_in_place(p, 1) && mi_usable_size(p) == now);
+  mi_realloc_shrink(p, 0);
+  check(mi_usable_size(p) > 0 && unit_is_filled(p, mi_bits_min(mi_usable_size(p), less), 3));
+  mi_free(p);
+  void* const q = mi_malloc(100);
+  const size_t small = mi_usable_size(q);
+  mi_realloc_shrink(q, 1);
+  check(mi_usable_size(q) == small);
+  mi_free(q);
+  mi_realloc_shrink(NULL, 1);
+  mi_realloc_shrink((void*)&usable, 1);
+  uint8_t* const aligned =
+      (uint8_t*)mi_aligned_alloc_at(mi_self_theap(), MI_CLASS_MAX * 8, 4096, 64, MI_UNINITIALIZED);
+  unit_fill(aligned, less, 5);
+  mi_realloc_shrink(aligned, less);
+  check(mi_usable_size(aligned) >= less && mi_usable_size(aligned) < MI_CLASS_MAX * 8);
+  check(unit_is_filled(aligned, less, 5));
+  mi_free(aligned);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 // If this fails, realloc of a wild pointer crashes instead of being reported.
 UNIT_TEST_PAGE_SIZES(realloc_of_a_foreign_address_is_reported) {
   int local[4] = {0};
@@ -357,6 +391,7 @@ int main(void) {
       cmocka_unit_test(realloc_of_shifted_blocks_notices_overflow),
       cmocka_unit_test(realloc_zeroes_what_is_new),
       cmocka_unit_test(realloc_in_place_grows_only_where_it_is),
+      cmocka_unit_test(realloc_shrink_gives_back_in_place),
       cmocka_unit_test(realloc_of_a_foreign_address_is_reported),
       cmocka_unit_test(realloc_of_a_growing_buffer_copies_little),
       cmocka_unit_test(realloc_moves_long_blocks_after_many_moves),

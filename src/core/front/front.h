@@ -35,6 +35,10 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* p, size_t size, s
 // True when the block at `p` holds `size` bytes, or could be grown to it without moving.
 MI_INTERNAL bool mi_realloc_in_place(void* p, size_t size);
 
+// Give back what a block with a page of its own has beyond `size` bytes, without moving it. Others
+// stay as they are.
+MI_INTERNAL void mi_realloc_shrink(void* p, size_t size);
+
 // Return the bytes from `p` on that the program may use; 0, without a report, if no block is in use
 // there, as far as the build knows.
 MI_INTERNAL size_t mi_usable_if_used(const void* p);

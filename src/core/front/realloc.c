@@ -9,6 +9,8 @@
 //     most was removed), would else keep a third more than it uses. If there is no memory for a
 //     smaller block, it keeps the one it has: programs do not expect that it fails to need less. A
 //     block with a page of its own shrinks in place by the same rule, and what it leaves goes back.
+//     mi_realloc_in_place leaves a block that is long enough as it is, because programs go on to
+//     use all of it; mi_realloc_shrink is for those that ask for less.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 //     (A sample of a profile with a class does so, too, although it has a page of its own.)
@@ -232,6 +234,21 @@ MI_INTERNAL void* mi_realloc_block_at(mi_theap_t* theap, void* given, size_t siz
   void* const q = mi_aligned_alloc_at(theap, size, alignment, offset, fill);
   if (mi_unlikely(q == NULL && is_aligned)) return mi_realloc_keep(theap, page, p, size, fill);
   return mi_realloc_copy(p, usable, q, size);
+}
+
+MI_INTERNAL void mi_realloc_shrink(void* given, size_t size) {
+  void* const p = mi_cpu_address(given);
+  mi_page_t* const page = mi_pagemap_find(p);
+  if (page == NULL || !mi_tags_fit(page, given) || !mi_page_is_single(page)) return;
+  if (mi_page_is_slot(page) || mi_page_is_guarded(page)) return;
+  const size_t usable = mi_usable_if_used(p);
+  size = mi_bits_max(size, MI_REALLOC_OWN_PAGE); // less would be a block of a class
+  if (size >= usable) return;
+  mi_canary_check(p, "realloc");
+  const size_t shift = (size_t)((uint8_t*)p - page->start);
+  if (mi_realloc_page(mi_self_theap(), page, mi_realloc_room(size) + shift)) {
+    mi_track_resize(p, usable, size);
+  }
 }
 
 MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {

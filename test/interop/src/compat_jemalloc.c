@@ -105,6 +105,33 @@ static void in_place(void) {
   dallocx(p, 0);
 }
 
+static size_t resident(void) {
+  long all, now;
+  FILE* const file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%ld %ld", &all, &now) == 2);
+  fclose(file);
+  return (size_t)now * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+// A block of its own pages becomes shorter, and gives memory back.
+static void shrink(void) {
+  const size_t long_size = (size_t)100 << 20;
+  const size_t short_size = (size_t)1 << 20;
+  for (int flags = 0; flags <= MALLOCX_ZERO; flags += MALLOCX_ZERO) {
+    char* const p = mallocx(long_size, flags);
+    memset(p, 0x55, long_size);
+    EQUAL(xallocx(p, short_size / 2, short_size / 2, flags), short_size);
+    EQUAL(sallocx(p, 0), short_size);
+    all_are(p, 0, short_size, 0x55);
+    EQUAL(of_arena(MALLCTL_ARENAS_ALL, "purge"), 0);
+    CHECK(resident() < long_size / 2);
+    const size_t grown = xallocx(p, short_size, short_size, MALLOCX_ZERO);
+    all_are(p, 0, short_size, 0x55);
+    all_are(p, short_size, grown, 0);
+    dallocx(p, 0);
+  }
+}
+
 static void no_memory(void) {
   char* const p = mallocx(100, 0);
   memset(p, 0x55, 100);
@@ -719,6 +746,7 @@ int main(int argc, char** argv) {
   IS(sizes);
   IS(zeroes);
   IS(in_place);
+  IS(shrink);
   IS(no_memory);
   IS(errors);
   IS(mibs);
