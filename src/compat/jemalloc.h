@@ -64,6 +64,8 @@ MI_INTERNAL int mi_jemalloc_destroy_arena(size_t arena);
 
 // -- Options (jemalloc_conf.c) --
 
+#define MI_JEMALLOC_PATH_MAX ((size_t)4096) // the longest text that prof_prefix can be
+
 typedef enum mi_jemalloc_type_e {
   MI_JEMALLOC_VOID, // an action, without a value
   MI_JEMALLOC_BOOL,
@@ -78,9 +80,11 @@ typedef enum mi_jemalloc_type_e {
 typedef enum mi_jemalloc_opt_e {
 #define X_NUMBER(name, type, value, acts) MI_JEMALLOC_OPT_##name,
 #define X_TEXT(name, value, words, acts) MI_JEMALLOC_OPT_##name,
+#define X_UNSEEN(name, type)
 #include "jemalloc_options.def"
 #undef X_NUMBER
 #undef X_TEXT
+#undef X_UNSEEN
   MI_JEMALLOC_OPT_COUNT
 } mi_jemalloc_opt_t;
 

@@ -27,8 +27,9 @@
 mi_attr_weak const char* malloc_conf = NULL;
 mi_attr_weak void (*malloc_message)(void* arg, const char* text) = NULL;
 
-#define MI_JEMALLOC_LINE_MAX ((size_t)256)
-#define MI_JEMALLOC_VALUE_MAX ((size_t)64)
+#define MI_JEMALLOC_LINE_MAX (MI_JEMALLOC_PATH_MAX + 256)
+#define MI_JEMALLOC_VALUE_MAX ((size_t)64) // of all but prof_prefix and what is not kept
+#define MI_JEMALLOC_LG_SAMPLE_MAX 63
 
 typedef struct mi_jemalloc_row_s {
   const char* name;
@@ -42,10 +43,24 @@ typedef struct mi_jemalloc_row_s {
 static const mi_jemalloc_row_t mi_jemalloc_row[MI_JEMALLOC_OPT_COUNT] = {
 #define X_NUMBER(name, type, value, acts) {#name, MI_JEMALLOC_##type, value, NULL, NULL, acts},
 #define X_TEXT(name, value, words, acts) {#name, MI_JEMALLOC_TEXT, 0, value, words, acts},
+#define X_UNSEEN(name, type)
 #include "jemalloc_options.def"
 #undef X_NUMBER
 #undef X_TEXT
+#undef X_UNSEEN
 };
+
+// What is read, and not kept.
+static const mi_jemalloc_row_t mi_jemalloc_unseen[] = {
+#define X_NUMBER(name, type, value, acts)
+#define X_TEXT(name, value, words, acts)
+#define X_UNSEEN(name, type) {#name, MI_JEMALLOC_##type, 0, NULL, NULL, NULL},
+#include "jemalloc_options.def"
+#undef X_NUMBER
+#undef X_TEXT
+#undef X_UNSEEN
+};
+#define MI_JEMALLOC_UNSEEN_COUNT (sizeof(mi_jemalloc_unseen) / sizeof(mi_jemalloc_unseen[0]))
 
 // Of each option, whether a text said it. Written by the thread that reads the options
 // (JEMALLOC_CONF-3), with release; read by any, with acquire, before the value.
@@ -56,6 +71,20 @@ static mi_atomic(long) mi_jemalloc_said[MI_JEMALLOC_OPT_COUNT];
 // Texts are kept with a zero behind them. Written by that thread before it says that they are
 // there, read by any.
 static char mi_jemalloc_said_text[MI_JEMALLOC_OPT_COUNT][MI_JEMALLOC_VALUE_MAX];
+static char mi_jemalloc_said_prefix[MI_JEMALLOC_PATH_MAX]; // of prof_prefix
+
+typedef struct mi_jemalloc_place_s {
+  char* text;
+  size_t size;
+} mi_jemalloc_place_t;
+
+// Where the text of an option is kept.
+static mi_jemalloc_place_t mi_jemalloc_place(mi_jemalloc_opt_t opt) {
+  if (opt == MI_JEMALLOC_OPT_prof_prefix) {
+    return (mi_jemalloc_place_t){mi_jemalloc_said_prefix, MI_JEMALLOC_PATH_MAX};
+  }
+  return (mi_jemalloc_place_t){mi_jemalloc_said_text[opt], MI_JEMALLOC_VALUE_MAX};
+}
 
 MI_INTERNAL void mi_jemalloc_say(const char* text) {
   if (malloc_message != NULL) {
@@ -90,7 +119,7 @@ MI_INTERNAL long mi_jemalloc_number(mi_jemalloc_opt_t opt) {
 }
 
 MI_INTERNAL const char* mi_jemalloc_text(mi_jemalloc_opt_t opt) {
-  return mi_jemalloc_has(opt) ? mi_jemalloc_said_text[opt] : mi_jemalloc_row[opt].text;
+  return mi_jemalloc_has(opt) ? mi_jemalloc_place(opt).text : mi_jemalloc_row[opt].text;
 }
 
 // -- Reading --
@@ -127,19 +156,34 @@ static bool mi_jemalloc_parse_number(const mi_jemalloc_row_t* row, const char* t
   return errno == 0 && end != text && *end == 0 && *number >= (is_signed ? -1 : 0);
 }
 
+// As jemalloc, which takes some values for others.
+static bool mi_jemalloc_parse_option(mi_jemalloc_opt_t opt, const char* text, long* number) {
+  if (opt == MI_JEMALLOC_OPT_narenas && strcmp(text, "default") == 0) {
+    *number = mi_jemalloc_row[opt].number;
+    return true;
+  }
+  if (!mi_jemalloc_parse_number(&mi_jemalloc_row[opt], text, number)) return false;
+  if (opt == MI_JEMALLOC_OPT_lg_prof_sample && *number > MI_JEMALLOC_LG_SAMPLE_MAX) {
+    *number = MI_JEMALLOC_LG_SAMPLE_MAX;
+  }
+  return true;
+}
+
 // Keep a value. False if it is none.
 static bool mi_jemalloc_accept(mi_jemalloc_opt_t opt, const char* text) {
   const mi_jemalloc_row_t* const row = &mi_jemalloc_row[opt];
+  const mi_jemalloc_place_t place = mi_jemalloc_place(opt);
   long number = 0;
+  const size_t length = strlen(text);
+  if (length >= place.size) return false;
   if (row->type != MI_JEMALLOC_TEXT) {
-    if (!mi_jemalloc_parse_number(row, text, &number)) return false;
-    if (opt == MI_JEMALLOC_OPT_lg_prof_sample && number > 62) return false;
+    if (!mi_jemalloc_parse_option(opt, text, &number)) return false;
   } else if (row->words != NULL) {
     char word[MI_JEMALLOC_VALUE_MAX + 2];
-    snprintf(word, sizeof(word), " %s ", text);
+    snprintf(word, sizeof(word), " %.*s ", (int)(MI_JEMALLOC_VALUE_MAX - 1), text);
     if (strstr(row->words, word) == NULL) return false;
   }
-  snprintf(mi_jemalloc_said_text[opt], MI_JEMALLOC_VALUE_MAX, "%s", text);
+  memcpy(place.text, text, length + 1);
   mi_atomic_store_relaxed(&mi_jemalloc_said[opt], number);
   // Publishes the text; pairs with the acquire in `mi_jemalloc_has`.
   mi_atomic_store_release(&mi_jemalloc_is_said[opt], true);
@@ -159,21 +203,41 @@ static void mi_jemalloc_report(const char* before, mi_jemalloc_piece_t name,
   mi_jemalloc_say(line);
 }
 
+static bool mi_jemalloc_say_what(mi_jemalloc_piece_t name, mi_jemalloc_piece_t value,
+                                 const mi_jemalloc_row_t* row, bool is_right) {
+  if (!is_right) {
+    mi_jemalloc_report("Invalid conf value: ", name, value, "");
+  } else if (mi_jemalloc_is_verbose()) {
+    mi_jemalloc_report("", name, value, row->acts == NULL ? "no effect" : row->acts);
+  }
+  return is_right;
+}
+
+static const mi_jemalloc_row_t* mi_jemalloc_find(mi_jemalloc_piece_t name,
+                                                 const mi_jemalloc_row_t* row, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (mi_jemalloc_is(name, row[i].name)) return &row[i];
+  }
+  return NULL;
+}
+
 // Read one option. False if there is a mistake in it.
 static bool mi_jemalloc_read_option(mi_jemalloc_piece_t name, mi_jemalloc_piece_t value) {
-  char text[MI_JEMALLOC_VALUE_MAX];
-  for (size_t i = 0; i < MI_JEMALLOC_OPT_COUNT; i++) {
-    const mi_jemalloc_row_t* const row = &mi_jemalloc_row[i];
-    if (!mi_jemalloc_is(name, row->name)) continue;
-    snprintf(text, sizeof(text), "%.*s", (int)value.length, value.start);
-    if (value.length >= sizeof(text) || !mi_jemalloc_accept((mi_jemalloc_opt_t)i, text)) {
-      mi_jemalloc_report("Invalid conf value: ", name, value, "");
-      return false;
-    }
-    if (mi_jemalloc_is_verbose()) {
-      mi_jemalloc_report("", name, value, row->acts == NULL ? "no effect" : row->acts);
-    }
-    return true;
+  char text[MI_JEMALLOC_PATH_MAX];
+  snprintf(text, sizeof(text), "%.*s", (int)value.length, value.start);
+  const bool is_whole = value.length < sizeof(text);
+  const mi_jemalloc_row_t* row = mi_jemalloc_find(name, mi_jemalloc_row, MI_JEMALLOC_OPT_COUNT);
+  if (row != NULL) {
+    const mi_jemalloc_opt_t opt = (mi_jemalloc_opt_t)(row - mi_jemalloc_row);
+    return mi_jemalloc_say_what(name, value, row, is_whole && mi_jemalloc_accept(opt, text));
+  }
+  row = mi_jemalloc_find(name, mi_jemalloc_unseen, MI_JEMALLOC_UNSEEN_COUNT);
+  if (row != NULL) {
+    long number;
+    const bool is_right = row->type == MI_JEMALLOC_TEXT
+                              ? value.length > 0
+                              : is_whole && mi_jemalloc_parse_number(row, text, &number);
+    return mi_jemalloc_say_what(name, value, row, is_right);
   }
   mi_jemalloc_report("Invalid conf pair: ", name, value, "");
   return false;

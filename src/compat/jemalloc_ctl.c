@@ -478,6 +478,7 @@ static int mi_jemalloc_read_freed(const mi_jemalloc_call_t* call, mi_jemalloc_va
   {"opt." #name, MI_JEMALLOC_##type, MI_JEMALLOC_OPTION, NULL, NULL, NULL, MI_JEMALLOC_OPT_##name},
 #define X_TEXT(name, value, words, acts)                                                           \
   {"opt." #name, MI_JEMALLOC_TEXT, MI_JEMALLOC_OPTION, NULL, NULL, NULL, MI_JEMALLOC_OPT_##name},
+#define X_UNSEEN(name, type)
 
 static const mi_jemalloc_leaf_t mi_jemalloc_leaf[] = {
     // clang-format off
@@ -568,6 +569,7 @@ static const mi_jemalloc_leaf_t mi_jemalloc_leaf[] = {
 #undef TEXT
 #undef X_NUMBER
 #undef X_TEXT
+#undef X_UNSEEN
 
 #define MI_JEMALLOC_LEAVES (sizeof(mi_jemalloc_leaf) / sizeof(mi_jemalloc_leaf[0]))
 #define MI_JEMALLOC_WORDS_MAX ((size_t)6)

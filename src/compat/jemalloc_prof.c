@@ -73,7 +73,7 @@ static bool mi_jemalloc_put_profile(const void* bytes, size_t size, void* arg) {
 }
 
 MI_INTERNAL int mi_jemalloc_dump(const char* file, char series) {
-  char own[128];
+  char own[MI_JEMALLOC_PATH_MAX + 64]; // a prefix, numbers and letters
   const unsigned number = mi_atomic_add_relaxed(&mi_jemalloc_dumps, 1);
   if (file == NULL) {
     const char* const prefix = mi_jemalloc_text(MI_JEMALLOC_OPT_prof_prefix);

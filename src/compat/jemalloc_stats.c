@@ -201,10 +201,12 @@ static void mi_jemalloc_put_ours(const char* text, void* arg) {
 static void mi_jemalloc_put_value(mi_jemalloc_report_t* report, const char* name,
                                   const char* value) {
   char line[MI_JEMALLOC_LINE_MAX];
-  const char* const form = report->is_json ? "%s\n\t\t\t\"%s\": %s" : "%s  %s: %s\n";
-  snprintf(line, sizeof(line), form, report->is_json && report->has_member ? "," : "", name, value);
+  const char* const form = report->is_json ? "%s\n\t\t\t\"%s\": " : "%s  %s: ";
+  snprintf(line, sizeof(line), form, report->is_json && report->has_member ? "," : "", name);
   report->has_member = true;
   mi_jemalloc_put(report, line);
+  mi_jemalloc_put(report, value);
+  if (!report->is_json) mi_jemalloc_put(report, "\n");
 }
 
 static void mi_jemalloc_put_size(mi_jemalloc_report_t* report, const char* name, size_t size) {
@@ -227,7 +229,7 @@ static void mi_jemalloc_quote(const char* text, char* quoted, size_t size) {
 
 static void mi_jemalloc_put_option(const char* name, mi_jemalloc_type_t type, long number,
                                    const char* text, void* arg) {
-  char value[MI_JEMALLOC_LINE_MAX / 2];
+  char value[2 * MI_JEMALLOC_PATH_MAX + 4]; // each character may need two
   if (type == MI_JEMALLOC_TEXT) {
     mi_jemalloc_quote(text, value, sizeof(value));
   } else if (type == MI_JEMALLOC_BOOL) {

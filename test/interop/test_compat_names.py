@@ -116,6 +116,28 @@ def test_jemalloc_mistakes_in_options(who, jemalloc, folder):
     assert said.status == -6 and "nonsense:1\n" in said.errors
 
 
+# What jemalloc takes without a word, of its manual page or not.
+TAKEN = ("lg_tcache_max:16", "hpa:false", "hpa_slab_max_alloc:65536", "hpa_dirty_mult:0.25", "bin_shards:1-160:16|161-512:4",
+         "slab_sizes:1-4096:17", "mutex_max_spin:-1", "tcache_nslots_small_max:100", "prof_stats:true", "prof_log:false",
+         "prof_sys_thread_name:true", "san_guard_small:0", "experimental_infallible_new:false", "narenas:default",
+         "lg_prof_sample:63", "tcache_nslots_small_min:10", "lg_tcache_nslots_mul:1", "hpa_sec_nshards:4")
+
+
+@pytest.mark.parametrize("conf", TAKEN)
+def test_jemalloc_options_that_are_taken(conf, who, jemalloc, folder):
+    assert execute(jemalloc, who, folder, "sizes", MALLOC_CONF=conf) == SILENT
+
+
+@pytest.mark.parametrize("conf", ["hpa:maybe", "lg_tcache_max:many", "mutex_max_spin:many", "prof_stats:2", "narenas:some"])
+def test_jemalloc_mistakes_in_options_that_are_taken(conf, who, jemalloc, folder):
+    assert execute(jemalloc, who, folder, "sizes", MALLOC_CONF=conf) == (0, "", f"<jemalloc>: Invalid conf value: {conf}\n")
+
+
+def test_jemalloc_largest_rate(who, jemalloc, folder):
+    said = execute(jemalloc, who, folder, "report", "J", MALLOC_CONF="prof:true,prof_active:false,lg_prof_sample:100").output
+    assert json.loads(said)["jemalloc"]["opt"]["lg_prof_sample"] == 63
+
+
 FIGURES = {"allocated", "active", "metadata", "resident", "mapped", "retained"}
 
 
@@ -166,6 +188,23 @@ def test_jemalloc_profile_at_the_end(who, jemalloc, folder, tmp_path):
     assert execute(jemalloc, who, folder, "zeroes", MALLOC_CONF=conf, cwd=tmp_path).status == 0
     path, = tmp_path.iterdir()
     assert re.fullmatch(r"own\.\d+\.0\.f\.heap", path.name) and path.read_text().startswith("heap")
+
+
+def test_jemalloc_profile_in_a_deep_folder(who, jemalloc, folder, tmp_path):
+    deep = tmp_path / "/".join(["folder-of-a-service"] * 40)
+    deep.mkdir(parents=True)
+    assert execute(jemalloc, who, folder, "zeroes", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{deep}/own") == SILENT
+    path, = deep.iterdir()
+    assert re.fullmatch(r"own\.\d+\.0\.f\.heap", path.name) and path.read_text().startswith("heap")
+
+
+def test_jemalloc_long_prefix_in_a_report(jemalloc, folder):
+    prefix = 'a"' * 1000
+    said = execute(jemalloc, "ours", folder, "report", "J", MALLOC_CONF=f"prof_prefix:{prefix}").output
+    assert json.loads(said)["jemalloc"]["opt"]["prof_prefix"] == prefix
+    said = execute(jemalloc, "ours", folder, "sizes", MALLOC_CONF=f"confirm_conf:true,prof_prefix:{prefix}").errors
+    assert f"<jemalloc>: prof_prefix:{prefix}: names of profiles\n" in said
+    assert "Invalid conf value" in execute(jemalloc, "ours", folder, "sizes", MALLOC_CONF=f"prof_prefix:{'a' * 5000}").errors
 
 
 def test_jemalloc_with_and_without_profiles(who, jemalloc, folder):
