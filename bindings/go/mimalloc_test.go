@@ -149,6 +149,17 @@ func TestSlicesAreZeroedAndAligned(t *testing.T) {
 	FreeSlice(Slice[struct{}](5))
 }
 
+func TestSlicesWithoutSizeHaveNoBlock(t *testing.T) {
+	before := inBlocks(t, Stats())
+	block := Malloc(64 << 20)
+	FreeSlice(unsafe.Slice((*struct{})(block), 5)) // wherever they are, nothing is freed there
+	FreeSlice(unsafe.Slice((*[0]int)(block), 1))
+	if grown := inBlocks(t, Stats()) - before; grown < 64<<20-slack {
+		t.Error(grown)
+	}
+	Free(block)
+}
+
 func TestSlicesThatCannotBe(t *testing.T) {
 	const pointers, length = "mimalloc: the collector does not see pointers in this memory", "mimalloc: the length of a slice is out of range"
 	type named struct {

@@ -23,7 +23,8 @@ func SliceIn[T any](heap *Heap, count int) []T {
 // FreeSlice frees what Slice or SliceIn returned, or a part of it that begins at the same element. A slice that append has
 // moved is in Go's memory, and must not be given to it.
 func FreeSlice[T any](values []T) {
-	if cap(values) > 0 {
+	var element T
+	if cap(values) > 0 && unsafe.Sizeof(element) > 0 { // elements without a size are at an address of Go's
 		Free(unsafe.Pointer(&values[:1][0]))
 	}
 }
