@@ -56,8 +56,10 @@ void mi_process_init(void) mi_attr_noexcept {
 MI_INTERNAL bool mi_process_begin_join(void) { return mi_fork_pause(); }
 MI_INTERNAL void mi_process_end_join(void) { mi_fork_resume(); }
 
-MI_INTERNAL mi_attr_cold void mi_process_end_purger(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
-MI_INTERNAL void mi_hook_last_thread(void) { mi_process_end_purger(); }
+MI_INTERNAL mi_attr_cold void mi_process_end_purger(void) {
+  if (!mi_purger_stop(MI_PURGER_PATIENCE_MS)) mi_purger_forget_vanished();
+}
+MI_INTERNAL void mi_hook_last_thread(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
 MI_INTERNAL void mi_hook_fork(void) { mi_process_setup(); }
 
 // The kernel counts a thread for some microseconds after it was joined.

@@ -32,7 +32,8 @@ def test_count(option, counts, program, library):
     assert run(program, "count", LD_PRELOAD=library, MIMALLOC_PURGE_THREAD=option).split() == counts.split()
 
 
-@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "alone-at-fork", "thread-after-fork", "unshare", "setns", "rights", "limit",
+@pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "rights-in-clone", "rights-in-clone-threads",
+                                  "rights-when-late", "alone-at-fork", "thread-after-fork", "unshare", "setns", "rights", "limit",
                                   "signals", "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
                                   "forked-thread-ends"])
 def test_undisturbed(mode, program, library):

@@ -205,6 +205,7 @@ typedef enum mi_purger_state_e {
   MI_PURGER_AWAKE,
   MI_PURGER_ASLEEP, // until a thread marks memory
   MI_PURGER_STOP, // it is asked to end
+  MI_PURGER_LATE, // and has not for so long that it may not exist
   MI_PURGER_ENDED, // and not joined
 } mi_purger_state_t;
 
@@ -302,9 +303,9 @@ typedef struct mi_state_s {
   // purger - what the purge thread does, see mi_purger_state_t and purger.c.
   //   write  any     CAS acquire    from one state to the next  mi_purger_turn  (sees the thread's)
   //   write  any     CAS relaxed    ASLEEP -> AWAKE             mi_wait_wake_purger
-  //   write  who set BUSY  store release  -> AWAKE or NONE      mi_purger_start, mi_purger_stop
-  //                                                             (publishes purger_thread)
-  //   write  purge thread  CAS release  STOP -> ENDED           mi_purger_end  (publishes its work)
+  //   write  who set BUSY  store release  -> AWAKE or NONE  mi_purger_start, mi_purger_await_end
+  //                                                         (publishes purger_thread)
+  //   write  purge thread  CAS release  STOP or LATE -> ENDED   mi_purger_end  (publishes its work)
   //   write  child of a fork, its only thread  store relaxed  to NONE  mi_purger_forget
   //   read   any     relaxed        a hint: an exchange decides
   mi_atomic(uint32_t) purger;

@@ -45,7 +45,7 @@
 // True if the purge thread gives back what waits.
 static bool mi_idle_has_purger(void) {
   const uint32_t purger = mi_atomic_load_relaxed(&mi_state.purger);
-  return purger != MI_PURGER_NONE && purger != MI_PURGER_ENDED;
+  return purger != MI_PURGER_NONE && purger != MI_PURGER_LATE && purger != MI_PURGER_ENDED;
 }
 
 // Return the home of the calling thread if it may give memory back now (IDLE-4), or NULL.

@@ -7,7 +7,8 @@
 // their queues (asleep.c).
 //
 //   mi_state.purger    NONE -> BUSY -> BORN -> AWAKE <-> ASLEEP -> STOP -> ENDED -> BUSY -> NONE
-//                                              AWAKE <- STOP
+//                                              AWAKE <- STOP -> LATE -> ENDED
+//                                                               LATE -> NONE
 //
 //   BUSY    a thread starts it, or has seen it end and joins it
 //   BORN    it runs, and the thread that started it goes on
@@ -17,6 +18,7 @@
 //           idle machine
 //   STOP    it is asked to end; it goes on if it is wanted again before it has (a program that
 //           forks and then creates a thread)
+//   LATE    somebody has waited for its end in vain: it ends later, or it is not there (PURGER-3)
 //
 // PURGER-1  a process whose program has only one thread has none. It is started when the program
 //     creates a thread, just before that (override_thread.c), never inside malloc or free, because
@@ -28,7 +30,10 @@
 //     allocates, at exit, and when the library is unloaded.
 // PURGER-3  the child of a fork has none until it creates a thread itself. A child that was forked
 //     without our handlers finds a state of its parent here; so nobody waits for the thread without
-//     a limit of time.
+//     a limit of time, and only the first waits until that: then the state is LATE, which only the
+//     thread itself leaves, or who knows that there is none. No system call tells that before: a
+//     filter might end the process for it. LATE does not become AWAKE, or each thread that such a
+//     child creates would bring back the wait.
 // PURGER-4  the thread never allocates. Functions of the program that are called on it: those that
 //     decommit memory of an arena (mi_manage_memory), and the error function, if the program has
 //     damaged a page that is taken over.
@@ -85,6 +90,11 @@ static bool mi_purger_is(mi_purger_state_t state) {
   return mi_atomic_load_relaxed(&mi_state.purger) == (uint32_t)state;
 }
 
+// True if the thread, which has not ended, is to end.
+static bool mi_purger_is_asked(void) {
+  return mi_purger_is(MI_PURGER_STOP) || mi_purger_is(MI_PURGER_LATE);
+}
+
 // Go from one state to another. False if the thread was not in that state.
 static bool mi_purger_turn(mi_purger_state_t from, mi_purger_state_t to) {
   uint32_t expected = from;
@@ -136,6 +146,9 @@ static bool mi_purger_end(void) {
   mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_STOP);
   uint32_t expected = MI_PURGER_STOP;
   // Publishes all that the thread did; pairs with the acquire in `mi_purger_turn`.
+  if (mi_atomic_cas_strong_release(&mi_state.purger, &expected, MI_PURGER_ENDED)) return true;
+  expected = MI_PURGER_LATE;
+  // Publishes the same; pairs with the acquire in `mi_purger_turn`.
   return mi_atomic_cas_strong_release(&mi_state.purger, &expected, MI_PURGER_ENDED);
 }
 
@@ -144,7 +157,7 @@ static void mi_purger_work(void) {
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
   mi_asleep_t asleep = {0, false};
-  while (!mi_purger_is(MI_PURGER_STOP) && mi_option_value(purge_thread) != 0) {
+  while (!mi_purger_is_asked() && mi_option_value(purge_thread) != 0) {
     const uint32_t control_ms = mi_atomic_load_relaxed(&mi_state.control_ms);
     if (control_ms != 0) mi_hook_control();
     uint64_t most_ms = mi_asleep_look(&asleep);
@@ -189,24 +202,40 @@ MI_INTERNAL mi_attr_cold void mi_purger_start(void) {
 MI_INTERNAL mi_attr_cold bool mi_purger_dismiss(void) {
   if (!mi_purger_turn(MI_PURGER_ASLEEP, MI_PURGER_STOP) &&
       !mi_purger_turn(MI_PURGER_AWAKE, MI_PURGER_STOP)) {
-    return mi_purger_is(MI_PURGER_STOP) || mi_purger_is(MI_PURGER_ENDED);
+    return mi_atomic_load_relaxed(&mi_state.purger) >= MI_PURGER_STOP; // or LATE, or ENDED
   }
   mi_os_wake(&mi_state.purger);
   return true;
 }
 
-MI_INTERNAL mi_attr_cold bool mi_purger_stop(size_t patience_ms) {
-  if (!mi_purger_dismiss()) return false;
+// Wait until the thread, which is asked to end, is gone.
+static mi_attr_cold bool mi_purger_await_end(size_t patience_ms) {
+  // PURGER-3
+  if (mi_purger_is(MI_PURGER_LATE) && patience_ms <= MI_PURGER_PATIENCE_MS) return false;
   const uint64_t begin = mi_os_now_ms(); // not before: what reads it may be 64 KiB more of libc
-  while (mi_purger_is(MI_PURGER_STOP)) { // PURGER-3
-    if (mi_os_now_ms() - begin > patience_ms) return false;
-    mi_os_wait_ms(&mi_state.purger, MI_PURGER_STOP, MI_PURGER_STEP_MS);
+  while (mi_purger_is_asked()) {
+    const bool is_late = mi_purger_is(MI_PURGER_LATE);
+    if (mi_os_now_ms() - begin > patience_ms) {
+      if (is_late || mi_purger_turn(MI_PURGER_STOP, MI_PURGER_LATE)) return false;
+      continue; // it has just ended, or is wanted again
+    }
+    const mi_purger_state_t state = is_late ? MI_PURGER_LATE : MI_PURGER_STOP;
+    mi_os_wait_ms(&mi_state.purger, state, MI_PURGER_STEP_MS);
   }
   if (!mi_purger_turn(MI_PURGER_ENDED, MI_PURGER_BUSY)) return false;
   mi_os_thread_join(mi_state.purger_thread);
   // Pairs with none: what the thread did was seen when it was joined.
   mi_atomic_store_release(&mi_state.purger, MI_PURGER_NONE);
   return true;
+}
+
+MI_INTERNAL mi_attr_cold bool mi_purger_stop(size_t patience_ms) {
+  return mi_purger_dismiss() && mi_purger_await_end(patience_ms);
+}
+
+MI_INTERNAL mi_attr_cold void mi_purger_forget_vanished(void) {
+  if (!mi_purger_is(MI_PURGER_LATE) || mi_atomic_load_relaxed(&mi_state.is_sandboxed)) return;
+  if (mi_os_is_alone()) mi_purger_turn(MI_PURGER_LATE, MI_PURGER_NONE);
 }
 
 MI_INTERNAL void mi_purger_forget(void) {

@@ -10,8 +10,8 @@
 // asks for this one. The calling thread has entered its home.
 MI_INTERNAL void mi_purger_start(void);
 
-// End the thread, and wait until it is gone, at most `patience_ms`. True if there was one, and it
-// is gone.
+// End the thread, and wait until it is gone, at most `patience_ms`; not again if it has been waited
+// for in vain, but with the patience of an unload. True if there was one, and it is gone.
 #define MI_PURGER_PATIENCE_MS 1000
 #define MI_PURGER_PATIENCE_UNLOAD_MS 60000
 MI_INTERNAL bool mi_purger_stop(size_t patience_ms);
@@ -22,6 +22,10 @@ MI_INTERNAL uint64_t mi_purger_tick(void);
 
 // Ask the thread to end, without waiting. False if there is none.
 MI_INTERNAL bool mi_purger_dismiss(void);
+
+// The thread has been waited for in vain: find out whether it exists, and forget it if not, so that
+// the program gets another one. Asks the system: for callers that a sandbox need not permit it.
+MI_INTERNAL void mi_purger_forget_vanished(void);
 
 // In the child of a fork, which does not have the thread.
 MI_INTERNAL void mi_purger_forget(void);

@@ -116,7 +116,8 @@ static mi_attr_cold bool mi_asleep_look_at_all(void) {
   bool is_any = false;
   bool is_again = false;
   for (size_t bucket = 0; bucket < MI_THEAP_BUCKETS;) {
-    if (mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_STOP) return true;
+    const uint32_t purger = mi_atomic_load_relaxed(&mi_state.purger);
+    if (purger == MI_PURGER_STOP || purger == MI_PURGER_LATE) return true;
     // A thread that waits for the lock gets it: woken, it comes too late for one that is taken
     // again at once.
     if (is_again) mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, MI_ASLEEP_PAUSE_MS);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -250,6 +251,88 @@ static int in_clone(void) {
   const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
   if (child == 0) exit(0);
   end_child(child);
+  return 0;
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void drop_rights(void) {
+  const int64_t begin = now_ms();
+  for (int right = 0; right < 10; right++) prctl(PR_CAPBSET_DROP, right, 0, 0, 0);
+  CHECK(now_ms() - begin < WAIT_MS);
+}
+
+// A starter of containers makes a process by the system call, which then gives up rights, one after
+// another: it takes a second for each of them. The child has created a thread by then, or does so
+// later, and gets a purge thread of its own.
+static int rights_in_clone(int has_threads) {
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (child == 0) {
+    if (has_threads) start_thread(&sleep_for_ever);
+    drop_rights();
+    if (!has_threads) {
+      start_thread(&sleep_for_ever);
+      CHECK(comes_to_threads(3));
+    }
+    drop_rights();
+    _exit(0);
+  }
+  end_child(child);
+  return 0;
+}
+
+// Return the number of the purge thread, which is there before the thread of that number.
+static pid_t find_purger(pid_t number) {
+  pid_t purger = 0;
+  DIR* const folder = opendir("/proc/self/task");
+  CHECK(folder != NULL);
+  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+    const pid_t other = (pid_t)atol(entry->d_name);
+    if (other > (pid_t)syscall(SYS_gettid) && other < number) purger = other;
+  }
+  closedir(folder);
+  CHECK(purger != 0);
+  return purger;
+}
+
+// A purge thread that is slow to end, on a machine with much to do, is taken for one that does not
+// exist: then there are two of it, or none for the rest of the program's life. A tracer stops it.
+static int rights_when_late(void) {
+  static pid_t number;
+  pthread_t thread;
+  int ready[2], go_on[2];
+  char byte = 0;
+  CHECK(pipe(ready) == 0 && pipe(go_on) == 0);
+  CHECK(pthread_create(&thread, NULL, &tell_its_number, &number) == 0);
+  while (atomic_load(&asleep) == 0) usleep(1000);
+  const pid_t purger = find_purger(number);
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  const pid_t tracer = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (tracer == 0) {
+    close(go_on[1]); // the tracer ends if this process does
+    if (ptrace(PTRACE_SEIZE, purger, NULL, NULL) != 0) _exit(1);
+    if (ptrace(PTRACE_INTERRUPT, purger, NULL, NULL) != 0) _exit(1);
+    if (waitpid(purger, NULL, __WALL) != purger) _exit(1);
+    if (write(ready[1], "x", 1) != 1 || read(go_on[0], &byte, 1) != 1) _exit(1);
+    _exit(0); // the thread goes on
+  }
+  close(ready[1]);
+  if (read(ready[0], &byte, 1) != 1) SKIP("no thread may be traced");
+  drop_rights();
+  had_a_thread();
+  drop_rights();
+  CHECK(threads_now() == 3);
+  CHECK(write(go_on[1], "x", 1) == 1);
+  end_child(tracer);
+  CHECK(comes_to_threads(2));
+  had_a_thread();
+  CHECK(comes_to_threads(3));
   return 0;
 }
 
@@ -532,6 +615,9 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "count-c11") == 0) return count_c11();
   if (strcmp(mode, "fork") == 0) return in_fork();
   if (strcmp(mode, "clone") == 0) return in_clone();
+  if (strcmp(mode, "rights-in-clone") == 0) return rights_in_clone(0);
+  if (strcmp(mode, "rights-in-clone-threads") == 0) return rights_in_clone(1);
+  if (strcmp(mode, "rights-when-late") == 0) return rights_when_late();
   if (strcmp(mode, "alone-at-fork") == 0) return alone_at_fork();
   if (strcmp(mode, "thread-after-fork") == 0) return thread_after_fork();
   if (strcmp(mode, "kept-at-fork") == 0) return kept_at_fork();
