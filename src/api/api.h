@@ -145,6 +145,9 @@ MI_INTERNAL void mi_process_start_purger(void);
 MI_INTERNAL bool mi_process_begin_join(void);
 MI_INTERNAL void mi_process_end_join(void);
 
+// Between the two: give other threads a millisecond in which they may enter locks.
+MI_INTERNAL void mi_process_pause_join(void);
+
 // End the purge thread, if there is one.
 MI_INTERNAL void mi_process_end_purger(void);
 

@@ -56,6 +56,12 @@ void mi_process_init(void) mi_attr_noexcept {
 MI_INTERNAL bool mi_process_begin_join(void) { return mi_fork_pause(); }
 MI_INTERNAL void mi_process_end_join(void) { mi_fork_resume(); }
 
+MI_INTERNAL mi_attr_cold void mi_process_pause_join(void) {
+  // Written by nobody, read by the system alone: the thread is not woken.
+  mi_atomic(uint32_t) never = 0;
+  mi_os_wait_ms(&never, 0, 1);
+}
+
 MI_INTERNAL mi_attr_cold void mi_process_end_purger(void) {
   if (!mi_purger_stop(MI_PURGER_PATIENCE_MS)) mi_purger_forget_vanished();
 }

@@ -4,8 +4,9 @@
 //
 //   pthread_create, thrd_create   a program that has a second thread gets the purge thread; it
 //                                 gives up its place where the system permits no more threads
-//   pthread_join                  a handler of the program may wait for the end of a thread while
-//                                 a fork holds our locks (core/process/fork.c)
+//   pthread_join, thrd_join,      a handler of the program may wait for the end of a thread while
+//   pthread_tryjoin_np and two    a fork holds our locks (core/process/fork.c)
+//   more with a limit of time
 //   unshare, setns                some of what they do needs a process with one thread
 //   prctl                         after it the program may be in a sandbox, which may end it when
 //                                 a file is opened (core/arenas/budget.c)
@@ -32,7 +33,8 @@
 //     capabilities. It would keep those that the program gives up, too.
 //
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
-// for itself (timer_create, aio), and those made by clone(2).
+// for itself (timer_create, aio), and those made by clone(2); with 32 bits, the functions that take
+// a time of 64.
 #if defined(MI_MALLOC_OVERRIDE) && defined(MI_SHARED_LIB_EXPORT) && defined(__linux__) &&          \
     !defined(__ANDROID__)
 
@@ -42,6 +44,7 @@
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <threads.h>
+#include <time.h>
 
 #include "../api/api.h"
 #include "next.h"
@@ -55,6 +58,12 @@ typedef enum mi_thread_fun_e {
   MI_THREAD_PTHREAD_JOIN,
   MI_THREAD_PRCTL,
   MI_THREAD_CAPSET,
+  MI_THREAD_THRD_JOIN,
+  MI_THREAD_TRYJOIN,
+  MI_THREAD_TIMEDJOIN,
+#if defined(__GLIBC__)
+  MI_THREAD_CLOCKJOIN,
+#endif
   MI_THREAD_FUN_COUNT
 } mi_thread_fun_t;
 
@@ -63,8 +72,21 @@ typedef enum mi_thread_fun_e {
 static mi_atomic(uintptr_t) mi_thread_next_of[MI_THREAD_FUN_COUNT];
 
 // Their names. Beside the code that reads them (cmake/layout.ld).
-static const char mi_thread_name_of[MI_THREAD_FUN_COUNT][16] = {
-    "pthread_create", "thrd_create", "unshare", "setns", "pthread_join", "prctl", "capset"};
+static const char mi_thread_name_of[MI_THREAD_FUN_COUNT][24] = {
+    "pthread_create",
+    "thrd_create",
+    "unshare",
+    "setns",
+    "pthread_join",
+    "prctl",
+    "capset",
+    "thrd_join",
+    "pthread_tryjoin_np",
+    "pthread_timedjoin_np",
+#if defined(__GLIBC__)
+    "pthread_clockjoin_np",
+#endif
+};
 
 static mi_attr_cold void mi_thread_find_next(void) {
   for (size_t i = 0; i < MI_THREAD_FUN_COUNT; i++) {
@@ -74,8 +96,9 @@ static mi_attr_cold void mi_thread_find_next(void) {
   mi_os_thread_join_by(mi_atomic_load_relaxed(&mi_thread_next_of[MI_THREAD_PTHREAD_JOIN]));
 }
 
-// Return the address of a function, 0 if there is none. Not found again: libc has all of them,
-// because the program could not have been linked otherwise; the loader may have no memory.
+// Return the address of a function, 0 if there is none. One that was not found is searched again:
+// libc has it, because the program could not have been linked otherwise, but the loader may have
+// had no memory.
 static uintptr_t mi_thread_next(mi_thread_fun_t fun) {
   if (mi_unlikely(mi_atomic_load_relaxed(&mi_thread_next_of[fun]) == 0)) mi_thread_find_next();
   return mi_atomic_load_relaxed(&mi_thread_next_of[fun]);
@@ -104,6 +127,59 @@ MI_ELF_EXPORT int pthread_join(pthread_t thread, void** result) {
   if (mi_unlikely(is_begun)) mi_process_end_join();
   return err;
 }
+
+// The others by which a thread is joined. A program that calls one has created a thread: all were
+// found then.
+MI_ELF_EXPORT mi_attr_cold int thrd_join(thrd_t thread, int* result) {
+  MI_THREAD_NEXT(thrd_join, MI_THREAD_THRD_JOIN);
+  if (next == NULL) return thrd_error;
+  const bool is_begun = mi_process_begin_join();
+  const int err = next(thread, result);
+  if (is_begun) mi_process_end_join();
+  return err;
+}
+
+MI_ELF_EXPORT mi_attr_cold int pthread_timedjoin_np(pthread_t thread, void** result,
+                                                    const struct timespec* end) {
+  MI_THREAD_NEXT(pthread_timedjoin_np, MI_THREAD_TIMEDJOIN);
+  if (next == NULL) return ENOSYS;
+  const bool is_begun = mi_process_begin_join();
+  const int err = next(thread, result, end);
+  if (is_begun) mi_process_end_join();
+  return err;
+}
+
+// A handler that asks again and again leaves our locks to the thread for the moments of this call
+// only. So it takes a millisecond within a fork.
+MI_ELF_EXPORT mi_attr_cold int pthread_tryjoin_np(pthread_t thread, void** result) {
+  MI_THREAD_NEXT(pthread_tryjoin_np, MI_THREAD_TRYJOIN);
+  if (next == NULL) return ENOSYS;
+  if (!mi_process_begin_join()) return next(thread, result);
+  int err = next(thread, result);
+  if (err == EBUSY) {
+    mi_process_pause_join();
+    err = next(thread, result);
+  }
+  mi_process_end_join();
+  return err;
+}
+
+#if defined(__GLIBC__)
+#if !__GLIBC_PREREQ(2, 31)
+int pthread_clockjoin_np(pthread_t thread, void** result, clockid_t clock,
+                         const struct timespec* end);
+#endif
+
+MI_ELF_EXPORT mi_attr_cold int pthread_clockjoin_np(pthread_t thread, void** result,
+                                                    clockid_t clock, const struct timespec* end) {
+  MI_THREAD_NEXT(pthread_clockjoin_np, MI_THREAD_CLOCKJOIN);
+  if (next == NULL) return ENOSYS;
+  const bool is_begun = mi_process_begin_join();
+  const int err = next(thread, result, clock, end);
+  if (is_begun) mi_process_end_join();
+  return err;
+}
+#endif
 
 MI_ELF_EXPORT mi_attr_cold int thrd_create(thrd_t* thread, thrd_start_t run, void* arg) {
   MI_THREAD_NEXT(thrd_create, MI_THREAD_THRD_CREATE);

@@ -21,7 +21,8 @@ NOT_SWEPT = {
     **dict.fromkeys(("malloc_size", "malloc_good_size"), "another name of a function that allocates nothing"),
     **dict.fromkeys(("mallinfo", "malloc_stats", "malloc_info"), "the figures of mallinfo2, which is swept"),
     **dict.fromkeys(("dlopen", "dlmopen"), "the loader's, which is called with the same arguments"),
-    **dict.fromkeys(("thrd_create", "pthread_join", "unshare", "setns", "prctl", "capset"), "libc's, which are called with the same arguments"),
+    **dict.fromkeys(("thrd_create", "pthread_join", "thrd_join", "pthread_tryjoin_np", "pthread_timedjoin_np", "pthread_clockjoin_np", "unshare",
+                     "setns", "prctl", "capset"), "libc's, which are called with the same arguments"),
 }
 # Of those that a scenario calls, the ones that ask the system by contract and are not called in the sandbox; docs/guide.md
 # says so.

@@ -24,6 +24,13 @@ def test_handlers_before_ours(mode, purge_thread, program, library):
     assert ended.output.strip().endswith("done")
 
 
+@pytest.mark.parametrize("join", ["thrd_join", "pthread_tryjoin_np", "pthread_timedjoin_np", "pthread_clockjoin_np"])
+def test_ways_to_join(join, program, library):
+    ended = attempt(program, "allocates", join, LD_PRELOAD=library, timeout=250)
+    assert ended.status == 0, ended.output
+    assert ended.output.strip().endswith("done")
+
+
 def test_handlers_before_ours_without_options(program, library):
     """Without a variable the library is set up by the first malloc only."""
     for mode in "allocates", "frees":

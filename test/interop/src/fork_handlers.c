@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // fork_handlers.c - a library that ends its thread before a fork and creates it again after it, in
-// parent and child, by handlers that it registers before anything is allocated: fork_handlers MODE.
+// parent and child, by handlers that it registers before anything is allocated:
+// fork_handlers MODE [JOIN], where JOIN is the function by which it joins: pthread_join, if none is
+// given, thrd_join, pthread_tryjoin_np, pthread_timedjoin_np or pthread_clockjoin_np.
 //
 //   allocates  the thread allocates and frees
 //   frees      in the child the thread frees what a thread of the parent had allocated, while the
 //              first one allocates
+#define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <threads.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../lib/check.h"
@@ -20,12 +26,17 @@
 #define FORKS 10
 #define BLOCKS 40000
 #define SIZE 3000
+#define LARGE 20 // blocks
 #define TIME_S 20 // a process that hangs is ended by a signal
 
 static unsigned char* block[BLOCKS]; // of a thread that no child has
 static pthread_t thread;
+static thrd_t c11_thread; // in its place, for thrd_join
+static const char* way = "pthread_join";
 static atomic_bool is_wanted, frees;
 static atomic_int rounds; // that the thread has done
+
+static int is_by(const char* name) { return strcmp(way, name) == 0; }
 
 static void* work(void* arg) {
   if (atomic_load(&frees)) {
@@ -45,17 +56,42 @@ static void* work(void* arg) {
     usleep(100);
   } while (atomic_load(&is_wanted));
   free(kept);
+  // So large that it takes our locks.
+  static void* large[LARGE];
+  for (size_t i = 0; i < LARGE; i++) CHECK((large[i] = malloc(2000000)) != NULL);
+  for (size_t i = 0; i < LARGE; i++) free(large[i]);
   return arg;
 }
 
+static int work_c11(void* arg) { return work(arg) != NULL; }
+
 static void start(void) {
   atomic_store(&is_wanted, true);
-  CHECK(pthread_create(&thread, NULL, &work, NULL) == 0);
+  if (is_by("thrd_join")) {
+    CHECK(thrd_create(&c11_thread, &work_c11, NULL) == thrd_success);
+  } else {
+    CHECK(pthread_create(&thread, NULL, &work, NULL) == 0);
+  }
+}
+
+static int join(void) {
+  const clockid_t clock = is_by("pthread_clockjoin_np") ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+  struct timespec end;
+  CHECK(clock_gettime(clock, &end) == 0);
+  end.tv_sec += TIME_S;
+  if (is_by("thrd_join")) return thrd_join(c11_thread, NULL) == thrd_success ? 0 : EINVAL;
+  if (is_by("pthread_tryjoin_np")) return pthread_tryjoin_np(thread, NULL);
+  if (is_by("pthread_timedjoin_np")) return pthread_timedjoin_np(thread, NULL, &end);
+  if (is_by("pthread_clockjoin_np")) return pthread_clockjoin_np(thread, NULL, clock, &end);
+  return pthread_join(thread, NULL);
 }
 
 static void stop(void) {
   atomic_store(&is_wanted, false);
-  CHECK(pthread_join(thread, NULL) == 0);
+  int error;
+  do error = join();
+  while (error == EBUSY && is_by("pthread_tryjoin_np"));
+  CHECK(error == 0);
 }
 
 static void in_child(void) {
@@ -102,6 +138,7 @@ static void child(void) {
 
 int main(int argc, char** argv) {
   static atomic_bool is_filled;
+  if (argc > 2) way = argv[2];
   alarm(10 * TIME_S);
   start();
   if (argc > 1 && strcmp(argv[1], "frees") == 0) {
