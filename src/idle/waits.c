@@ -540,6 +540,7 @@ MI_WAITS_EXPORT int sem_wait(sem_t* sem) {
   mi_waits_begin();
   if (mi_libc_sem_clockwait == NULL) return mi_libc_sem_wait(sem);
   const int before = errno;
+  pthread_testcancel(); // as libc does, before it looks whether it has to wait
   if (sem_trywait(sem) == 0) return 0;
   while (true) {
     int64_t due;

@@ -500,6 +500,38 @@ static void is_cancelled(void) {
   }
 }
 
+typedef struct {
+  int (*wait)(int);
+  int ms;
+  sem_t is_pending;
+} cancelled_t;
+
+static void* waits_cancelled(void* arg) {
+  cancelled_t* const c = arg;
+  CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+  while (sem_trywait(&c->is_pending) != 0) sched_yield();
+  CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
+  c->wait(c->ms);
+  return NULL;
+}
+
+// A thread that was cancelled before it waits ends, and takes nothing, although there is something.
+static void was_cancelled(int (*wait)(int), int ms) {
+  cancelled_t c = {.wait = wait, .ms = ms};
+  CHECK(sem_init(&c.is_pending, 0, 0) == 0);
+  CHECK(write(pipe_end[1], "x", 1) == 1);
+  CHECK(sem_post(&sem) == 0);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, &waits_cancelled, &c) == 0);
+  CHECK(pthread_cancel(thread) == 0);
+  CHECK(sem_post(&c.is_pending) == 0);
+  void* result;
+  CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+  int posts;
+  CHECK(sem_getvalue(&sem, &posts) == 0 && posts == 1);
+  quiet();
+}
+
 static void sleeps(void) {
   begin("sleep");
   alarm_after_idle(5);
@@ -540,6 +572,12 @@ int main(int argc, char** argv) {
     if ((can & CAN_NOTHING) != 0) takes_no_time(way[i].wait);
     begin(way[i].name);
     if ((can & CAN_TIME) != 0) nothing_is_due(way[i].wait);
+    // glibc looks at the semaphore first there.
+    for (int due = -1; due <= 1 && way[i].wait != &by_sem_clockwait; due++) {
+      begin(way[i].name);
+      due_at = due; // never, later, long ago
+      was_cancelled(way[i].wait, WAIT_MS);
+    }
   }
   refuses();
   select_has_other_sets();
