@@ -156,6 +156,10 @@ MI_INTERNAL void mi_process_end_purger(void);
 // `tries` counts these calls, from 0 on.
 MI_INTERNAL bool mi_process_make_room(size_t* tries);
 
+// The same of a function that creates a thread: the purge thread stays away for a second, or each
+// one that fails would start it, end it, and be tried again.
+MI_INTERNAL bool mi_process_make_room_for_thread(size_t* tries);
+
 // The program enters a sandbox, or may soon: the library opens no file any more, unless it is asked
 // to. Called by override_thread.c.
 MI_INTERNAL void mi_process_enter_sandbox(void);

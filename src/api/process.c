@@ -25,6 +25,11 @@ static mi_callback_t mi_process_deferred_free;
 // count.
 static mi_atomic(uint64_t) mi_process_heartbeat;
 
+// When a thread of the program found no room because of the purge thread, which does not take it
+// again for so long; 0 never, or that is over. Any thread, relaxed: a hint.
+static mi_atomic(uint64_t) mi_process_full_ms;
+#define MI_PROCESS_FULL_MS 1000
+
 // True for exactly one caller.
 static bool mi_process_once(mi_atomic(uint32_t) * flag) {
   uint32_t expected = 0;
@@ -34,8 +39,16 @@ static bool mi_process_once(mi_atomic(uint32_t) * flag) {
   return true;
 }
 
+static mi_attr_cold bool mi_process_was_full(uint64_t full_ms) {
+  if (mi_os_now_ms() - full_ms < MI_PROCESS_FULL_MS) return true;
+  mi_atomic_store_relaxed(&mi_process_full_ms, 0);
+  return false;
+}
+
 MI_INTERNAL void mi_process_start_purger(void) {
   mi_fork_before_thread();
+  const uint64_t full_ms = mi_atomic_load_relaxed(&mi_process_full_ms);
+  if (mi_unlikely(full_ms != 0) && mi_process_was_full(full_ms)) return;
   if (mi_atomic_load_relaxed(&mi_process_is_ended) == 0 && mi_enter_home() != NULL)
     mi_purger_start();
 }
@@ -75,6 +88,13 @@ MI_INTERNAL mi_attr_cold bool mi_process_make_room(size_t* tries) {
   if (*tries == 0 && !mi_purger_stop(MI_PURGER_PATIENCE_MS)) return false;
   if (*tries > 0) mi_os_wait_ms(&mi_state.purger, MI_PURGER_NONE, 1);
   return (*tries)++ < MI_PROCESS_TRIES;
+}
+
+MI_INTERNAL mi_attr_cold bool mi_process_make_room_for_thread(size_t* tries) {
+  const bool is_first = *tries == 0;
+  const bool is_again = mi_process_make_room(tries);
+  if (is_first && is_again) mi_atomic_store_relaxed(&mi_process_full_ms, mi_os_now_ms());
+  return is_again;
 }
 
 MI_INTERNAL mi_attr_cold void mi_process_enter_sandbox(void) {

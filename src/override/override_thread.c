@@ -26,7 +26,8 @@
 // OVERRIDE_THREAD-4  the purge thread is started before the thread of the program, so that this has
 //     run no longer than with libc alone when its creator goes on: programs have races there
 //     (Firebird does not end by a signal if its first thread is the faster one). A call that fails
-//     for another reason than a limit leaves the purge thread to a program with one thread.
+//     for another reason than a limit leaves the purge thread to a program with one thread. Where
+//     it had to give up its place, it is not started for a second.
 // OVERRIDE_THREAD-5  capabilities belong to a thread, but libc changes the user of all threads, and
 //     aborts if one of them may and another one may not (setpriv(1): it keeps its capabilities,
 //     changes the user, then the group). So the purge thread is ended before a thread changes its
@@ -115,7 +116,7 @@ MI_ELF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attrib
   size_t tries = 0;
   int err;
   do err = next(thread, attributes, run, arg);
-  while (err == EAGAIN && mi_process_make_room(&tries));
+  while (err == EAGAIN && mi_process_make_room_for_thread(&tries));
   return err;
 }
 
@@ -188,7 +189,7 @@ MI_ELF_EXPORT mi_attr_cold int thrd_create(thrd_t* thread, thrd_start_t run, voi
   size_t tries = 0;
   int err;
   do err = next(thread, run, arg);
-  while (err == thrd_error && mi_process_make_room(&tries));
+  while (err == thrd_error && mi_process_make_room_for_thread(&tries));
   return err;
 }
 

@@ -439,6 +439,38 @@ static int in_limit(void) {
   return 0;
 }
 
+// A server at its limit of addresses, where each thread that it cannot have takes 20 ms: the purge
+// thread is started for it, finds room for its small stack, ends, and the thread is tried again.
+static int in_full_memory(void) {
+  enum { FAILING = 10 };
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  const rlim_t before = limit.rlim_cur;
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, 8 * MIB) == 0);
+  pthread_t thread;
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  limit.rlim_cur = (rlim_t)(proc_status(status_file, PROC_MAPPED) + 64 * MIB);
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  while (pthread_create(&thread, &attributes, &sleep_for_ever, NULL) == 0) continue;
+  struct rusage begin, end;
+  CHECK(getrusage(RUSAGE_THREAD, &begin) == 0);
+  for (int i = 0; i < FAILING; i++) {
+    CHECK(pthread_create(&thread, &attributes, &sleep_for_ever, NULL) == EAGAIN);
+  }
+  CHECK(getrusage(RUSAGE_THREAD, &end) == 0);
+  CHECK(end.ru_nvcsw - begin.ru_nvcsw < FAILING); // it did not wait
+  limit.rlim_cur = before;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  const size_t threads = threads_now();
+  usleep(1100000);
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(threads + 2));
+  return 0;
+}
+
 static void never(int number) {
   (void)number;
   static const char text[] = "a signal went to a thread of the library\n";
@@ -625,6 +657,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "setns") == 0) return in_setns();
   if (strcmp(mode, "rights") == 0) return in_rights();
   if (strcmp(mode, "limit") == 0) return in_limit();
+  if (strcmp(mode, "full-memory") == 0) return in_full_memory();
   if (strcmp(mode, "signals") == 0) return in_signals();
   if (strcmp(mode, "sandbox") == 0) return in_sandbox();
   if (strcmp(mode, "dlclose") == 0 && argc > 2) return in_dlclose(argv[2]);
