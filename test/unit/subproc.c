@@ -529,6 +529,21 @@ UNIT_TEST(subproc_adopts_an_arena_that_is_large_enough) {
   mi_slices_release(run.arena, run.slice_index, run.slice_count, MI_SLICE_SIZE);
 }
 
+// If this fails, a sub-process keeps memory that is wholly free, because one that had the structure
+// before was large.
+UNIT_TEST(subproc_forgets_what_a_drain_put_back) {
+  guest_t guest = {.subproc = make_subproc()};
+  unit_on_thread(&be_guest, &guest);
+  mi_heap_t* const heap = &guest.subproc->heap_main;
+  check(mi_pool_drain_all(heap, MI_GENTLE) > 0);
+  check(mi_atomic_load_relaxed(&heap->kept_count) > 0);
+  check(mi_subproc_end_by_destroy(guest.subproc));
+  mi_subproc_t* const next = make_subproc();
+  check(&next->heap_main == heap); // SUBPROC-3
+  check_equal(mi_atomic_load_relaxed(&heap->kept_count), 0);
+  check(mi_subproc_end_by_destroy(next));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(subproc_arenas_are_retired_clean_and_adopted),
@@ -551,6 +566,7 @@ int main(void) {
       cmocka_unit_test(subproc_end_is_told_to_threads_outside),
       cmocka_unit_test(subproc_leaves_no_guests_outside),
       cmocka_unit_test(subproc_adopts_an_arena_that_is_large_enough),
+      cmocka_unit_test(subproc_forgets_what_a_drain_put_back),
   };
   return cmocka_run_group_tests_name("subproc", tests, NULL, NULL);
 }

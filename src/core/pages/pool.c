@@ -337,4 +337,5 @@ MI_INTERNAL void mi_pool_clear_all(mi_heap_t* heap) {
   for (size_t c = 0; c < MI_CLASS_COUNT; c++) mi_pool_take_all(mi_pool_of(heap, c));
   mi_pool_take_all(&heap->rest);
   mi_pool_forget_empty(heap);
+  mi_atomic_store_relaxed(&heap->kept_count, 0); // of POOL-4: the structure may be used again
 }
