@@ -1462,6 +1462,7 @@ mi_decl_nodiscard mi_decl_export void* mi_theap_realloc(mi_theap_t* theap, void*
 /// @name Guarded blocks
 /// Blocks with memory behind them that cannot be touched, so that a write past the end stops the
 /// program. These functions are for the thread of the theap; options set later act on it again.
+/// What they set ends with the thread, or with the heap.
 /// @{
 
 /// How many blocks are guarded.

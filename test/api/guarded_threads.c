@@ -113,11 +113,56 @@ static void guarded_first_blocks_of_threads(void** state) {
   assert_in_range(guarded_count() - before, 90, FIRST_COUNT); // a theap may have blocks of before
 }
 
+// Free 50 fresh blocks of a heap, NULL: the main one. Returns how many of them had guards.
+static size_t use_guarded(mi_heap_t* heap) {
+  const size_t before = guarded_count();
+  for (size_t i = 0; i < 50; i++) mi_free(mi_heap_malloc(heap, 100));
+  return guarded_count() - before;
+}
+
+// Returns `arg` if as many blocks have guards as should: all if this thread asks for it.
+static void* use_own(void* arg) {
+  const bool* const asks = (const bool*)arg;
+  mi_theap_t* const theap = mi_theap_get_default();
+  if (*asks) {
+    mi_theap_guarded_set_sample_rate(theap, 1, 0);
+    mi_theap_guarded_set_size_bound(theap, 50, 200);
+  }
+  return use_guarded(NULL) == (*asks ? 50 : 0) ? arg : NULL;
+}
+
+// If this fails, each block of a thread, or of a heap, has guards because one that ended before had
+// asked for that, and takes a page.
+static void guarded_setting_ends_with_its_thread_and_heap(void** state) {
+  (void)state;
+  need_guards();
+  for (size_t i = 0; i < 4; i++) {
+    bool asks = i % 2 == 0;
+    pthread_t thread;
+    void* result;
+    assert_int_equal(pthread_create(&thread, NULL, &use_own, &asks), 0);
+    pthread_join(thread, &result);
+    assert_true(result == &asks);
+  }
+  for (size_t i = 0; i < 8; i++) {
+    mi_heap_t* const heap = mi_heap_new();
+    const bool asks = i % 2 == 0;
+    if (asks) mi_heap_guarded_set_sample_rate(heap, 1, 0);
+    assert_int_equal(use_guarded(heap), asks ? 50 : 0);
+    if (i < 4) {
+      mi_heap_destroy(heap);
+    } else {
+      mi_heap_delete(heap);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(guarded_while_threads_run, reset),
       cmocka_unit_test_teardown(guarded_freed_by_others, reset),
       cmocka_unit_test_teardown(guarded_first_blocks_of_threads, reset),
+      cmocka_unit_test_teardown(guarded_setting_ends_with_its_thread_and_heap, reset),
   };
   return cmocka_run_group_tests_name("guarded_threads", tests, NULL, NULL);
 }

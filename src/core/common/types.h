@@ -339,6 +339,7 @@ struct mi_theap_s {
   size_t profile_interval; // mean distance between samples of a profile, bytes; 0 is off
   bool sample_is_on; // at least one of these is
   bool sample_is_exact; // each list may be cut
+  bool sample_is_own; // not what the options say: set for this thread or heap alone
   uint32_t sample_every; // else one list in so many
   uint32_t sample_left; // refills until that list
   uint32_t sample_epoch; // of the options that were read: `mi_state.sample_epoch`

@@ -262,6 +262,7 @@ static mi_attr_cold void mi_sample_start(mi_theap_t* theap) {
 MI_INTERNAL void mi_sample_set_rate(mi_theap_t* theap, size_t rate, uint64_t seed) {
   if (rate != 0 && seed != 0) theap->random.state = mi_random_mix(seed);
   theap->guarded_rate = rate;
+  theap->sample_is_own = true;
   theap->guarded_credit = MI_SAMPLE_CREDIT_MAX;
   mi_sample_start(theap);
 }
@@ -269,6 +270,7 @@ MI_INTERNAL void mi_sample_set_rate(mi_theap_t* theap, size_t rate, uint64_t see
 MI_INTERNAL void mi_sample_set_bounds(mi_theap_t* theap, size_t min, size_t max) {
   theap->guarded_min = min;
   theap->guarded_max = mi_bits_max(min, max);
+  theap->sample_is_own = true;
   if (theap->guarded_rate != 0) mi_sample_set_rate(theap, theap->guarded_rate, 0);
 }
 
@@ -282,8 +284,16 @@ MI_INTERNAL mi_attr_cold void mi_sample_read_options(mi_theap_t* theap, uint32_t
   theap->guarded_max =
       mi_bits_max(theap->guarded_min, mi_sample_option(mi_option_value(guarded_max)));
   theap->profile_interval = mi_bits_min(interval, MI_SAMPLE_INTERVAL_MAX);
-  if (rate == 0 && interval == 0 && !theap->sample_is_on) return;
-  mi_sample_set_rate(theap, rate, (uint64_t)mi_option_value(guarded_sample_seed));
+  if (rate != 0 || interval != 0 || theap->sample_is_on) {
+    mi_sample_set_rate(theap, rate, (uint64_t)mi_option_value(guarded_sample_seed));
+  }
+  theap->sample_is_own = false;
+}
+
+MI_INTERNAL mi_attr_cold void mi_sample_drop_own(mi_theap_t* theap) {
+  // (A theap that does as the options say goes on with its draws.)
+  if (!theap->sample_is_own) return;
+  mi_sample_read_options(theap, mi_atomic_load_relaxed(&mi_state.sample_epoch));
 }
 
 MI_INTERNAL void mi_sample_profile(size_t interval) {

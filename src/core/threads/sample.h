@@ -64,6 +64,9 @@ MI_INTERNAL void mi_sample_set_bounds(mi_theap_t* theap, size_t min, size_t max)
 // Do as the options say.
 MI_INTERNAL void mi_sample_read_options(mi_theap_t* theap, uint32_t epoch);
 
+// The theap goes to another thread or heap: what was set for this one alone ends.
+MI_INTERNAL void mi_sample_drop_own(mi_theap_t* theap);
+
 static inline void mi_sample_follow_options(mi_theap_t* theap) {
   const uint32_t epoch = mi_atomic_load_relaxed(&mi_state.sample_epoch);
   if (mi_unlikely(theap->sample_epoch != epoch)) mi_sample_read_options(theap, epoch);

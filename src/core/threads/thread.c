@@ -53,6 +53,7 @@
 #include "parcel.h"
 #include "portion.h"
 #include "quarantine.h"
+#include "sample.h"
 #include "split.h"
 
 #define MI_ORPHANS_WITH_PAGES_MAX 16
@@ -227,6 +228,7 @@ static void mi_thread_clean(mi_theap_t* theap) {
   } else {
     mi_flush_theap(theap);
   }
+  mi_sample_drop_own(theap);
   if (theap->heap_link != NULL) {
     mi_tally_settle(theap, mi_theap_heap(theap));
     mi_theap_unlink(theap);
@@ -447,6 +449,7 @@ static void mi_thread_leave_home(mi_theap_t* theap) {
   mi_hold_enter(theap); // until `mi_hold_begin`
   // Guests and empty pages go back; the working set stays for the next thread, within bounds.
   mi_portion_return_all(theap); // PORTION-3
+  mi_sample_drop_own(theap);
   mi_flush_idle(theap);
   mi_flush_trim(theap, 0, MI_CLASS_COUNT);
   const bool is_kept = subproc == &mi_state.main && theap->page_count <= MI_ORPHAN_PAGES_MAX &&
