@@ -980,7 +980,7 @@ mi_decl_nodiscard mi_decl_export mi_heap_t* mi_heap_new(void) mi_attr_noexcept;
 
 /// A fresh heap with all blocks in one arena; when that is full, allocation fails.
 /// @param arena_id the arena; NULL: as `mi_heap_new()`
-/// @return the heap, or NULL
+/// @return the heap, or NULL; with a warning, if the sub-process of the arena was ended
 mi_decl_nodiscard mi_decl_export mi_heap_t*
 mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept;
 

@@ -8,6 +8,8 @@
 // API_HEAP-1  a heap that is NULL is the main heap of the calling thread's sub-process
 //     (mi_enter_theap).
 // API_HEAP-2  the main heap does not end, and no heap ends twice: both attempts give a warning.
+// API_HEAP-3  no heap is made in an arena of a sub-process that was ended, which may have no memory
+//     and belong to nobody: a warning.
 #include "api.h"
 #include "../core/core.h"
 
@@ -23,7 +25,12 @@ mi_heap_t* mi_heap_get_backing(void) mi_attr_noexcept { return mi_heap_main(); }
 mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id) mi_attr_noexcept {
   mi_process_setup();
   mi_arena_t* const arena = (mi_arena_t*)arena_id;
-  mi_heap_t* const heap = mi_heap_make(arena != NULL ? arena->subproc : mi_enter_current(), arena);
+  mi_subproc_t* const subproc = arena != NULL ? mi_subproc_of_arena(arena) : mi_enter_current();
+  if (subproc == NULL) { // API_HEAP-3
+    mi_output_force_warning("no heap in arena %p, whose sub-process has ended\n", arena_id);
+    return NULL;
+  }
+  mi_heap_t* const heap = mi_heap_make(subproc, arena);
   if (heap == NULL) mi_api_no_memory("heap_new", sizeof(mi_heap_t));
   return heap;
 }

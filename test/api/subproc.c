@@ -291,6 +291,59 @@ static void subproc_destroy_refuses_with_threads(void** state) {
   assert_true(test_heard("mimalloc: warning: "));
 }
 
+static unsigned char memory_of_program[64 * TEST_MIB];
+
+typedef struct owner_s {
+  mi_subproc_id_t subproc;
+  mi_arena_id_t arena[2];
+  void* used; // keeps the sub-process while it is deleted
+  bool is_done;
+} owner_t;
+
+static void* own_arenas(void* argument) {
+  owner_t* const owner = (owner_t*)argument;
+  mi_subproc_add_current_thread(owner->subproc);
+  owner->is_done = mi_manage_os_memory_ex(memory_of_program, sizeof(memory_of_program), true, false,
+                                          false, -1, true, &owner->arena[0]) &&
+                   mi_reserve_os_memory_ex(64 * TEST_MIB, true, false, true, &owner->arena[1]) == 0;
+  owner->used = mi_malloc(100);
+  return NULL;
+}
+
+static void check_no_heap(const owner_t* owner) {
+  for (size_t i = 0; i < 2; i++) {
+    test_listen();
+    assert_null(mi_heap_new_in_arena(owner->arena[i]));
+    assert_true(test_heard("mimalloc: warning: "));
+  }
+}
+
+// If this fails, a plugin that makes a heap in its arena after its host has ended its interpreter
+// crashes the program, or has a heap in memory that is nobody's.
+static void subproc_that_ended_takes_no_heap_in_its_arenas(void** state) {
+  (void)state;
+  for (size_t round = 0; round < 2; round++) {
+    owner_t owner = {.subproc = new_subproc()};
+    test_on_thread(&own_arenas, &owner);
+    assert_true(owner.is_done);
+    for (size_t i = 0; i < 2; i++) {
+      mi_heap_t* const heap = mi_heap_new_in_arena(owner.arena[i]);
+      assert_non_null(heap);
+      mi_heap_delete(heap);
+    }
+    if (round == 0) {
+      mi_subproc_destroy(owner.subproc);
+      check_no_heap(&owner);
+    } else {
+      mi_subproc_delete(owner.subproc);
+      check_no_heap(&owner);
+      mi_free(owner.used);
+      mi_collect(true);
+      check_no_heap(&owner);
+    }
+  }
+}
+
 // -- Threads that are moved --
 
 // If this fails, a thread that is moved twice loses what it has, without a word.
@@ -462,6 +515,7 @@ int main(void) {
       cmocka_unit_test(subproc_comes_and_goes),
       cmocka_unit_test(subproc_destroy_ignores_main_and_null),
       cmocka_unit_test(subproc_destroy_refuses_with_threads),
+      cmocka_unit_test(subproc_that_ended_takes_no_heap_in_its_arenas),
       cmocka_unit_test(subproc_thread_stays_where_it_is),
       cmocka_unit_test(subproc_earlier_blocks_stay_in_main),
       cmocka_unit_test(subproc_blocks_are_freed_across),

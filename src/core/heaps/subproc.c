@@ -113,6 +113,23 @@ MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc) {
          mi_book_is_valid(&subproc->direct);
 }
 
+static bool mi_subproc_has_arena(mi_subproc_t* subproc, const mi_arena_t* arena) {
+  MI_FOR_EACH_ARENA(subproc, own) {
+    if (own == arena) return true;
+  }
+  return false;
+}
+
+MI_INTERNAL mi_subproc_t* mi_subproc_of_arena(const mi_arena_t* arena) {
+  mi_lock_enter(&mi_state.thread_lock); // no sub-process ends meanwhile
+  mi_subproc_t* subproc = &mi_state.main;
+  while (subproc != NULL && (subproc->is_deleted || !mi_subproc_has_arena(subproc, arena))) {
+    subproc = subproc->next;
+  }
+  mi_lock_leave(&mi_state.thread_lock);
+  return subproc;
+}
+
 // Return the sub-process before it in the list, NULL if it has ended already. Under the thread
 // lock.
 static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {

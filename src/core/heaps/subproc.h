@@ -13,6 +13,10 @@ MI_INTERNAL mi_subproc_t* mi_subproc_make(void);
 MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc);
 MI_INTERNAL bool mi_subproc_end_by_delete(mi_subproc_t* subproc);
 
+// Return the sub-process that an arena is in, NULL if that has ended or is deleted. `arena` is only
+// compared.
+MI_INTERNAL mi_subproc_t* mi_subproc_of_arena(const mi_arena_t* arena);
+
 // True if its lists of heaps and its figures about them are valid; for assertions, under the thread
 // lock, while no other thread uses its heaps.
 MI_INTERNAL bool mi_subproc_is_valid(mi_subproc_t* subproc);

@@ -741,7 +741,7 @@ mi_heap_t* mi_heap_new();
 /// A fresh heap with all blocks in one arena; when that is full, allocation fails.
 ///
 /// - `arena_id`: the arena; NULL: as `mi_heap_new()`
-/// - Returns the heap, or NULL
+/// - Returns the heap, or NULL; with a warning, if the sub-process of the arena was ended
 mi_heap_t* mi_heap_new_in_arena(mi_arena_id_t arena_id);
 
 /// End a heap; its blocks in use stay valid and belong to the main heap from then on. No other

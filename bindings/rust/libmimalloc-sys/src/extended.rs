@@ -790,7 +790,7 @@ extern "C" {
     /// A fresh heap with all blocks in one arena; when that is full, allocation fails.
     ///
     /// - `arena_id`: the arena; NULL: as `mi_heap_new()`
-    /// - Returns the heap, or NULL
+    /// - Returns the heap, or NULL; with a warning, if the sub-process of the arena was ended
     #[must_use]
     pub fn mi_heap_new_in_arena(arena_id: mi_arena_id_t) -> *mut mi_heap_t;
 
