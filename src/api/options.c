@@ -293,6 +293,9 @@ static void mi_option_follow(size_t place) {
   if (is_guarded || place == MI_OPTION_show_errors || place == MI_OPTION_verbose) mi_output_watch();
   if (is_guarded) mi_sample_announce();
   if (place == MI_OPTION_purge_thread) mi_wait_notice(); // it may end a thread that sleeps
+  if (place == MI_OPTION_purge_delay || place == MI_OPTION_arena_purge_mult) {
+    mi_purger_follow_delay();
+  }
 }
 
 void mi_option_set(mi_option_t option, long value) {

@@ -2,9 +2,11 @@
 // options_effect.c - what options do to a program that knows nothing of them: this program again,
 // with a variable in its environment. What can be seen on a pretended system only (huge pages,
 // several NUMA nodes) is in test/unit/reserve.c.
+#include "proc.h"
 #include "spawn.h"
 #include "test_api.h"
 
+#include <time.h>
 #include <unistd.h>
 
 static spawn_result_t result;
@@ -171,9 +173,37 @@ static void effect_destroy_on_exit(void** state) {
   expect(1, "committed");
 }
 
+#define WAITING 24
+
+// Memory waits for an hour, and then for ten milliseconds.
+static int shorten_delay(void) {
+  for (size_t i = 0; i < WAITING; i++) {
+    kept[i] = mi_malloc(TEST_MIB);
+    if (kept[i] == NULL) return 2;
+    memset(kept[i], 1, TEST_MIB);
+  }
+  for (size_t i = 0; i < WAITING; i++) mi_free(kept[i]);
+  mi_collect(false); // a period begins
+  const size_t before = proc_resident();
+  mi_option_set(mi_option_purge_delay, 10);
+  for (const time_t begin = time(NULL); time(NULL) - begin < 10;) {
+    mi_collect(false);
+    if (proc_resident() + WAITING / 2 * TEST_MIB < before) return 0;
+  }
+  return 3;
+}
+
+// If this fails, a program that wants its memory back sooner than its environment says waits for as
+// long as that says.
+static void effect_delay_that_becomes_shorter(void** state) {
+  (void)state;
+  child("--shorten", "MIMALLOC_PURGE_DELAY=3600000", NULL, NULL);
+}
+
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "--allocate") == 0) return allocate();
   if (argc > 1 && strcmp(argv[1], "--large") == 0) return allocate_large();
+  if (argc > 1 && strcmp(argv[1], "--shorten") == 0) return shorten_delay();
   if (argc > 1 && strcmp(argv[1], "--until-refused") == 0) return allocate_until_refused();
   if (argc > 1 && strcmp(argv[1], "--late") == 0) return print_late();
   if (argc > 1 && strcmp(argv[1], "--late-and-end") == 0) return print_and_end();
@@ -183,6 +213,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(effect_disallow_os_alloc),
       cmocka_unit_test(effect_huge_pages_that_are_not_there),
       cmocka_unit_test(effect_numa),
+      cmocka_unit_test(effect_delay_that_becomes_shorter),
       cmocka_unit_test(effect_of_the_rest),
       cmocka_unit_test(effect_destroy_on_exit),
   };

@@ -12,6 +12,7 @@
 #include "core/arenas/retain.h"
 #include "core/arenas/run.h"
 #include "core/arenas/slices.h"
+#include "core/process/purger.h"
 #include "mimalloc.h"
 
 #define DELAY_MS 100
@@ -677,6 +678,44 @@ UNIT_TEST_PAGE_SIZES(purge_of_everything_waits_for_another) {
   pthread_join(other, NULL);
 }
 
+// If this fails, a program that lowers the delay keeps what it has freed before for as long as the
+// old one says.
+UNIT_TEST_PAGE_SIZES(purge_delay_may_become_shorter) {
+  start();
+  unit_option(purge_delay, 1000 * DELAY_MS);
+  const mi_run_t run = claim_dirty(4);
+  release(&run);
+  mi_retain_poll(&mi_state.main);
+  unit_option(purge_delay, DELAY_MS);
+  mi_purger_follow_delay();
+  for (size_t ms = 0; ms < DELAY_MS / 2; ms += DELAY_MS / 10) {
+    os_fake_advance_ms(DELAY_MS / 10);
+    mi_purger_follow_delay(); // again, which puts nothing off
+    mi_retain_poll(&mi_state.main);
+  }
+  check_equal(resident(&run), 4 * MI_SLICE_SIZE);
+  os_fake_advance_ms(DELAY_MS / 2);
+  mi_retain_poll(&mi_state.main);
+  check_equal(resident(&run), 0);
+
+  // A longer one is for the next period.
+  const mi_run_t other = claim_dirty(4);
+  release(&other);
+  mi_retain_poll(&mi_state.main);
+  const uint64_t due = mi_state.main.purge_due_ms;
+  unit_option(purge_delay, 1000 * DELAY_MS);
+  mi_purger_follow_delay();
+  check_equal(mi_state.main.purge_due_ms, due);
+
+  // None: the next that is freed takes all with it.
+  unit_option(purge_delay, 0);
+  mi_purger_follow_delay();
+  const mi_run_t last = claim_dirty(1);
+  release(&last);
+  mi_retain_poll(&mi_state.main);
+  check_equal(resident(&other), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(purge_tick_says_when_more_is_due),
@@ -698,6 +737,7 @@ int main(void) {
       cmocka_unit_test(purge_delay_zero_is_at_once),
       cmocka_unit_test(purge_delay_negative_is_never),
       cmocka_unit_test(purge_delay_may_become_negative),
+      cmocka_unit_test(purge_delay_may_become_shorter),
       cmocka_unit_test(purge_delay_is_multiplied),
       cmocka_unit_test(purge_joins_neighbours),
       cmocka_unit_test(purge_reads_no_clock_when_idle),

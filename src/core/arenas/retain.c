@@ -379,6 +379,25 @@ static mi_attr_noinline void mi_retain_poll_any(mi_subproc_t* subproc, bool is_w
   mi_lock_leave(&mi_state.purge_lock);
 }
 
+// (Not put off: a program may change the delay again and again.)
+static void mi_retain_lower_due(mi_subproc_t* subproc) {
+  const long delay = mi_wait_delay_ms();
+  if (delay < 0) return;
+  const uint64_t next = mi_os_now_ms() + ((uint64_t)delay + 1) / 2;
+  if (next < mi_atomic_load_relaxed(&subproc->purge_due_ms)) {
+    mi_atomic_store_relaxed(&subproc->purge_due_ms, next);
+  }
+  mi_atomic_store_relaxed(&subproc->retain_same, 0); // the next release looks, if the delay is 0
+}
+
+MI_INTERNAL mi_attr_cold void mi_retain_shorten(mi_subproc_t* subproc) {
+  // The program may set an option where it commits memory for us.
+  if ((mi_self()->locks_held & mi_lock_bit(&mi_state.purge_lock)) != 0) return;
+  mi_lock_enter(&mi_state.purge_lock); // no period of the old length begins after this
+  mi_retain_lower_due(subproc);
+  mi_lock_leave(&mi_state.purge_lock);
+}
+
 static void mi_retain_poll_with(mi_subproc_t* subproc, bool is_whole, size_t tails) {
   mi_retain_bound(subproc);
   if (mi_retain_has_any(subproc)) mi_retain_poll_any(subproc, is_whole, tails);

@@ -63,6 +63,10 @@ MI_INTERNAL void mi_retain_poll_whole(mi_subproc_t* subproc);
 #define MI_RETAIN_NEVER UINT64_MAX
 MI_INTERNAL uint64_t mi_retain_tick(mi_subproc_t* subproc);
 
+// The delay of the options has changed: a period that runs ends when one of the new length would,
+// if that is sooner. Waits for another purger.
+MI_INTERNAL void mi_retain_shorten(mi_subproc_t* subproc);
+
 // True if memory inside of a sparse page of so many slices may go back now: RETAIN-7. Reads the
 // clock if much memory waits. / Note that as many bytes went.
 MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count);

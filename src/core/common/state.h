@@ -110,8 +110,9 @@ struct mi_subproc_s {
   mi_atomic(size_t) growth_count;
   mi_book_t direct; // pages outside arenas, of all its heaps
   // purge_waiting - bytes that wait for purge (WAIT-2), written by a thread that marks or claims;
-  // purge_due_ms - when the next period ends (0: none is running), written by the purger. Read by
-  // any thread. Relaxed; the purge lock orders the work itself. See retain.c.
+  // purge_due_ms - when the next period ends (0: none is running), written by the purger, and by a
+  // thread that sets an option. Read by any thread. Relaxed; the purge lock orders the work itself.
+  // See retain.c.
   mi_atomic(int64_t) purge_waiting;
   mi_atomic(uint64_t) purge_due_ms;
   bool is_purged_in_part; // the period ended, and not all went yet: RETAIN-9; under the purge lock

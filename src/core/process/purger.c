@@ -52,11 +52,15 @@
 //     than until its next look, and stays at a fork; for the rest it is what it is without.
 // PURGER-8  chunks that become old (collapse.c) are no reason to be AWAKE, although they end a
 //     sleep: who marks memory meanwhile wakes the thread, and need not wait for them.
+// PURGER-9  a thread that shortens the delay wakes the purge thread, which may sleep until the end
+//     of a long period. That may have looked before, and go to sleep just then; so it sleeps no
+//     longer than MI_PURGER_LONG_MS while some memory waits.
 //
 // Deliberately absent: what threads have outside of their queues; only they may take it out.
 #include "purger.h"
 
 #define MI_PURGER_RECHECK_MS 1000 // PURGER-5
+#define MI_PURGER_LONG_MS 60000 // PURGER-9
 #define MI_PURGER_STEP_MS 20 // of a wait for another thread
 
 // What a look at all sub-processes found.
@@ -137,7 +141,8 @@ static void mi_purger_sleep(const mi_purger_look_t* look, uint64_t same_since_ms
   if (due_ms == MI_RETAIN_NEVER) {
     mi_purger_rest(look);
   } else {
-    mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE, due_ms);
+    mi_os_wait_ms(&mi_state.purger, MI_PURGER_AWAKE,
+                  due_ms < MI_PURGER_LONG_MS ? due_ms : MI_PURGER_LONG_MS);
   }
 }
 
@@ -152,8 +157,17 @@ static bool mi_purger_end(void) {
   return mi_atomic_cas_strong_release(&mi_state.purger, &expected, MI_PURGER_ENDED);
 }
 
+MI_INTERNAL mi_attr_cold void mi_purger_follow_delay(void) {
+  size_t sequence = SIZE_MAX;
+  mi_subproc_t* subproc;
+  while ((subproc = mi_subproc_before(&sequence)) != NULL) mi_retain_shorten(subproc);
+  mi_wait_notice();
+  if (mi_purger_is(MI_PURGER_AWAKE)) mi_os_wake(&mi_state.purger); // PURGER-9
+}
+
 // What the thread does until it is asked to end.
 static void mi_purger_work(void) {
+  long delay_ms = 0;
   int64_t waiting = 0;
   uint64_t same_since_ms = 0;
   mi_asleep_t asleep = {0, false};
@@ -163,8 +177,10 @@ static void mi_purger_work(void) {
     uint64_t most_ms = mi_asleep_look(&asleep);
     if (control_ms != 0 && control_ms < most_ms) most_ms = control_ms;
     const mi_purger_look_t look = mi_purger_look();
-    if (look.waiting != waiting) same_since_ms = mi_os_now_ms();
+    const long now_delay_ms = mi_wait_delay_ms();
+    if (look.waiting != waiting || now_delay_ms != delay_ms) same_since_ms = mi_os_now_ms();
     waiting = look.waiting;
+    delay_ms = now_delay_ms;
     mi_purger_sleep(&look, same_since_ms, most_ms);
   }
 }

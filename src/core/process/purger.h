@@ -20,6 +20,9 @@ MI_INTERNAL bool mi_purger_stop(size_t patience_ms);
 // how many milliseconds some is due again, MI_RETAIN_NEVER if nothing waits that will go.
 MI_INTERNAL uint64_t mi_purger_tick(void);
 
+// The delay after which memory goes back has changed: also what is due later by the old one.
+MI_INTERNAL void mi_purger_follow_delay(void);
+
 // Ask the thread to end, without waiting. False if there is none.
 MI_INTERNAL bool mi_purger_dismiss(void);
 
