@@ -19,6 +19,8 @@
 //     is mounted is then the group itself.
 // OS_LINUX_LIMIT-4  this runs inside of malloc, on stacks of the program that may be small: a file
 //     is read in parts of MI_OS_LIMIT_PART bytes, and all else that is kept of it is one path.
+// OS_LINUX_LIMIT-5  of a path that does not fit the levels that do are looked at, if they are
+//     visible: groups in groups, as of a container in a container, have paths of any length.
 //
 // Included by os.c. Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst,
 // cgroup-v1/memory.rst, accounting/psi.rst. Deliberately absent: limits on address space or on data
@@ -150,6 +152,12 @@ static bool mi_os_limit_equal(const char* field, const char* name) {
   return mi_text_equal_nocase(field, name, MI_OS_LIMIT_FIELD);
 }
 
+// Go to the level above, at most to what is mounted.
+static void mi_os_limit_go_up(mi_os_limit_look_t* look) {
+  while (look->group > look->root && look->path[look->group - 1] != '/') look->group--;
+  if (look->group > look->root) look->group--;
+}
+
 // Find the group of this process in lines "number:controllers:path", that of version 1 if there
 // are both: its line comes first. False if it is in none.
 static bool mi_os_limit_find_group(mi_os_limit_look_t* look) {
@@ -169,9 +177,10 @@ static bool mi_os_limit_find_group(mi_os_limit_look_t* look) {
   if (is_found) {
     look->root = mi_text_append(look->path, MI_OS_LIMIT_PATH, 0, look->files->mount);
     const size_t room = MI_OS_LIMIT_PATH - look->root - MI_OS_LIMIT_FILE_MAX;
-    is_found = mi_os_limit_text(look, '\n', look->path + look->root, room);
+    const bool is_whole = mi_os_limit_text(look, '\n', look->path + look->root, room);
     const size_t length = mi_text_length(look->path);
     look->group = length > look->root + 1 ? length : look->root; // "/" is what is mounted
+    if (!is_whole) mi_os_limit_go_up(look); // OS_LINUX_LIMIT-5
   }
   mi_os_call_close(look->file);
   return is_found;
@@ -239,8 +248,7 @@ static void mi_os_limit_levels(mi_os_limit_look_t* look, mi_os_limit_t* limit) {
   for (;;) {
     mi_os_limit_level(look, limit);
     if (look->group <= look->root) return;
-    while (look->group > look->root && look->path[look->group - 1] != '/') look->group--;
-    if (look->group > look->root) look->group--;
+    mi_os_limit_go_up(look);
   }
 }
 
