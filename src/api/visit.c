@@ -196,10 +196,16 @@ static bool mi_visit_pages(mi_subproc_t* subproc, mi_heap_t* heap, mi_visit_t* v
   return is_done;
 }
 
+// Blocks that this thread freed are free.
+static void mi_visit_flush_own(void) {
+  mi_quarantine_flush(); // into the parcel, maybe
+  mi_parcel_flush();
+}
+
 static bool mi_visit_heap(mi_heap_t* heap, mi_visit_t* visit) {
   mi_process_setup();
   if (visit->visitor == NULL) return false;
-  mi_parcel_flush(); // blocks that this thread freed are free
+  mi_visit_flush_own();
   if (heap == NULL) heap = mi_heap_main();
   return mi_visit_pages(heap->subproc, heap, visit);
 }
@@ -222,7 +228,7 @@ bool mi_abandoned_visit_blocks(mi_subproc_id_t id, int heap_tag, bool visit_bloc
   (void)heap_tag;
   mi_subproc_t* const subproc = mi_api_subproc(id);
   if (subproc == NULL || visitor == NULL) return false;
-  mi_parcel_flush(); // blocks that this thread freed are free
+  mi_visit_flush_own();
   mi_visit_t visit = {
       .visitor = visitor, .arg = arg, .is_with_blocks = visit_blocks, .is_abandoned_only = true};
   return mi_visit_pages(subproc, NULL, &visit);

@@ -79,6 +79,32 @@ static void write_into_a_kept_block_is_reported(void** state) {
   assert_int_equal(damages + refusals, 0);
 }
 
+static bool count_freed(const mi_heap_t* heap, const mi_heap_area_t* area, void* p, size_t size,
+                        void* arg) {
+  (void)heap, (void)area, (void)size;
+  for (size_t i = 0; p != NULL && i < 100; i++) *(size_t*)arg += p == block[i] ? 1 : 0;
+  return true;
+}
+
+// If this fails, a program that looks for what it has left finds what it has freed.
+static void kept_blocks_are_not_visited(void** state) {
+  (void)state;
+  for (size_t round = 0; round < 2; round++) {
+    for (size_t i = 0; i < 100; i++) block[i] = (unsigned char*)mi_malloc(100);
+    size_t count = 0;
+    assert_true(mi_heap_visit_blocks(NULL, true, &count_freed, &count));
+    assert_int_equal(count, 100);
+    for (size_t i = 0; i < 100; i++) mi_free(block[i]);
+    count = 0;
+    if (round == 0) {
+      assert_true(mi_heap_visit_blocks(NULL, true, &count_freed, &count));
+    } else {
+      assert_true(mi_theap_visit_blocks(mi_theap_get_default(), true, &count_freed, &count));
+    }
+    assert_int_equal(count, 0);
+  }
+}
+
 static void* free_some(void* arg) {
   (void)arg;
   for (size_t i = 0; i < MANY; i++) mi_free(mi_malloc(16 + i));
@@ -151,6 +177,7 @@ int main(void) {
       cmocka_unit_test(freed_block_is_not_handed_out_next),
       cmocka_unit_test(block_that_is_kept_is_free),
       cmocka_unit_test(write_into_a_kept_block_is_reported),
+      cmocka_unit_test(kept_blocks_are_not_visited),
       cmocka_unit_test(threads_and_forks_lose_nothing),
       cmocka_unit_test(heap_that_ends_takes_its_blocks_along),
   };

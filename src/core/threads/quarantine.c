@@ -14,8 +14,9 @@
 //     its own: a heap that ends need not know who keeps blocks of it.
 // QUARANTINE-3  a block that was cleared is zero until it leaves, up to MI_QUARANTINE_LOOK bytes;
 //     any other byte is a write of the program, and is reported.
-// QUARANTINE-4  what a thread keeps is freed when it ends, and when it collects with force. In the
-//     child of a fork the theaps of vanished threads are taken over with what they keep.
+// QUARANTINE-4  what a thread keeps is freed when it ends, when it collects with force, and when it
+//     visits the blocks of a heap. In the child of a fork the theaps of vanished threads are taken
+//     over with what they keep.
 //
 // Only the thread itself touches its slots. Only a thread with a home has any: others could not be
 // told that they end. Making them takes the arena lock, once. Deliberately absent: a quarantine of
