@@ -193,7 +193,8 @@ def test_jemalloc_profile_at_the_end(who, jemalloc, folder, tmp_path):
 def test_jemalloc_profile_in_a_deep_folder(who, jemalloc, folder, tmp_path):
     deep = tmp_path / "/".join(["folder-of-a-service"] * 40)
     deep.mkdir(parents=True)
-    assert execute(jemalloc, who, folder, "zeroes", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{deep}/own") == SILENT
+    assert execute(jemalloc, who, folder, "zeroes", MALLOC_CONF=f"prof:true,prof_final:true,prof_prefix:{deep}/own",
+                   cwd=tmp_path) == SILENT
     path, = deep.iterdir()
     assert re.fullmatch(r"own\.\d+\.0\.f\.heap", path.name) and path.read_text().startswith("heap")
 
