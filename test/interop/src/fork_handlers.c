@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fork_handlers.c - a library that ends its thread before a fork and creates it again after it, in
-// parent and child, by handlers that it registers before anything is allocated:
+// parent and child, by handlers that it registers before those of ours:
 // fork_handlers MODE [JOIN], where JOIN is the function by which it joins: pthread_join, if none is
 // given, thrd_join, pthread_tryjoin_np, pthread_timedjoin_np or pthread_clockjoin_np.
 //
@@ -101,9 +101,11 @@ static void in_child(void) {
   usleep(300); // it has begun when other handlers run
 }
 
-static void __attribute__((constructor)) register_handlers(void) {
-  CHECK(pthread_atfork(&stop, &start, &in_child) == 0);
-}
+static void register_handlers(void) { CHECK(pthread_atfork(&stop, &start, &in_child) == 0); }
+
+// Before all constructors of libraries, of which ours registers its own.
+static void (*const first)(void)
+    __attribute__((section(".preinit_array"), used)) = &register_handlers;
 
 static void* fill(void* done) {
   for (size_t i = 0; i < BLOCKS; i++) {
