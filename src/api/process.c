@@ -175,7 +175,7 @@ void mi_thread_done(void) mi_attr_noexcept {
     mi_output_force_warning("a deferred free function cannot call mi_thread_done\n");
     return;
   }
-  mi_thread_leave();
+  mi_thread_withdraw();
 }
 
 void mi_thread_set_in_threadpool(void) mi_attr_noexcept {

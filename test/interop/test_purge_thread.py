@@ -35,7 +35,7 @@ def test_count(option, counts, program, library):
 @pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "rights-in-clone", "rights-in-clone-threads",
                                   "rights-when-late", "alone-at-fork", "thread-after-fork", "unshare", "setns", "rights", "limit", "full-memory",
                                   "signals", "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
-                                  "forked-thread-ends"])
+                                  "forked-thread-ends", "all-done", "shorter-delay"])
 def test_undisturbed(mode, program, library):
     ended = attempt(program, mode, LD_PRELOAD=library, timeout=60)
     if ended.status == SKIPPED:

@@ -46,7 +46,11 @@ static void leave_and_stay(void* arg) {
   (void)arg;
   mi_free(mi_malloc(SIZE));
   check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
-  mi_thread_leave(); // as mi_thread_done
+  mi_thread_withdraw(); // as mi_thread_done
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
+  mi_free(mi_malloc(SIZE));
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
+  mi_thread_leave();
   check_equal(mi_atomic_load_relaxed(&mi_state.present), 1);
   mi_free(mi_malloc(SIZE));
   check_equal(mi_atomic_load_relaxed(&mi_state.present), 2);
@@ -55,6 +59,30 @@ static void leave_and_stay(void* arg) {
   mi_thread_leave();
   mi_free(mi_malloc(SIZE));
   check(!mi_thread_is_present());
+}
+
+static void withdraw_and_end(void* arg) {
+  (void)arg;
+  mi_free(mi_malloc(SIZE));
+  mi_thread_withdraw();
+  mi_thread_withdraw();
+  check(mi_thread_is_present() && mi_self_theap() == &mi_theap_empty);
+}
+
+// THREAD-7. If this fails, a program whose threads all say that they are idle (mi_thread_done) has
+// no purge thread any more, or one that keeps it alive when they have ended.
+UNIT_TEST(thread_is_present_without_a_home) {
+  mi_free(mi_malloc(SIZE));
+  mi_thread_withdraw();
+  check_equal(mi_state.main.count.threads, 0);
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 1);
+  unit_on_thread(&withdraw_and_end, NULL);
+  check_equal(mi_atomic_load_relaxed(&mi_state.present), 1);
+  check_equal(hooks_fake.last_thread_count, 0);
+  // If the system cannot tell of the end any more, the thread does not count.
+  os_fake.fail_at[OS_FAKE_THREAD_KEY] = 1;
+  mi_thread_withdraw();
+  check_equal(hooks_fake.last_thread_count, 1);
 }
 
 // THREAD-7. If this fails, a process whose last thread ended stays for ever, or an idle server has
@@ -427,6 +455,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(thread_that_nobody_announced_is_noticed),
       cmocka_unit_test(thread_is_present_until_it_ends),
+      cmocka_unit_test(thread_is_present_without_a_home),
       cmocka_unit_test(thread_takes_over_what_another_left),
       cmocka_unit_test(thread_owns_what_it_took_over),
       cmocka_unit_test(thread_end_is_told_when_the_system_lets_us),

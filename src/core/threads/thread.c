@@ -33,9 +33,10 @@
 // THREAD-7  `mi_state.present` counts the threads whose end the system will tell us of. libc ends
 //     the process when its last thread has ended, so the purge thread must be gone by then: it runs
 //     only while this count is not 0 (purger.c), and who counts down to 0 ends it. A thread counts
-//     from its first home on, until it ends, or says that it does (mi_thread_done). A thread that
-//     allocates again after we were told of its end, in the destructor of another key, does not
-//     count again: we may not be told a second time.
+//     from its first home on, until it ends: also while it has no home, after mi_thread_done,
+//     because nobody could start the purge thread when it has one again, inside of malloc. A thread
+//     that allocates again after we were told of its end, in the destructor of another key, does
+//     not count again: we may not be told a second time.
 //
 // THREAD-8  a thread that refills, in whatever heap, looks at the idle pages of all its heaps, in
 //     turn: others free blocks of pages that it owns in heaps from which it does not allocate now
@@ -512,6 +513,14 @@ MI_INTERNAL void mi_thread_leave(void) {
   mi_parcel_end();
   mi_thread_give_up();
   mi_thread_be_absent();
+}
+
+MI_INTERNAL void mi_thread_withdraw(void) {
+  mi_parcel_end();
+  mi_thread_give_up(); // after which the end of the thread would not be noticed: THREAD-7
+  if (mi_thread_is_present() && !mi_os_thread_on_exit(&mi_thread_on_exit, &mi_theap_empty)) {
+    mi_thread_be_absent();
+  }
 }
 
 // -- orphans --

@@ -29,6 +29,9 @@ MI_INTERNAL void mi_thread_present_alone(void);
 // memory again.
 MI_INTERNAL void mi_thread_leave(void);
 
+// The same for a thread that goes on: it stays present.
+MI_INTERNAL void mi_thread_withdraw(void);
+
 // Return the number of threads with memory here, in all sub-processes. Under the thread lock.
 MI_INTERNAL int64_t mi_thread_count_all(void);
 

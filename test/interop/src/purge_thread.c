@@ -155,6 +155,20 @@ static int off(void) {
   return 0;
 }
 
+// A program that lowers the delay: the thread sleeps until the end of a long one.
+static int shorter_delay(void) {
+  void (*const set)(int, long) = (void (*)(int, long))dlsym(RTLD_DEFAULT, "mi_option_set");
+  CHECK(set != NULL);
+  set(15, 3600000); // mi_option_purge_delay
+  start_thread(&sleep_for_ever);
+  burst(64 * MIB / 1000, 1000, 0);
+  usleep(1500000);
+  CHECK(resident_mib() >= 16);
+  set(15, 10);
+  CHECK(comes_below_mib(16));
+  return 0;
+}
+
 // The number of threads: of a program with one thread, and with two, made in two ways.
 static int count(void) {
   free(malloc(1000));
@@ -574,6 +588,37 @@ static int idle_thread_ends_last(void) {
   pthread_exit(NULL);
 }
 
+static void (*thread_done)(void);
+static sem_t go_on;
+
+static void* be_done(void* arg) {
+  free(malloc(1000));
+  thread_done();
+  atomic_fetch_add(&asleep, 1);
+  while (sem_wait(&go_on) != 0) continue;
+  return arg;
+}
+
+// A program whose threads all say that they have nothing to do loses the purge thread for good; or
+// it lives for ever after they have ended.
+static int all_done(void) {
+  thread_done = (void (*)(void))dlsym(RTLD_DEFAULT, "mi_thread_done");
+  CHECK(thread_done != NULL && sem_init(&go_on, 0, 0) == 0);
+  const pthread_t thread = start_thread(&be_done);
+  CHECK(comes_to_threads(3));
+  while (atomic_load(&asleep) == 0) usleep(1000);
+  thread_done();
+  usleep(100000);
+  CHECK(threads_now() == 3);
+  burst(64 * MIB / 1000, 1000, 0);
+  CHECK(comes_below_mib(16));
+  CHECK(sem_post(&go_on) == 0 && pthread_join(thread, NULL) == 0);
+  last = pthread_self();
+  atexit(&at_the_end);
+  thread_done();
+  pthread_exit(NULL);
+}
+
 static pthread_key_t late_key;
 
 // In all rounds of destructors, of which the last is after the last of ours.
@@ -667,6 +712,8 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "main-ends-first") == 0) return main_ends_first();
   if (strcmp(mode, "idle-thread-ends-last") == 0) return idle_thread_ends_last();
   if (strcmp(mode, "late-memory") == 0) return late_memory();
+  if (strcmp(mode, "all-done") == 0) return all_done();
+  if (strcmp(mode, "shorter-delay") == 0) return shorter_delay();
   if (strcmp(mode, "forked-thread-ends") == 0) return forked_thread_ends();
   fprintf(stderr, "usage: purge_thread MODE; see test_purge_thread.py\n");
   return 2;
