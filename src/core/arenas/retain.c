@@ -43,15 +43,16 @@
 // RETAIN-6  what went back by RETAIN-1 or RETAIN-4, and is replaced within MI_RETAIN_SOON_MS of the
 //     last such event, went back too early. After MI_RETAIN_COST of that (0.1 to 0.5 s of page
 //     faults) the bound of RETAIN-1 grows by all that goes back too early; where there is no purge
-//     thread, by MI_RETAIN_MORE_ALONE and a 32nd of what ever did at most: after ten bursts of
-//     1.2 GB such a program keeps 0.5 GB if it sleeps then, and one that goes on has ever fewer
-//     faults. After MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN at most, so that a
-//     program which then sleeps holds little (the recorded calls of sqlite, a heap of 60 MiB, 20
-//     times: 0.6 of the time). It shrinks by what goes back at the end of a period, or early. So a
-//     program with threads that frees 300 MiB and allocates them again, again and again, has no
-//     page faults (blocks of 32 KiB to 1 MiB: 5 us for each, 236 without), and one that does so
-//     three times and sleeps keeps no more than twice MI_RETAIN_MIN, and half of what is in use.
-//     Memory of which the program will touch little (zeroed.c) is not replaced.
+//     thread, by MI_RETAIN_MORE_ALONE and a 64th of what ever did at most: after ten bursts of
+//     1.2 GB such a program keeps 0.2 GB if it sleeps then, and one that goes on has ever fewer
+//     faults (200 bursts of 300 MiB: 0.37 of the time without the 64th). After
+//     MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN at most, so that a program which then
+//     sleeps holds little (the recorded calls of sqlite, a heap of 60 MiB, 20 times: 0.6 of the
+//     time). It shrinks by what goes back at the end of a period, or early. So a program with
+//     threads that frees 300 MiB and allocates them again, again and again, has no page faults
+//     (blocks of 32 KiB to 1 MiB: 5 us for each, 236 without), and one that does so three times and
+//     sleeps keeps no more than twice MI_RETAIN_MIN, and half of what is in use. Memory of which
+//     the program will touch little (zeroed.c) is not replaced.
 //
 // RETAIN-7  free memory inside of sparse pages (sparse.c) may stay as long as it and what waits are
 //     together less than half of MI_RETAIN_MIN and half of what is in use. Beyond the bound of
@@ -102,7 +103,7 @@
 #define MI_RETAIN_COST_FIRST ((int64_t)(1024 * MI_SLICE_SIZE))
 #define MI_RETAIN_COST ((int64_t)(8192 * MI_SLICE_SIZE))
 #define MI_RETAIN_MORE_ALONE (2 * MI_RETAIN_MIN)
-#define MI_RETAIN_MORE_PART 32
+#define MI_RETAIN_MORE_PART 64
 // RETAIN-8
 #define MI_RETAIN_ROOM_PART 4
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
