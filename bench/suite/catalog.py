@@ -184,6 +184,7 @@ MICRO_WORKLOADS = [
         ("calloc-large", "zeroed blocks of many MiB", "ours"),
         ("grow", "one buffer that grows by realloc to a large size", "ours", "grow", {"gib": 9.0}),
         ("grow-many", "many buffers that grow by realloc in turns", "ours", "grow --many"),
+        ("grow-cut", "buffers that double while they fill, and are cut to their length in the end", "ours", "grow --cut"),
     ),
     *group_of(
         "growth",
