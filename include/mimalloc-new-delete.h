@@ -48,9 +48,9 @@
 // called where exceptions can be caught: it is declared to throw nothing, so a compiler drops the
 // handler around it. Without a new-handler nothing is thrown, because a static program that does
 // not use std::bad_alloc lacks what it takes.
-#if defined(__cpp_exceptions) || defined(__EXCEPTIONS) || defined(_CPPUNWIND)
+#if (defined(__cpp_exceptions) || defined(__EXCEPTIONS)) && !defined(_MSC_VER)
 #define mi_new_can_catch
-#if __cplusplus >= 201103L || (defined(_MSC_VER) && _MSC_VER >= 1900)
+#if __cplusplus >= 201103L
 #define mi_new_has_handler() (std::get_new_handler() != NULL)
 #else
 #define mi_new_has_handler() true

@@ -54,7 +54,8 @@ MI_INTERNAL bool mi_new_call_handler(size_t size) {
   __typeof__(&_ZSt15get_new_handlerv) const get =
       (__typeof__(get))mi_weak_address(_ZSt15get_new_handlerv);
   const mi_new_handler_t handler = get == NULL ? NULL : get();
-  if (handler == NULL) return mi_os_cxx_call_handler(size);
+  // On Windows a C library has a handler, too.
+  if (handler == NULL) return (get == NULL || MI_IS_WINDOWS) && mi_os_cxx_call_handler(size);
   handler();
   return true;
 }

@@ -10,6 +10,7 @@
 // for by its name, because a plug-in may have loaded it for itself alone (RTLD_LOCAL). Deliberately
 // absent: a C++ library that is linked into the plug-in, which has no name that could be found.
 #include <dlfcn.h>
+#include <errno.h>
 
 #include "os.h"
 
@@ -21,6 +22,7 @@
 // Return a function of the C++ library of the process, NULL if none is loaded.
 static void* mi_os_cxx_find(const char* function) {
   static const char* const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
+  const int saved_errno = errno;
   void* found = NULL;
   if (dlopen == NULL || dlsym == NULL || dlclose == NULL) return NULL;
   for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]) && found == NULL; i++) {
@@ -29,6 +31,7 @@ static void* mi_os_cxx_find(const char* function) {
     found = dlsym(library, function);
     dlclose(library); // whoever loaded it keeps it
   }
+  errno = saved_errno;
   return found;
 }
 

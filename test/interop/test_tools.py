@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "realloc") == 0) {
     p[41 * one] = 1;
     p[-2 * one] = 1;
-    mi_free(mi_realloc(p, 30));
+    mi_free(mi_realloc(p, 38));
   } else if (strcmp(argv[1], "reuse") == 0) {
     mi_free(p);
     p[3 * one] = 7;

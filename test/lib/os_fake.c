@@ -630,6 +630,14 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark) {
 }
 
 // No test makes threads in the child of a fork.
+// The references of api_new.c reach the C++ library, if there is one.
+MI_INTERNAL bool mi_os_cxx_call_handler(size_t size) {
+  (void)size;
+  return false;
+}
+
+MI_INTERNAL void mi_os_cxx_throw(void) {}
+
 MI_INTERNAL bool mi_os_is_alone(void) { return getpid() != process; }
 
 MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
