@@ -231,11 +231,16 @@ static mi_attr_noinline void mi_retain_look(mi_subproc_t* subproc, long delay) {
   mi_atomic_store_relaxed(&subproc->purge_seen_ms, now);
 }
 
+// Return the bytes that wait in free slices and inside of sparse pages.
+static int64_t mi_retain_waiting_all(mi_subproc_t* subproc) {
+  return mi_atomic_load_relaxed(&subproc->purge_waiting) +
+         mi_atomic_load_relaxed(&subproc->sparse_waiting);
+}
+
 MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count) {
   const long delay = mi_wait_delay_ms();
   if (delay <= 0) return delay == 0;
-  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting) +
-                          mi_atomic_load_relaxed(&subproc->sparse_waiting);
+  const int64_t waiting = mi_retain_waiting_all(subproc);
   const int64_t min = MI_RETAIN_MIN / 2 + mi_atomic_load_relaxed(&subproc->retain_more);
   if (mi_retain_beyond(subproc, waiting, min, MI_RETAIN_PART) > 0) return true;
   const int64_t excess =
@@ -247,10 +252,8 @@ MI_INTERNAL bool mi_retain_lets_go(mi_subproc_t* subproc, size_t slice_count) {
 
 MI_INTERNAL size_t mi_retain_sparse_way(mi_subproc_t* subproc, size_t fresh_count) {
   if (!mi_retain_is_peak(subproc, fresh_count) || mi_wait_delay_ms() <= 0) return 0;
-  const int64_t waiting = mi_atomic_load_relaxed(&subproc->purge_waiting) +
-                          mi_atomic_load_relaxed(&subproc->sparse_waiting);
-  const int64_t excess =
-      mi_retain_beyond(subproc, waiting, MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
+  const int64_t excess = mi_retain_beyond(subproc, mi_retain_waiting_all(subproc),
+                                          MI_RETAIN_SOFT_MIN, MI_RETAIN_SOFT_PART);
   const size_t most = mi_bits_max(fresh_count, MI_RETAIN_STEP) * MI_SLICE_SIZE;
   return excess > 0 ? mi_bits_min((size_t)excess, most) : 0;
 }

@@ -133,10 +133,8 @@ static uint8_t* mi_tail_of(const mi_page_t* page, size_t* size) {
   return page->start + start;
 }
 
-// Give the tail back. Returns how many bytes of it were charged.
-static size_t mi_tail_purge(mi_arena_t* arena, const mi_page_t* page) {
-  size_t size;
-  uint8_t* const start = mi_tail_of(page, &size);
+// Give a tail back. Returns how many bytes of it were charged.
+static size_t mi_tail_purge(mi_arena_t* arena, uint8_t* start, size_t size) {
   if (!mi_charge_has_any(arena, start, size)) return 0; // nothing was there
   if (mi_option_value(purge_decommits) == 0 || !mi_purge_contents(arena, start, size)) return 0;
   return mi_charge_drop(arena, start, size);
@@ -144,12 +142,12 @@ static size_t mi_tail_purge(mi_arena_t* arena, const mi_page_t* page) {
 
 MI_INTERNAL mi_attr_noinline void mi_tail_note(mi_arena_t* arena, mi_page_t* page) {
   size_t size;
-  mi_tail_of(page, &size);
+  uint8_t* const start = mi_tail_of(page, &size);
   if (!MI_HAS_TAILS || size * MI_TAIL_MIN_PART < page->slice_count * MI_SLICE_SIZE) return;
   if (size < MI_TAIL_MIN_PAGES * mi_state.os.page_size) return;
   if (!mi_arena_is_mapped_by_us(arena)) return;
   if (mi_wait_delay_ms() == 0 || mi_budget_is_short(arena->subproc)) { // TAIL-5
-    mi_tail_purge(arena, page);
+    mi_tail_purge(arena, start, size);
     return;
   }
   page->has_tail = true;
@@ -175,7 +173,9 @@ static size_t mi_tail_take(mi_arena_t* arena, size_t slice_index) {
   if (!mi_tail_claim(tails, shift)) return 0;
   const mi_page_t* const page = mi_pagemap_slice(arena->start + slice_index * MI_SLICE_SIZE);
   const size_t slice_count = page->slice_count;
-  const size_t bytes = mi_tail_purge(arena, page);
+  size_t size;
+  uint8_t* const start = mi_tail_of(page, &size);
+  const size_t bytes = mi_tail_purge(arena, start, size);
   if (mi_unlikely(mi_tail_clear(tails, shift) != MI_TAIL_BUSY)) { // TAIL-1: the page has ended
     mi_wait_release(arena, slice_index, slice_count);
   }
@@ -258,8 +258,7 @@ MI_INTERNAL mi_attr_cold void mi_tail_cut(mi_arena_t* arena, uint8_t* start, siz
   const size_t chunk = mi_arena_slice_of(arena, start) / MI_CHUNK_SLICES;
   if (!MI_HAS_TAILS || size < MI_TAIL_MIN_PAGES * mi_state.os.page_size) return;
   if (mi_collapse_is_huge(arena, chunk) || mi_tail_least(arena->subproc) > 1) return;
-  if (mi_option_value(purge_decommits) == 0 || !mi_purge_contents(arena, start, size)) return;
-  mi_charge_drop(arena, start, size);
+  mi_tail_purge(arena, start, size);
 }
 
 MI_INTERNAL void mi_tail_step(mi_subproc_t* subproc, size_t batch, uint64_t end_ms) {

@@ -97,6 +97,7 @@ static bool mi_guard_close(mi_guarded_t* record, mi_arena_t* arena, uint8_t* sta
 static bool mi_guard_open(mi_guarded_t* record) {
   const size_t size = record->slice_count * MI_SLICE_SIZE;
   bool is_open = mi_os_unguard(record->start, size);
+  if (is_open && !record->is_mapped) return true;
   if (record->is_mapped) {
     mi_atomic_sub_relaxed(&mi_guards.mapped_count, 1);
     // Where the system refuses to take guards away that it once made (a filter of system calls),

@@ -84,8 +84,7 @@ static bool mi_sparse_is_in_cache(const mi_theap_t* theap, const mi_page_t* page
   return page->reserved <= MI_SPARSE_WALK_CACHED && page == theap->queue[page->size_class].last;
 }
 
-// Return the page that is to be looked at next, or NULL if no page is in a queue: SPARSE-7.
-static mi_page_t* mi_sparse_next(mi_theap_t* theap) {
+static mi_page_t* mi_sparse_find_next(mi_theap_t* theap) {
   mi_page_t* const page = theap->sparse_next;
   if (mi_theap_owns(theap, page) && page->place == MI_PLACE_QUEUE) return page;
   for (size_t k = 0; k < MI_CLASS_COUNT; k++) {
@@ -96,12 +95,18 @@ static mi_page_t* mi_sparse_next(mi_theap_t* theap) {
   return NULL;
 }
 
+// Go on by a page: return the one that is to be looked at, or NULL if none is in a queue: SPARSE-7.
+static mi_page_t* mi_sparse_next(mi_theap_t* theap) {
+  mi_page_t* const page = mi_sparse_find_next(theap);
+  if (page != NULL) theap->sparse_next = mi_life_after(&theap->queue[page->size_class], page);
+  return page;
+}
+
 // SPARSE-7: one of those that were let alone when more might wait, of the class c or of few blocks.
 static void mi_sparse_trim_older(mi_theap_t* theap, size_t c) {
   for (size_t k = 0; k < MI_SPARSE_LOOKS; k++) {
     mi_page_t* const page = mi_sparse_next(theap);
     if (page == NULL) return;
-    theap->sparse_next = mi_life_after(&theap->queue[page->size_class], page);
     if (!page->is_sparse || mi_sparse_is_in_ring(theap, page)) continue;
     if (page->reserved > MI_SPARSE_WALK_MAX && page->size_class != c) continue;
     const bool goes = mi_retain_lets_go(mi_theap_subproc(theap), page->slice_count);
@@ -115,7 +120,6 @@ MI_INTERNAL mi_attr_cold void mi_sparse_make_way(mi_theap_t* theap, size_t bytes
   for (size_t k = 0; k < MI_SPARSE_PEAK_LOOKS && gone < bytes; k++) {
     mi_page_t* const page = mi_sparse_next(theap);
     if (page == NULL) return;
-    theap->sparse_next = mi_life_after(&theap->queue[page->size_class], page);
     if (page->is_sparse && page->reserved <= MI_SPARSE_WALK_MAX) {
       gone += mi_sparse_trim(theap, page);
     }

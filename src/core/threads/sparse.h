@@ -14,7 +14,7 @@
 // when it did, or when it came into the queue so. (A free finds the count 0 then.)
 MI_INTERNAL void mi_sparse_note(mi_theap_t* theap, mi_page_t* page);
 
-// Give back what a sparse page in a queue has free.
+// Give back what a sparse page in a queue has free. Returns the bytes that went.
 MI_INTERNAL size_t mi_sparse_trim(mi_theap_t* theap, mi_page_t* page);
 
 // Give back so many bytes that sparse pages have free, as far as these are soon found: SPARSE-10.
