@@ -528,19 +528,14 @@ UNIT_TEST_PAGE_SIZES(refill_makes_short_pages_before_a_peak) {
   mi_flush_theap(unit_theap());
   const int64_t waiting = mi_atomic_load_relaxed(&mi_state.main.purge_waiting);
   check(waiting >= (int64_t)(PAGES / 4 * MI_SLICE_SIZE));
-  void* p[PAGES / 4];
-  size_t count = 0;
-  while (count < PAGES / 4) {
-    p[count] = mi_malloc(mi_class_size(c));
-    const mi_page_t* const page = unit_page_of(p[count]);
-    count++;
-    if (count == 1) check(page->slice_count < slices);
-    check_equal(page->reserved, mi_class_blocks(page->block_size, page->slice_count));
-    check(mi_class_has_slices(c, page->slice_count));
+  mi_page_t* pages[PAGES / 4];
+  for (size_t i = 0; i < PAGES / 4; i++) {
+    pages[i] = mi_refill_make_page(unit_theap(), c);
+    check(pages[i]->slice_count < slices);
+    check_equal(pages[i]->reserved, mi_class_blocks(mi_class_size(c), pages[i]->slice_count));
   }
   check_equal(now->committed_peak, peak);
-  unit_check_valid();
-  while (count > 0) mi_free(p[--count]);
+  for (size_t i = 0; i < PAGES / 4; i++) mi_page_release(UNIT_HEAP, pages[i]);
   for (size_t i = 0; i < PAGES * in_page; i++) mi_free(many[i]);
   mi_collect_all(MI_FORCE);
   unit_check_empty();
