@@ -62,6 +62,7 @@
 #include "os_linux_folder.c"
 #include "os_linux_limit.c"
 #include "os_linux_resident.c"
+#include "os_linux_unwinder.c"
 #if defined(__GLIBC__)
 #include "os_family.c"
 #else

@@ -6,6 +6,7 @@
 //   is there one thread, is it alone   not known: no
 //   unpredictable bits                 from addresses and a clock
 //   can memory be read                 the kernel tries to (macOS has a better answer)
+//   may the unwinder hold a lock       no
 //
 // OS_POSIX-1 to OS_POSIX-3 hold here, too.
 // Deliberately absent: what each of these systems answers in its own way.
@@ -14,6 +15,11 @@
 static int mi_os_call_protection(void) { return PROT_READ | PROT_WRITE; }
 
 static void mi_os_call_raise(int number) { pthread_kill(pthread_self(), number); }
+
+// (`backtrace` is not used on these systems, or takes no lock.)
+static void mi_os_call_find_unwinder(void) {}
+
+static bool mi_os_call_is_unwinders(const void* top) { return top == NULL; }
 
 MI_INTERNAL int mi_os_purge(void* start, size_t size) { return mi_os_remap(start, size); }
 

@@ -65,6 +65,11 @@ static const int mi_os_call_fault_flags;
 // if that is not known.
 static uintptr_t mi_os_call_fault(int number, const siginfo_t* info, const ucontext_t* context,
                                   mi_os_fault_t* fault);
+// Look for the unwinder of `backtrace`, which is loaded.
+static void mi_os_call_find_unwinder(void);
+// True if the unwinder may have called this library, so that a lock of its own may be held. `top`
+// is that of the stack, without the frame of the caller.
+static bool mi_os_call_is_unwinders(const void* top);
 
 // -- os_posix.c defines --
 

@@ -17,6 +17,8 @@
 //     (its first call loads a library), and if it takes no lock: with glibc 2.35, which brought
 //     `_dl_find_object`, or on macOS. Else by the chain of frame pointers, each of which is tested
 //     before it is read (mi_os_is_readable).
+// OS_POSIX_FAULT-4  there is no stack where the unwinder of `backtrace` calls this library: it may
+//     hold a lock of its own, for which `backtrace` would wait for ever.
 // All references to functions that not every libc has are weak: no further library is needed.
 #include <dlfcn.h>
 #if MI_IS_MACOS
@@ -52,7 +54,10 @@ extern char mi_os_find_object __asm__("_dl_find_object") mi_attr_weak;
 // gave one. Written by `mi_os_stack_prepare`, read by any thread; relaxed: a stale value shows a
 // few more frames.
 static mi_atomic(uintptr_t) mi_os_code_first, mi_os_code_end;
-static mi_atomic(bool) mi_os_asked_backtrace, mi_os_has_backtrace;
+static mi_atomic(bool) mi_os_asked_backtrace;
+//   write  any  store release  mi_os_stack_prepare  (publishes what is known of the unwinder)
+//   read   any  acquire        mi_os_stack          (sees it)
+static mi_atomic(bool) mi_os_has_backtrace;
 
 #if MI_IS_MACOS
 // A segment of code begins at the header of its file.
@@ -103,7 +108,10 @@ MI_INTERNAL void mi_os_stack_prepare(void) {
     // Libc loads the unwinder at its first call. If it has no memory for that it must not try
     // again: the loader of glibc ends the process then.
     void* frames[2];
-    mi_atomic_store_relaxed(&mi_os_has_backtrace, backtrace(frames, 2) > 0);
+    const bool has_backtrace = backtrace(frames, 2) > 0;
+    if (has_backtrace) mi_os_call_find_unwinder();
+    // Publishes what is known of the unwinder; pairs with the acquire in `mi_os_stack`.
+    mi_atomic_store_release(&mi_os_has_backtrace, has_backtrace);
   }
   errno = saved_errno;
 }
@@ -139,9 +147,11 @@ MI_INTERNAL size_t mi_os_stack(const void** frames, size_t capacity) {
   const int saved_errno = errno;
   const void* all[MI_OS_STACK_MAX];
   const size_t wanted = mi_bits_min(capacity + 12, MI_OS_STACK_MAX);
-  size_t count;
-  if (mi_atomic_load_relaxed(&mi_os_has_backtrace)) {
-    count = (size_t)backtrace((void**)(uintptr_t)all, (int)wanted);
+  size_t count = 0;
+  // Sees what is known of the unwinder; pairs with the release in `mi_os_stack_prepare`.
+  if (mi_atomic_load_acquire(&mi_os_has_backtrace)) {
+    const bool may_wait = mi_os_call_is_unwinders(__builtin_frame_address(0)); // OS_POSIX_FAULT-4
+    if (!may_wait) count = (size_t)backtrace((void**)(uintptr_t)all, (int)wanted);
   } else {
     count = mi_os_walk_frames(all, wanted);
   }
