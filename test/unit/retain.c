@@ -199,12 +199,23 @@ UNIT_TEST(retain_learns_less_where_there_is_no_purge_thread) {
   const size_t most = WAITING_MAX + 2 * LEARNED_SOON + PHASE_SLACK;
   const size_t more = PHASE_SLICES * MI_SLICE_SIZE / 64; // for each phase, at most
   for (size_t i = 0; i < 6; i++) {
-    phase(10);
+    phase(240);
     check(os_fake_resident_all() <= most + i * more);
   }
   check(os_fake_resident_all() >= most - 2 * PHASE_SLACK);
-  for (size_t i = 0; i < 150; i++) phase(10); // one that goes on and on learns most of it
+  for (size_t i = 0; i < 150; i++) phase(240); // one that goes on and on learns most of it
   check(os_fake_resident_all() >= PHASE_SLICES * MI_SLICE_SIZE / 8 * 7);
+}
+
+// If this fails, such a program pays page faults for nearly all that it needs, where these are what
+// takes its time; or it learns that from less.
+UNIT_TEST(retain_learns_all_where_faults_are_the_work) {
+  start_phases();
+  for (size_t i = 0; i < 6; i++) phase(240);
+  const size_t bounded = os_fake_resident_all();
+  for (size_t i = 0; i < 20; i++) phase(20);
+  check(bounded <= PHASE_SLICES * MI_SLICE_SIZE / 4 * 3);
+  check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= PHASE_SLICES * MI_SLICE_SIZE);
 }
 
 // If this fails, a program whose small phases follow each other pays page faults in each, or one
@@ -232,6 +243,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(retain_learns_what_is_needed_again),
       cmocka_unit_test(retain_learns_less_where_there_is_no_purge_thread),
+      cmocka_unit_test(retain_learns_all_where_faults_are_the_work),
       cmocka_unit_test(retain_learns_a_little_soon),
       cmocka_unit_test(retain_learns_nothing_from_what_is_rare),
       cmocka_unit_test(retain_goes_in_parts),

@@ -43,9 +43,10 @@
 // RETAIN-6  what went back by RETAIN-1 or RETAIN-4, and is replaced within MI_RETAIN_SOON_MS of the
 //     last such event, went back too early. After MI_RETAIN_COST of that (0.1 to 0.5 s of page
 //     faults) the bound of RETAIN-1 grows by all that goes back too early; where there is no purge
-//     thread, by MI_RETAIN_MORE_ALONE and a 64th of what ever did at most: after ten bursts of
-//     1.2 GB such a program keeps 0.2 GB if it sleeps then, and one that goes on has ever fewer
-//     faults (200 bursts of 300 MiB: 0.37 of the time without the 64th). After
+//     thread, by MI_RETAIN_MORE_ALONE and a 64th of what ever did at most, so that a program which
+//     then sleeps keeps little of it, unless so much was needed again lately, MI_RETAIN_BUSY in
+//     each millisecond, that the faults took about half of its time: nothing takes more than about
+//     twice as long because of that bound. After
 //     MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN at most, so that a program which then
 //     sleeps holds little (the recorded calls of sqlite, a heap of 60 MiB, 20 times: 0.6 of the
 //     time). It shrinks by what goes back at the end of a period, or early. So a program with
@@ -104,6 +105,8 @@
 #define MI_RETAIN_COST ((int64_t)(8192 * MI_SLICE_SIZE))
 #define MI_RETAIN_MORE_ALONE (2 * MI_RETAIN_MIN)
 #define MI_RETAIN_MORE_PART 64
+#define MI_RETAIN_BUSY ((int64_t)(16 * MI_SLICE_SIZE))
+#define MI_RETAIN_LATELY_MS 4000
 // RETAIN-8
 #define MI_RETAIN_ROOM_PART 4
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
@@ -142,6 +145,8 @@ static void mi_retain_note(mi_subproc_t* subproc, int64_t now) {
   mi_atomic_store_relaxed(&subproc->retain_seen_ms, now);
   if (now - seen <= MI_RETAIN_SOON_MS) return;
   mi_atomic_store_relaxed(&subproc->retain_missed, 0);
+  mi_atomic_store_relaxed(&subproc->retain_lately, 0);
+  mi_atomic_store_relaxed(&subproc->retain_since_ms, now);
   if (mi_atomic_load_relaxed(&subproc->retain_more) > 0) return; // it has learned once
   mi_atomic_store_relaxed(&subproc->retain_cost, 0);
 }
@@ -152,23 +157,37 @@ static void mi_retain_miss(mi_subproc_t* subproc, int64_t bytes, int64_t now) {
   mi_count_add(&subproc->retain_missed, bytes);
 }
 
+// So many bytes more are needed again at `now`. True if that is what most of the time is spent for.
+static bool mi_retain_is_busy(mi_subproc_t* subproc, int64_t bytes, int64_t now) {
+  const int64_t lately = mi_count_add(&subproc->retain_lately, bytes);
+  const int64_t since = mi_atomic_load_relaxed(&subproc->retain_since_ms);
+  if (now - since > MI_RETAIN_LATELY_MS) { // half of the time counts no more, and its bytes
+    mi_atomic_store_relaxed(&subproc->retain_since_ms, since + (now - since) / 2);
+    mi_count_add(&subproc->retain_lately, -(lately / 2));
+  }
+  return lately >= MI_RETAIN_COST && lately >= (now - since) * MI_RETAIN_BUSY;
+}
+
 // Return how much the bound may grow by, after so much was missed.
-static int64_t mi_retain_more_max(int64_t cost) {
+static int64_t mi_retain_more_max(int64_t cost, bool is_busy) {
   if (cost < MI_RETAIN_COST) return MI_RETAIN_MIN;
   const bool is_alone = mi_atomic_load_relaxed(&mi_state.purger) == MI_PURGER_NONE;
-  return is_alone ? MI_RETAIN_MORE_ALONE + cost / MI_RETAIN_MORE_PART : INT64_MAX;
+  if (!is_alone || is_busy) return INT64_MAX;
+  return MI_RETAIN_MORE_ALONE + cost / MI_RETAIN_MORE_PART;
 }
 
 // So many bytes are claimed that are not resident, and may have been a moment ago.
 static void mi_retain_learn(mi_subproc_t* subproc, int64_t bytes) {
   if (bytes <= 0 || mi_atomic_load_relaxed(&subproc->retain_missed) <= 0) return;
-  mi_retain_note(subproc, mi_atomic_load_relaxed(&subproc->purge_seen_ms));
+  const int64_t now = mi_atomic_load_relaxed(&subproc->purge_seen_ms);
+  mi_retain_note(subproc, now);
   const int64_t missed = mi_atomic_load_relaxed(&subproc->retain_missed);
   const int64_t again = bytes < missed ? bytes : missed;
   mi_count_add(&subproc->retain_missed, -again);
   const int64_t cost = mi_count_add(&subproc->retain_cost, again);
+  const bool is_busy = mi_retain_is_busy(subproc, again, now);
   if (cost < MI_RETAIN_COST_FIRST) return;
-  const int64_t most = mi_retain_more_max(cost);
+  const int64_t most = mi_retain_more_max(cost, is_busy);
   const int64_t room = most - mi_atomic_load_relaxed(&subproc->retain_more);
   const int64_t more = again < room ? again : room;
   if (more > 0) mi_count_add(&subproc->retain_more, more);

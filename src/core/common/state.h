@@ -155,11 +155,14 @@ struct mi_subproc_s {
   mi_atomic(bool) had_tails;
   // retain_more - bytes that may wait beyond RETAIN-1; retain_missed - bytes that went back
   // and have not been replaced; retain_cost - bytes of these that were replaced at once;
-  // retain_seen_ms - when the last of that happened. Relaxed, by any thread: RETAIN-6, a guess.
+  // retain_seen_ms - when the last of that happened; retain_lately - bytes that were replaced at
+  // once since about retain_since_ms. Relaxed, by any thread: RETAIN-6, a guess.
   mi_atomic(int64_t) retain_more;
   mi_atomic(int64_t) retain_missed;
   mi_atomic(int64_t) retain_cost;
   mi_atomic(int64_t) retain_seen_ms;
+  mi_atomic(int64_t) retain_lately;
+  mi_atomic(int64_t) retain_since_ms;
   // retain_same - bytes that waited when a free last kept the bounds; retain_turn - frees since
   // then that found the same. Relaxed, written and read by any thread: a lost step is another look.
   mi_atomic(int64_t) retain_same;
