@@ -94,6 +94,25 @@ UNIT_TEST(realloc_gives_back_a_part_of_the_last_slice) {
   unit_check_empty();
 }
 
+// If this fails, a buffer that is made longer and shorter in turns pays page faults each time.
+UNIT_TEST(realloc_in_turns_gives_nothing_back) {
+  if (MI_IS_TINY) return; // a slice has one OS page
+  const size_t size = 3 * MI_SLICE_SIZE;
+  const size_t less = 2 * MI_SLICE_SIZE + 1;
+  void* p = mi_malloc(MI_SLICE_SIZE); // what it grows to has a page of its own
+  for (size_t round = 0; round < 3; round++) {
+    p = mi_realloc_block(mi_self_theap(), p, size, MI_UNINITIALIZED);
+    const mi_page_t* const page = mi_pagemap_find(p);
+    const size_t last = mi_arena_slice_of(page->arena, p) + 2;
+    p = mi_realloc_block(mi_self_theap(), p, less, MI_UNINITIALIZED);
+    check_equal(mi_pagemap_find(p), page);
+    check_equal(mi_charge_in_slice(page->arena, last) == MI_SLICE_SIZE, round > 0);
+  }
+  mi_free(p);
+  mi_collect_all(MI_FORCE);
+  unit_check_empty();
+}
+
 // If this fails, a program that needs less memory is told that there is none.
 UNIT_TEST(realloc_to_a_smaller_size_needs_no_memory) {
   static void* blocks[2 * 8192];
@@ -388,6 +407,7 @@ int main(void) {
       cmocka_unit_test(realloc_stays_when_nearly_all_is_used),
       cmocka_unit_test(realloc_gives_back_what_is_not_needed),
       cmocka_unit_test(realloc_gives_back_a_part_of_the_last_slice),
+      cmocka_unit_test(realloc_in_turns_gives_nothing_back),
       cmocka_unit_test(realloc_to_a_smaller_size_needs_no_memory),
       cmocka_unit_test(realloc_of_nothing_and_to_nothing),
       cmocka_unit_test(realloc_failure_keeps_the_block),

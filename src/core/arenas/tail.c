@@ -40,7 +40,9 @@
 //     page from the start (huge.c) only for MI_TAIL_CUT_MIN of them, an eighth of its slices, or
 //     when all unused memory is asked for. What is left does not keep the purge thread awake.
 // TAIL-7  what realloc cuts off a block with a page of its own goes back at once: the program said
-//     that it needs no more. Not from a chunk that may be a huge page.
+//     that it needs no more. Not from a chunk that may be a huge page, and not from a block that
+//     grew again after that: a buffer that is made longer and shorter in turns (300,000 bytes at
+//     most) would take three times as long.
 //
 // Deliberately absent: other tails of single blocks, which are a small part of them; blocks of a
 // page that were not carved yet, which are only its owner's.

@@ -134,7 +134,10 @@ struct mi_page_s {
   mi_atomic(bool) has_interior;
   uint32_t book_index; // its entry in the book, if the page is in one: book.h (const)
   bool has_fence; // where it is, or was: fence.h. Written by who has the run
-  bool is_likely_full; // the class is busy: the page will be used up (const)
+  union {
+    bool is_likely_full; // the class is busy: the page will be used up (const)
+    uint8_t cut; // mi_page_cut_t, of a single block, by its holder
+  };
   uint16_t bias; // what `count.used` is too low by: LIFE-1
   size_t block_size; // bytes (const, except for a single block resized in place by its holder)
   uint8_t* start; // first block (const)
@@ -202,6 +205,13 @@ struct mi_page_s {
 mi_static_assert(sizeof(mi_page_t) == 128, "two cache lines, and the free path shifts by 7");
 mi_static_assert(offsetof(mi_page_t, thread_free) == 64, "remote frees write the second line");
 #define MI_PAGE_SHIFT 7
+
+// What realloc did with a single block: TAIL-7.
+typedef enum mi_page_cut_e {
+  MI_CUT_NONE = 0,
+  MI_CUT_DONE, // it was made shorter, and what it left went back
+  MI_CUT_NEVER, // and then longer again
+} mi_page_cut_t;
 
 typedef enum mi_page_backing_e {
   MI_BACKING_ARENA = 0, // slices of an arena

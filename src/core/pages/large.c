@@ -263,6 +263,7 @@ MI_INTERNAL mi_page_t* mi_large_make(mi_heap_t* heap, const mi_large_plan_t* pla
   page->reserved = (uint32_t)described_count;
   page->shift = shift;
   page->guarded = plan->guarded;
+  page->cut = MI_CUT_NONE;
   const bool is_exact = plan->guarded != NULL || plan->is_slot;
   page->block_size = is_exact ? plan->size : mi_large_round(plan->size);
   page->size_class = (uint8_t)MI_CLASS_COUNT;
@@ -437,8 +438,10 @@ MI_INTERNAL void mi_large_free(mi_page_t* page, void* p) {
   if (!MI_HAS_KEPT || is_long || !mi_large_keep(page)) mi_large_end(page, 0);
 }
 
-// A block shrank: what it leaves of the slices that it keeps goes back.
-static void mi_large_cut(const mi_page_t* page, size_t old_size) {
+// A block shrank: what it leaves of the slices that it keeps goes back (TAIL-7).
+static void mi_large_cut(mi_page_t* page, size_t old_size) {
+  if (page->cut == MI_CUT_NEVER) return;
+  page->cut = MI_CUT_DONE;
   const size_t end = mi_bits_min(old_size, page->slice_count * MI_SLICE_SIZE);
   const size_t start = page->block_size + mi_fence_room();
   if (MI_IS_TRACKED || page->arena == NULL || end <= start) return;
@@ -452,6 +455,7 @@ MI_INTERNAL bool mi_large_resize(mi_page_t* page, size_t size) {
   mi_heap_t* const heap = mi_inside_enter(page);
   const bool is_done = mi_large_resize_in(heap, page, size);
   if (is_done && page->block_size < old_size) mi_large_cut(page, old_size);
+  if (is_done && page->block_size > old_size && page->cut == MI_CUT_DONE) page->cut = MI_CUT_NEVER;
   mi_inside_leave(heap);
   return is_done;
 }
