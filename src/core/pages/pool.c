@@ -74,10 +74,11 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
   } while (!mi_atomic_cas_weak_release(&pool->head, &head, mi_pool_word(index, head)));
 }
 
-// True if enough of the page is free to make it worth finding: an eighth.
-static bool mi_pool_is_worth_it(const mi_page_t* page) {
+// True if enough of the page is free to make it worth finding: an eighth. (A page whose list was
+// damaged may have no free block, although not all are in use: a pop would find it again and again.)
+static bool mi_pool_is_worth_it(mi_page_t* page) {
   const size_t used = mi_part_used(page);
-  return page->reserved - used >= (page->reserved + 7) / 8;
+  return page->reserved - used >= (page->reserved + 7) / 8 && mi_page_has_free(page);
 }
 
 static void mi_pool_note_empty(mi_heap_t* heap, size_t c, size_t slice_count);
