@@ -75,7 +75,7 @@ MI_INTERNAL void mi_pool_push(mi_heap_t* heap, size_t c, mi_page_t* page) {
 }
 
 // True if enough of the page is free to make it worth finding: an eighth. (A page whose list was
-// damaged may have no free block, although not all are in use: a pop would find it again and again.)
+// damaged may have no free block, although not all are in use: a pop would find it for ever.)
 static bool mi_pool_is_worth_it(mi_page_t* page) {
   const size_t used = mi_part_used(page);
   return page->reserved - used >= (page->reserved + 7) / 8 && mi_page_has_free(page);

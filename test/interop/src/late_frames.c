@@ -11,8 +11,8 @@
 extern void __register_frame(void* frames);
 extern void __deregister_frame(void* frames);
 
-// The frames of this program once more; where they are is in the table beside them, .eh_frame_hdr of
-// the Linux Standard Base.
+// The frames of this program once more; where they are is in the table beside them: .eh_frame_hdr,
+// of the Linux Standard Base.
 static int find(struct dl_phdr_info* info, size_t size, void* frames) {
   (void)size;
   if (info->dlpi_name[0] != 0) return 0;
