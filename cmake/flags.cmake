@@ -43,12 +43,11 @@ endif()
 
 # Small code that starts small (see layout.ld). The fast paths are the same instructions as with -O3.
 check_c_compiler_flag(-fno-align-jumps MI_HAS_NO_ALIGN)
-if(MSVC)
-  # The compiler's own.
-elseif(MI_HAS_NO_ALIGN)
-  set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG -fno-align-loops -fno-align-jumps")
-else()
+if(NOT MSVC AND CMAKE_C_FLAGS_RELEASE MATCHES "^ *-O3 -DNDEBUG *$") # of CMake: nobody has said anything else
   set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+  if(MI_HAS_NO_ALIGN)
+    string(APPEND CMAKE_C_FLAGS_RELEASE " -fno-align-loops -fno-align-jumps")
+  endif()
 endif()
 
 # Two builds of the same files are the same, whatever their folders are called. Not where one debugs: there the names in the

@@ -322,6 +322,22 @@ def test_options_of_a_parent(tmp_path):
     assert "-DMI_SECURE=2 " in run("ninja", "-C", tmp_path / "b", "-t", "commands", "mimalloc")
 
 
+@pytest.mark.parametrize("who", ["user", "parent", "nobody"])
+def test_flags_of_a_release(who, tmp_path):
+    """What a user or a parent says of optimisation holds; if nobody says anything, it is ours."""
+    said = {"user": ["-DCMAKE_C_FLAGS_RELEASE=-O1 -DSAID"]}.get(who, [])
+    parent = 'set(CMAKE_C_FLAGS_RELEASE "-O1 -DSAID")\n' if who == "parent" else ""
+    run(*cmake_project(tmp_path, parent + ADD_SUBDIRECTORY), *said)
+    for configure_again in (False, True):
+        if configure_again:
+            run("cmake", tmp_path / "b")
+        commands = run("ninja", "-C", tmp_path / "b", "-t", "commands", "mimalloc")
+        compile_line = next(line for line in commands.splitlines() if "static.c" in line)
+        flags = {word for word in compile_line.split() if re.fullmatch(r"-O.*|-DSAID", word)}
+        wanted = {"-O2"} if who == "nobody" else {"-O1", "-DSAID"}
+        assert flags == wanted, compile_line
+
+
 @pytest.mark.parametrize("more", [[], ["-static"]], ids=["shared", "static"])
 def test_pkg_config(more, lib, tmp_path):
     program = shutil.which("pkgconf") or find("pkg-config")
