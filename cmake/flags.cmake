@@ -8,6 +8,11 @@ endif()
 if(MSVC) # clang-cl, where -Wall is all that the compiler has
   set(MI_WARNINGS /W4 $<$<BOOL:${MI_WERROR}>:/WX>)
 endif()
+# The warnings that a parent project asks for are those of its own files. These here use GNU's extensions of C, so -Wpedantic
+# with -Werror would end its build, as would any warning that a later compiler invents.
+if(MI_IS_PART AND NOT MI_WERROR)
+  set(MI_WARNINGS -w)
+endif()
 set(MI_C_WARNINGS $<$<COMPILE_LANGUAGE:C>:${MI_WARNINGS}>)
 
 # -fno-builtin-malloc: the compiler must not reason about a malloc that we define.
@@ -62,10 +67,19 @@ function(mi_compile_flags target)
   target_compile_options(${target} PRIVATE ${MI_C_WARNINGS} ${MI_CODE_FLAGS})
 endfunction()
 
+# A shared library must find all that it needs when it is linked: a mistake of ours is seen there. Not on OpenBSD, where libraries
+# are linked without libc, and not with a sanitizer, whose functions clang puts into programs only. What a parent project or its
+# user compiles with may be said where it is not seen here, as in add_compile_options.
+string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" mi_type_flags)
+set(MI_LINK_COMPLETE -Wl,-z,defs)
+if(MI_IS_PART OR CMAKE_SYSTEM_NAME STREQUAL "OpenBSD" OR "${CMAKE_C_FLAGS} ${${mi_type_flags}}" MATCHES "-fsanitize=")
+  set(MI_LINK_COMPLETE "")
+endif()
+
 # mi_link_layout(TARGET): what each process uses in front (layout.ld), where the linker can do that.
 include(CheckCSourceCompiles)
 set(MI_LAYOUT_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/layout.ld)
-set(CMAKE_REQUIRED_FLAGS "-shared -fPIC")
+set(CMAKE_REQUIRED_FLAGS "-shared -fPIC -w")
 set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-T,${MI_LAYOUT_SCRIPT})
 check_c_source_compiles("int mi_layout(void) { return 1; }" MI_HAS_LAYOUT)
 unset(CMAKE_REQUIRED_FLAGS)

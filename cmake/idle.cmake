@@ -2,8 +2,8 @@
 
 # The unwinder of Debian's musl-gcc needs glibc.
 include(CheckCSourceCompiles)
-set(CMAKE_REQUIRED_FLAGS "-shared -fPIC")
-set(CMAKE_REQUIRED_LINK_OPTIONS -static-libgcc -Wl,-z,defs)
+set(CMAKE_REQUIRED_FLAGS "-shared -fPIC -w")
+set(CMAKE_REQUIRED_LINK_OPTIONS -static-libgcc ${MI_LINK_COMPLETE})
 check_c_source_compiles("#include <unwind.h>
   _Unwind_Reason_Code mi_see(struct _Unwind_Context* c, void* p) { (void)c; (void)p; return _URC_NO_REASON; }
   void mi_look(void) { _Unwind_Backtrace(&mi_see, 0); }" MI_HAS_UNWINDER)
@@ -20,7 +20,7 @@ mi_compile_flags(mimalloc-idle)
 target_compile_definitions(mimalloc-idle PRIVATE _GNU_SOURCE)
 target_link_libraries(mimalloc-idle PRIVATE ${CMAKE_DL_LIBS})
 # The unwinder is linked in, so that no program gets a library that it does not have.
-target_link_options(mimalloc-idle PRIVATE -static-libgcc -Wl,-z,defs)
+target_link_options(mimalloc-idle PRIVATE -static-libgcc ${MI_LINK_COMPLETE})
 # In a folder of its own, as it is nothing to link with.
 set(MI_IDLE_FOLDER mimalloc-idle)
 set_target_properties(mimalloc-idle PROPERTIES NO_SONAME ON LINKER_LANGUAGE C

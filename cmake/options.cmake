@@ -11,6 +11,12 @@ macro(mi_text_option name help)
   endif()
 endmacro()
 
+# Whether a project adds this one (add_subdirectory, FetchContent).
+set(MI_IS_PART ON)
+if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  set(MI_IS_PART OFF)
+endif()
+
 # There are no shared libraries in WebAssembly.
 set(MI_SHARED_DEFAULT ON)
 if(EMSCRIPTEN OR CMAKE_SYSTEM_PROCESSOR MATCHES "^wasm")
@@ -24,7 +30,7 @@ endif()
 set(MI_COMPAT_DEFAULT OFF)
 set(MI_TRACE_DEFAULT OFF)
 set(MI_IDLE_DEFAULT OFF) # for Linux
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT MI_IS_PART)
   set(MI_COMPAT_DEFAULT ON)
   set(MI_IDLE_DEFAULT ON)
   if(CMAKE_SIZEOF_VOID_P EQUAL 8)
@@ -35,7 +41,7 @@ endif()
 # The tool that reads /proc and core dumps. It is Python, and nothing is compiled. A project that adds this one has no use
 # for it.
 set(MI_INSPECT_DEFAULT OFF)
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT MI_IS_PART)
   set(MI_INSPECT_DEFAULT ON)
 endif()
 
@@ -79,7 +85,7 @@ if(NOT CMAKE_BUILD_TYPE)
   if(CMAKE_BINARY_DIR MATCHES "(debug|asan|tsan|ubsan|valgrind)$")
     set(CMAKE_BUILD_TYPE Debug)
   endif()
-  if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  if(NOT MI_IS_PART)
     set(CMAKE_BUILD_TYPE ${CMAKE_BUILD_TYPE} CACHE STRING "Build type" FORCE)
   endif()
 endif()

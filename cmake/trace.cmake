@@ -5,7 +5,7 @@ set(MI_TRACE_SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/src/trace)
 
 # A recorded call runs through all of these files: they are compiled as one.
 add_library(mimalloc-trace SHARED ${MI_TRACE_SOURCE}/recorder.c)
-target_link_options(mimalloc-trace PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,defs)
+target_link_options(mimalloc-trace PRIVATE -Wl,-Bsymbolic-functions ${MI_LINK_COMPLETE})
 # In a folder of its own, as it is nothing to link with.
 set(MI_TRACE_FOLDER mimalloc-trace)
 set_target_properties(mimalloc-trace PROPERTIES NO_SONAME ON LINKER_LANGUAGE C
@@ -14,8 +14,8 @@ set_target_properties(mimalloc-trace PROPERTIES NO_SONAME ON LINKER_LANGUAGE C
 # Where exceptions can pass a function that cleans up, operator new and delete are recorded as such. Elsewhere (Debian's
 # musl-gcc, whose unwinder needs glibc) they are seen if they call malloc.
 include(CheckCSourceCompiles)
-set(CMAKE_REQUIRED_FLAGS "-shared -fPIC -fexceptions")
-set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-z,defs)
+set(CMAKE_REQUIRED_FLAGS "-shared -fPIC -fexceptions -w")
+set(CMAKE_REQUIRED_LINK_OPTIONS ${MI_LINK_COMPLETE})
 check_c_source_compiles("static void mi_leave(int* p) { *p = 0; }
   void (*mi_call)(void); void mi_enter(void) { int x __attribute__((cleanup(mi_leave))) = 1; mi_call(); }" MI_HAS_CLEANUP)
 unset(CMAKE_REQUIRED_FLAGS)

@@ -322,6 +322,19 @@ def test_options_of_a_parent(tmp_path):
     assert "-DMI_SECURE=2 " in run("ninja", "-C", tmp_path / "b", "-t", "commands", "mimalloc")
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", ["-Wpedantic -Wconversion -Wmissing-prototypes -Werror", "-fsanitize=undefined", "-fsanitize=address"])
+def test_part_of_a_project_with_flags(compiler, flags, tmp_path):
+    """A project that compiles everything with its own warnings, or for a sanitizer, builds."""
+    how = f"add_compile_options({flags})\n{ADD_SUBDIRECTORY}"
+    run(*cmake_project(tmp_path, how), f"-DCMAKE_C_COMPILER={find(compiler)}", f"-DCMAKE_C_FLAGS={flags}", "-DCMAKE_C_FLAGS_RELEASE=-O0")
+    said = run("cmake", "--build", tmp_path / "b", "--target", "consumer", "mimalloc-static")
+    assert "warning:" not in said
+    assert "MI_HAS_LAYOUT:INTERNAL=1\n" in (tmp_path / "b" / "CMakeCache.txt").read_text()
+    if "address" not in flags:  # where malloc is the sanitizer's
+        assert "runtime error" not in run(tmp_path / "b" / "consumer")
+
+
 @pytest.mark.parametrize("who", ["user", "parent", "nobody"])
 def test_flags_of_a_release(who, tmp_path):
     """What a user or a parent says of optimisation holds; if nobody says anything, it is ours."""
