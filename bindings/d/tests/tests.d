@@ -26,6 +26,9 @@ unittest
 // structures have the layout of the library: it says how large it thinks they are
 unittest
 {
+    void* block = mi_malloc(1); // so that there is something to tell
+    scope (exit)
+        mi_free(block);
     mi_stats_t stats;
     stats.size = mi_stats_t.sizeof;
     stats.version_ = MI_STAT_VERSION;
@@ -89,6 +92,23 @@ void exercise(Allocator)(ref Allocator allocator)
     assert(allocator.allocate(0) is null && allocator.allocate(1UL << 62) is null);
 }
 
+/// Each block is aligned to what the allocator says, however it came about.
+void checkAlignment(Allocator)(ref Allocator allocator)
+{
+    foreach (size_t size; 1 .. 50)
+        foreach (i; 0 .. 4) // one may be aligned by chance
+        {
+            void[][4] blocks = [allocator.allocate(size), allocator.alignedAllocate(size, 8), allocator.allocate(100), null];
+            assert(allocator.reallocate(blocks[2], size));
+            blocks[3] = allocator.alignedAllocate(50 - size, 8);
+            assert(allocator.alignedReallocate(blocks[3], size, 8));
+            foreach (block; blocks)
+                assert(block.length == size && cast(size_t) block.ptr % allocator.alignment == 0);
+            foreach (block; blocks[i % 2 .. $]) // those that stay move the next ones
+                allocator.deallocate(block);
+        }
+}
+
 auto map8(R)(R numbers)
 {
     import std.algorithm.iteration : map;
@@ -102,6 +122,8 @@ unittest
     exercise(Mimalloc.instance);
     MimallocHeap heap;
     exercise(heap);
+    checkAlignment(Mimalloc.instance);
+    checkAlignment(heap);
 }
 
 // what std.experimental.allocator makes on it: objects, arrays, building blocks

@@ -5,7 +5,8 @@ module mimalloc.allocator;
 import mimalloc.c;
 import std.typecons : Ternary;
 
-/// What blocks are aligned to that ask for nothing else.
+/// What all blocks are aligned to: what `platformAlignment` of std.experimental.allocator is at most. The library aligns
+/// blocks of 16 bytes and more so, and shorter ones to 8 bytes.
 private enum uint natural = 16;
 
 /// The library as a process-wide allocator. Any thread may use it, and free what another one allocated.
@@ -18,17 +19,17 @@ nothrow @nogc:
 
     size_t goodAllocSize(size_t bytes) shared const @trusted
     {
-        return mi_good_size(bytes);
+        return mi_good_size(asked(bytes));
     }
 
     void[] allocate(size_t bytes) shared const @trusted
     {
-        return bytes ? sliced(mi_malloc(bytes), bytes) : null;
+        return bytes ? sliced(mi_malloc(asked(bytes)), bytes) : null;
     }
 
     void[] alignedAllocate(size_t bytes, uint alignment) shared const @trusted
     {
-        return bytes ? sliced(mi_malloc_aligned(bytes, alignment), bytes) : null;
+        return bytes ? sliced(mi_malloc_aligned(asked(bytes), alignment), bytes) : null;
     }
 
     bool expand(ref void[] block, size_t delta) shared const @system
@@ -38,12 +39,12 @@ nothrow @nogc:
 
     bool reallocate(ref void[] block, size_t bytes) shared const @system
     {
-        return bytes ? moved(block, mi_realloc(block.ptr, bytes), bytes) : emptied(block);
+        return bytes ? moved(block, mi_realloc(block.ptr, asked(bytes)), bytes) : emptied(block);
     }
 
     bool alignedReallocate(ref void[] block, size_t bytes, uint alignment) shared const @system
     {
-        return bytes ? moved(block, mi_realloc_aligned(block.ptr, bytes, alignment), bytes) : emptied(block);
+        return bytes ? moved(block, mi_realloc_aligned(block.ptr, asked(bytes), alignment), bytes) : emptied(block);
     }
 
     bool deallocate(void[] block) shared const @system
@@ -78,17 +79,17 @@ nothrow @nogc:
 
     size_t goodAllocSize(size_t bytes) const @trusted
     {
-        return mi_good_size(bytes);
+        return mi_good_size(asked(bytes));
     }
 
     void[] allocate(size_t bytes) @trusted
     {
-        return bytes && handle ? sliced(mi_heap_malloc(raw, bytes), bytes) : null;
+        return bytes && handle ? sliced(mi_heap_malloc(raw, asked(bytes)), bytes) : null;
     }
 
     void[] alignedAllocate(size_t bytes, uint alignment) @trusted
     {
-        return bytes && handle ? sliced(mi_heap_malloc_aligned(raw, bytes, alignment), bytes) : null;
+        return bytes && handle ? sliced(mi_heap_malloc_aligned(raw, asked(bytes), alignment), bytes) : null;
     }
 
     bool expand(ref void[] block, size_t delta) @system
@@ -100,14 +101,14 @@ nothrow @nogc:
     {
         if (!bytes)
             return emptied(block);
-        return handle && moved(block, mi_heap_realloc(raw, block.ptr, bytes), bytes);
+        return handle && moved(block, mi_heap_realloc(raw, block.ptr, asked(bytes)), bytes);
     }
 
     bool alignedReallocate(ref void[] block, size_t bytes, uint alignment) @system
     {
         if (!bytes)
             return emptied(block);
-        return handle && moved(block, mi_heap_realloc_aligned(raw, block.ptr, bytes, alignment), bytes);
+        return handle && moved(block, mi_heap_realloc_aligned(raw, block.ptr, asked(bytes), alignment), bytes);
     }
 
     bool deallocate(void[] block) @system
@@ -131,6 +132,12 @@ nothrow @nogc:
 }
 
 private nothrow @nogc @system:
+
+/// How long a block must be to be aligned.
+size_t asked(size_t bytes)
+{
+    return bytes < natural ? natural : bytes;
+}
 
 void[] sliced(void* block, size_t bytes)
 {
