@@ -36,8 +36,16 @@ MI_COMPAT_EXPORT void* tc_realloc(void* p, size_t size) {
   return NULL;
 }
 
+// The next power of two, which glibc's memalign takes instead of an alignment that is none. Where
+// size_t has no such the alignment stays as it is, and fails.
+static size_t mi_tc_alignment(size_t alignment) {
+  size_t power = 1;
+  while (power != 0 && power < alignment) power <<= 1;
+  return power != 0 ? power : alignment;
+}
+
 MI_COMPAT_EXPORT void* tc_memalign(size_t alignment, size_t size) {
-  return mi_memalign(alignment, size);
+  return mi_memalign(mi_tc_alignment(alignment), size);
 }
 
 MI_COMPAT_EXPORT int tc_posix_memalign(void** p, size_t alignment, size_t size) {

@@ -158,6 +158,24 @@ static void ours(void) {
   EQUAL(get(15), delay);
   EQUAL(MallocExtension_SetNumericProperty("tcmalloc.heap_limit_mb", 100), 0);
   EQUAL(MallocExtension_VerifyMallocMemory(&delay), 0);
+  // An alignment that is no power of two is rounded up, by tc_memalign only. Blocks of the same
+  // size, since one may be aligned by chance.
+  const size_t alignments[] = {0, 3, 48, 5000, 100000};
+  for (size_t i = 0; i < sizeof(alignments) / sizeof(alignments[0]); i++) {
+    void* aligned[4];
+    size_t power = 1;
+    while (power < alignments[i]) power *= 2;
+    for (size_t j = 0; j < 4; j++) {
+      CHECK((aligned[j] = tc_memalign(alignments[i], 100)) != NULL);
+      EQUAL((uintptr_t)aligned[j] % power, 0);
+    }
+    for (size_t j = 0; j < 4; j++) tc_free(aligned[j]);
+    void* refused = NULL;
+    EQUAL(tc_posix_memalign(&refused, alignments[i], 100), EINVAL);
+  }
+  errno = 0;
+  CHECK(tc_memalign(SIZE_MAX / 2 + 2, 100) == NULL);
+  EQUAL(errno, EINVAL);
   // The statistics of blocks are true.
   int blocks, more, histogram[64], now[64];
   size_t total, bytes;
