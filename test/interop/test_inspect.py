@@ -476,6 +476,20 @@ def test_files_that_are_no_core_dump(core, tmp_path):
     assert attempt(TOOL).status == 2 == attempt(TOOL, 1, "--compare", "a", "b").status
 
 
+def test_a_number_is_a_process_whatever_files_are_there(core, program, library, tmp_path, monkeypatch):
+    """In a folder of core dumps, which the kernel names by processes, each process can be asked for, and each core dump."""
+    monkeypatch.chdir(tmp_path)
+    with running(program, library) as inspected:
+        (tmp_path / str(inspected.pid)).symlink_to(core[0])
+        found = inspect(inspected.pid)["target"]
+        assert (found["kind"], found["pid"]) == ("process", inspected.pid)
+        found = inspect(f"./{inspected.pid}")["target"]
+        assert (found["kind"], found["file"]) == ("core", f"./{inspected.pid}")
+    (tmp_path / "4194303").symlink_to(core[0])
+    assert "there is no process 4194303 (the file of this name is ./4194303)" in refusal(4194303)
+    assert "No such file" in refusal("\u00b2")  # a digit, and no number
+
+
 def test_a_truncated_core_dump(core, tmp_path):
     """What is there is told, with a warning; without the library's own data nothing can be."""
     path, _ = core

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import sys
 
 from . import layout, picture, snapshot, text
@@ -12,7 +13,9 @@ from .target import Core, Failure, Process, Unreadable
 ABOUT = """Say why the resident memory of a process is what it is: what is in use, what is free inside pages, what is kept, and what
 is not the allocator's; by size, heap and thread, with a map. The process runs libmimalloc, as a shared library or linked
 into it; it need not help, and nothing runs in it."""
-MORE = """Exit status: 0; 1 when there is nothing to tell, with a message; 2 for a wrong command line.
+MORE = """A target of digits only is the number of a process; a file of such a name has a folder before it (./123).
+
+Exit status: 0; 1 when there is nothing to tell, with a message; 2 for a wrong command line.
 A process changes while it is read; with --stop it does not. A core dump needs the file of the library only if the
 kernel left out parts of it, which is so for programs at fixed addresses, and for dumps without file contents."""
 
@@ -20,7 +23,7 @@ kernel left out parts of it, which is so for programs at fixed addresses, and fo
 def arguments(words):
     parser = argparse.ArgumentParser(prog="mimalloc-inspect", description=ABOUT, epilog=MORE,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", nargs="?", help="the number of a process, or the file of a core dump")
+    parser.add_argument("target", nargs="?", help="the number of a process, or the file of a core dump (./123 if it is named so)")
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two snapshots, files that --json wrote")
     parser.add_argument("--stop", action="store_true", help="stop the process while it is read, some milliseconds to a second")
     parser.add_argument("--json", metavar="FILE", help="write a snapshot, or the comparison, as JSON; - for standard output")
@@ -70,9 +73,15 @@ def load(path):
 
 
 def open_target(chosen):
-    if chosen.target.isdigit() and not os.path.exists(chosen.target):
+    """A number is a process, whatever files are here: a folder of core dumps may have one of that name."""
+    if not re.fullmatch("[0-9]+", chosen.target):
+        return Core(chosen.target, chosen.sysroot)
+    try:
         return Process(int(chosen.target))
-    return Core(chosen.target, chosen.sysroot)
+    except Failure as failure:
+        if os.path.isfile(chosen.target):
+            raise Failure(f"{failure} (the file of this name is ./{chosen.target})") from failure
+        raise
 
 
 def choose(target, wanted):
