@@ -10,26 +10,27 @@
 // from here to `main`.
 //
 // METRICS-1  a scrape allocates nothing: the buffers are those of the one thread that serves.
-// METRICS-2  one connection at a time, each for at most WAIT_SECONDS: who connects and stays silent
-//     holds up other scrapes for so long, and the program not at all.
+// METRICS-2  one connection at a time, each for at most WAIT_MS in all: who connects and says
+//     or takes nothing, or one byte now and then, holds up other scrapes for so long, and the
+//     program not at all.
 //
 // Deliberately absent: encryption, passwords and other addresses than this machine's. What is served
 // tells how busy a program is; put a proxy in front where others may ask.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <mimalloc.h>
 
-enum { METRICS_SIZE = 64 * 1024, REQUEST_SIZE = 8 * 1024, WAIT_SECONDS = 2, BACKLOG = 16 };
+enum { METRICS_SIZE = 64 * 1024, REQUEST_SIZE = 8 * 1024, WAIT_MS = 2000, BACKLOG = 16 };
 
 typedef struct metrics_server_s {
   pthread_t thread;
@@ -38,13 +39,30 @@ typedef struct metrics_server_s {
   char text[METRICS_SIZE];
 } metrics_server_t;
 
+static long long metrics_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+// Wait until bytes can be read (POLLIN) or written (POLLOUT). False if the time `end_ms` comes first.
+static bool metrics_wait(int connection, short what, long long end_ms) {
+  for (;;) {
+    struct pollfd one = {.fd = connection, .events = what};
+    const long long left = end_ms - metrics_now_ms();
+    const int count = left > 0 ? poll(&one, 1, (int)left) : 0;
+    if (count >= 0 || errno != EINTR) return count > 0;
+  }
+}
+
 // Read until the empty line behind the head of a request. False if there is none in time, or if it
 // is too long.
-static bool metrics_read(int connection, char* request) {
+static bool metrics_read(int connection, char* request, long long end_ms) {
   size_t used = 0;
-  while (used + 1 < REQUEST_SIZE) {
-    const ssize_t count = recv(connection, request + used, REQUEST_SIZE - 1 - used, 0);
-    if (count < 0 && errno == EINTR) continue;
+  while (used + 1 < REQUEST_SIZE && metrics_wait(connection, POLLIN, end_ms)) {
+    const size_t room = REQUEST_SIZE - 1 - used;
+    const ssize_t count = recv(connection, request + used, room, MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) return false;
     used += (size_t)count;
     request[used] = 0;
@@ -53,10 +71,10 @@ static bool metrics_read(int connection, char* request) {
   return false;
 }
 
-static void metrics_send(int connection, const char* text, size_t size) {
-  while (size > 0) {
-    const ssize_t count = send(connection, text, size, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
+static void metrics_send(int connection, const char* text, size_t size, long long end_ms) {
+  while (size > 0 && metrics_wait(connection, POLLOUT, end_ms)) {
+    const ssize_t count = send(connection, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) return;
     text += count;
     size -= (size_t)count;
@@ -68,7 +86,9 @@ static bool metrics_starts(const char* text, const char* word) {
 }
 
 static void metrics_answer(metrics_server_t* server, int connection) {
-  const bool is_read = metrics_read(connection, server->request);
+  const long long start_ms = metrics_now_ms();
+  const long long end_ms = start_ms + WAIT_MS;
+  const bool is_read = metrics_read(connection, server->request, start_ms + WAIT_MS / 2);
   const char* const request = server->request;
   const bool is_head = is_read && metrics_starts(request, "HEAD ");
   const char* const path = request + (is_head ? 5 : 4);
@@ -96,21 +116,18 @@ static void metrics_answer(metrics_server_t* server, int connection) {
   snprintf(head, sizeof(head),
            "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
            status, type, length);
-  metrics_send(connection, head, strlen(head));
-  if (!is_head) metrics_send(connection, server->text, length);
+  metrics_send(connection, head, strlen(head), end_ms);
+  if (!is_head) metrics_send(connection, server->text, length, end_ms);
 }
 
 static void* metrics_run(void* arg) {
   metrics_server_t* const server = (metrics_server_t*)arg;
-  const struct timeval patience = {.tv_sec = WAIT_SECONDS};
   for (;;) {
     const int connection = accept(server->socket, NULL, NULL);
     if (connection < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return NULL;
     }
-    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     metrics_answer(server, connection);
     shutdown(connection, SHUT_WR);
     close(connection);

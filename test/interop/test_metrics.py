@@ -1,5 +1,6 @@
 """Metrics as text for Prometheus (mi_metrics), read by Prometheus's own parser for Python; the server of demo/metrics.c; the
 dashboard for Grafana. If this fails, who watches programs with a monitoring system sees nothing, or something else."""
+import contextlib
 import ctypes
 import http.client
 import json
@@ -8,6 +9,8 @@ import shlex
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -144,8 +147,8 @@ def server(tmp_path_factory, library):
     process.wait()
 
 
-def ask(port, method="GET", path="/metrics", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+def ask(port, method="GET", path="/metrics", timeout=60, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -179,6 +182,26 @@ def test_server_refuses_the_rest(server):
         long.sendall(b"GET /metrics HTTP/1.1\r\nX: ".ljust((8 << 10) - 1, b"x"))  # all that it reads
         assert long.recv(100).startswith(b"HTTP/1.1 400 ")
     assert ask(server)[0] == 200
+
+
+def test_server_is_not_held_up_by_who_is_slow(server):
+    """One byte now and then is never silence, and never a request: others are served nevertheless."""
+    with socket.create_connection(("127.0.0.1", server), timeout=60) as slow:
+        is_over = threading.Event()
+
+        def trickle():
+            with contextlib.suppress(OSError):  # closed by the server
+                while not is_over.wait(0.2):
+                    slow.sendall(b"x")
+        sender = threading.Thread(target=trickle)
+        sender.start()
+        try:
+            start = time.monotonic()
+            assert ask(server, timeout=20)[0] == 200
+            assert time.monotonic() - start < 10
+        finally:
+            is_over.set()
+            sender.join()
 
 
 def test_guide_names_all_metrics_and_the_command():
