@@ -68,11 +68,10 @@ function(mi_compile_flags target)
 endfunction()
 
 # A shared library must find all that it needs when it is linked: a mistake of ours is seen there. Not on OpenBSD, where libraries
-# are linked without libc, and not with a sanitizer, whose functions clang puts into programs only. What a parent project or its
-# user compiles with may be said where it is not seen here, as in add_compile_options.
-string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" mi_type_flags)
+# are linked without libc, and not with a sanitizer, whose functions clang puts into programs only. A parent project may name one
+# where it is not seen here, as for our targets.
 set(MI_LINK_COMPLETE -Wl,-z,defs)
-if(MI_IS_PART OR CMAKE_SYSTEM_NAME STREQUAL "OpenBSD" OR "${CMAKE_C_FLAGS} ${${mi_type_flags}}" MATCHES "-fsanitize=")
+if(MI_IS_PART OR CMAKE_SYSTEM_NAME STREQUAL "OpenBSD" OR NOT "${mi_sanitizers}" STREQUAL "")
   set(MI_LINK_COMPLETE "")
 endif()
 

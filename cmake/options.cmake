@@ -160,6 +160,15 @@ if(mi_secure GREATER 0 AND NOT MI_TRACK_DEFINITIONS STREQUAL "")
   message(FATAL_ERROR "MI_SECURE and a tool (MI_TRACK_ASAN, MI_TRACK_VALGRIND) are both ON: one of them knows the blocks")
 endif()
 
+# What everything is compiled with, be it said by a user or by a parent project.
+string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" mi_type_flags)
+get_directory_property(mi_sanitizers COMPILE_OPTIONS)
+string(REGEX MATCHALL "-fsanitize=[a-z,-]+" mi_sanitizers "${mi_sanitizers} ${CMAKE_C_FLAGS} ${${mi_type_flags}}")
+if(MI_OVERRIDE AND mi_sanitizers MATCHES "address|leak|memory|thread")
+  message(STATUS "libmimalloc: malloc is that of the sanitizer, and not replaced")
+  set(MI_OVERRIDE OFF)
+endif()
+
 if(NOT MI_BUILD_SHARED OR NOT MI_OVERRIDE)
   set(MI_BUILD_COMPAT OFF)
 endif()
