@@ -61,6 +61,17 @@
   atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acquire,              \
                                           memory_order_relaxed)
 
+// Order accesses without one of their own, which plain ones need that another thread may see: what
+// was read before the first from all that comes behind it, and all that comes before the second
+// from what is written behind it. (gcc has none for ThreadSanitizer, which does not know them.)
+#if MI_IS_TSAN
+#define mi_atomic_fence_acquire() mi_atomic_signal_fence()
+#define mi_atomic_fence_release() mi_atomic_signal_fence()
+#else
+#define mi_atomic_fence_acquire() atomic_thread_fence(memory_order_acquire)
+#define mi_atomic_fence_release() atomic_thread_fence(memory_order_release)
+#endif
+
 // Orders accesses as a signal handler of the same thread sees them; generates no instruction.
 #define mi_atomic_signal_fence() atomic_signal_fence(memory_order_acq_rel)
 

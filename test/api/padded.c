@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // padded.c - what a padded build (MI_PADDING) finds, to the byte, for blocks of all kinds. Only for
 // that build; test/interop/test_tools.py runs whole programs with mistakes.
+#include "puppet.h"
 #include "race.h"
 #include "test_reports.h"
 
@@ -249,6 +250,85 @@ static void right_program_is_told_nothing(void** state) {
   if (damages + refusals > 0) fail_msg("%s", said);
 }
 
+#define RING 4096
+static void* ring[RING];
+static size_t ring_put, ring_taken; // atomic
+
+// Frees what comes, until that is NULL; never allocates.
+static void* free_only(void* arg) {
+  for (size_t i = 0;; i++) {
+    race_await(&ring_taken, i);
+    while (__atomic_load_n(&ring_put, __ATOMIC_ACQUIRE) == i) sched_yield();
+    void* const p = ring[i % RING];
+    if (p == NULL) return arg;
+    mi_free(p);
+    __atomic_store_n(&ring_taken, i + 1, __ATOMIC_RELEASE);
+  }
+}
+
+static void give_to_free(void* p) {
+  while (ring_put - __atomic_load_n(&ring_taken, __ATOMIC_ACQUIRE) >= RING) sched_yield();
+  ring[ring_put % RING] = p;
+  __atomic_store_n(&ring_put, ring_put + 1, __ATOMIC_RELEASE);
+}
+
+// If this fails, a right program with a thread that only frees ends when another one collects.
+static void collect_beside_a_thread_that_frees_is_silent(void** state) {
+  (void)state;
+  test_skip_if_guarded("a freed block with guards is inaccessible");
+  if (test_is_sanitized()) test_skip("two threads race on purpose");
+  uint64_t random = 3;
+  pthread_t thread;
+  ring_put = ring_taken = 0;
+  listen();
+  assert_int_equal(pthread_create(&thread, NULL, &free_only, NULL), 0);
+  for (size_t round = 0; round < 2000; round++) {
+    for (size_t i = 0; i < 300; i++) {
+      const size_t size = 1 + random_below(&random, 600);
+      give_to_free(memset(mi_malloc(size), 1, size));
+    }
+    mi_collect(true);
+  }
+  give_to_free(NULL);
+  pthread_join(thread, NULL);
+  if (damages + refusals > 0) fail_msg("%s", said);
+}
+
+static mi_heap_t* main_heap;
+
+static void enter_subproc(void* arg) {
+  mi_subproc_add_current_thread(*(mi_subproc_id_t*)arg);
+  main_heap = mi_heap_main();
+}
+
+static void collect(void* arg) {
+  (void)arg;
+  mi_collect(true);
+}
+
+// If this fails, what one thread does with blocks of a sub-process is taken for damage when another
+// one collects there.
+static void collect_looks_only_where_nobody_allocates(void** state) {
+  (void)state;
+  test_skip_if_guarded("a write behind a guarded block may end the program");
+  static puppet_t other;
+  mi_subproc_id_t subproc = mi_subproc_new();
+  puppet_start(&other);
+  puppet_do(&other, &enter_subproc, &subproc);
+  unsigned char* const p = (unsigned char*)mi_heap_malloc(main_heap, 100);
+  listen();
+  spoil(p + 100); // as if this thread were just making the block
+  puppet_do(&other, &collect, NULL);
+  assert_int_equal(damages, 0);
+  mi_thread_done(); // it allocates no more
+  puppet_do(&other, &collect, NULL);
+  expect("buffer overflow", p, 100, "after 100 bytes");
+  spoil(p + 100);
+  mi_free(p);
+  puppet_end(&other);
+  mi_subproc_delete(subproc);
+}
+
 static void* use_theap(void* arg) {
   mi_theap_t* const theap = (mi_theap_t*)arg;
   void* const p = mi_malloc(100);
@@ -311,6 +391,8 @@ int main(void) {
       cmocka_unit_test(every_wrong_free_is_refused),
       cmocka_unit_test(every_change_of_a_note_is_noticed),
       cmocka_unit_test(double_free_at_one_moment_is_refused),
+      cmocka_unit_test(collect_beside_a_thread_that_frees_is_silent),
+      cmocka_unit_test(collect_looks_only_where_nobody_allocates),
       cmocka_unit_test(theap_of_another_thread_is_refused),
       cmocka_unit_test(heap_that_has_ended_is_refused),
       cmocka_unit_test(right_program_is_told_nothing),

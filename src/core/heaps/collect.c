@@ -33,18 +33,28 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   return mi_purge_everything(subproc) + mi_tail_purge_all(subproc);
 }
 
-static bool mi_collect_check_page(mi_page_t* page, void* alone) {
-  mi_track_check(page, (const mi_track_alone_t*)alone);
+static bool mi_collect_check_page(mi_page_t* page, void* look) {
+  mi_track_check(page, (const mi_track_look_t*)look);
   return true;
 }
 
-// Look for mistakes of the program in a padded build, unless other threads change pages meanwhile,
-// or did when they vanished (FORK-6).
+// (The lock orders it: a thread gets its home under it, and writes to blocks after that.)
+static bool mi_collect_is_alone(const mi_track_look_t* look) {
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_alone = mi_thread_total_all() == look->threads_total;
+  mi_lock_leave(&mi_state.thread_lock);
+  return is_alone;
+}
+
+// Look for mistakes of the program in a padded build, unless other threads may allocate meanwhile
+// (TRACK-8), in whatever sub-process, or did when they vanished (FORK-6).
 static void mi_collect_check(mi_subproc_t* subproc) {
   if (!MI_IS_PADDED || mi_state.is_torn) return;
-  mi_track_alone_t alone = {subproc, mi_atomic_load_relaxed(&subproc->count.threads_total)};
-  if (mi_atomic_load_relaxed(&subproc->count.threads) > 1) return;
-  mi_walk_pages(subproc, NULL, &mi_collect_check_page, &alone);
+  mi_lock_enter(&mi_state.thread_lock);
+  const bool is_alone = mi_thread_count_all() <= 1;
+  mi_track_look_t look = {&mi_collect_is_alone, mi_thread_total_all()};
+  mi_lock_leave(&mi_state.thread_lock);
+  if (is_alone) mi_walk_pages(subproc, NULL, &mi_collect_check_page, &look);
 }
 
 static size_t mi_collect_held(mi_theap_t* theap, mi_effort_t effort) {

@@ -114,7 +114,8 @@ static void mi_track_write(const mi_track_slot_t* slot, uint8_t* block, size_t s
                            uint64_t flag) {
   uint64_t words[2];
   mi_note_encode(words, block, size, flag, MI_NOTE_KEY);
-  mi_atomic_signal_fence(); // behind the patterns
+  // Publishes the patterns; pairs with the fence in `mi_track_check_slot`.
+  mi_atomic_fence_release();
   mi_track_store(mi_track_note(slot), words);
 }
 
@@ -132,7 +133,8 @@ static void mi_track_show(const mi_track_slot_t* slot, const mi_note_t* state) {
 static void mi_track_forget(const mi_track_slot_t* slot) {
   static const uint64_t busy[2] = {MI_NOTE_BUSY, 0};
   mi_track_store(mi_track_note(slot), busy);
-  mi_atomic_signal_fence(); // before the patterns
+  // Publishes that, before the patterns; pairs with the fence in `mi_track_may_tell`.
+  mi_atomic_fence_release();
 }
 
 // The same for a slot whose note was read. False if it changed since.
@@ -144,6 +146,8 @@ static mi_attr_unwatched bool mi_track_claim(const mi_track_slot_t* slot, const 
   do { // relaxed: the program orders the use of a block before its free
     is_claimed = mi_atomic_cas_weak_relaxed(&note->block, &word, MI_NOTE_BUSY);
   } while (!is_claimed && word == state->word);
+  // Publishes that, before the block changes; pairs with the fence in `mi_track_may_tell`.
+  mi_atomic_fence_release();
   mi_tool_resume();
   return is_claimed;
 }
@@ -219,10 +223,19 @@ static mi_track_found_t mi_track_find(const mi_track_slot_t* slot, const mi_note
   return (mi_track_found_t){mi_track_find_behind(slot, state), mi_track_find_before(slot, state)};
 }
 
-// True if another thread has started, and may have caused what was found. `alone` may be NULL.
-static bool mi_track_has_company(const mi_track_alone_t* alone) {
-  return alone != NULL &&
-         mi_atomic_load_relaxed(&alone->subproc->count.threads_total) != alone->threads_total;
+// True if no other thread can have caused what was found in a slot whose note was `words`: TRACK-8.
+// `look` is NULL where the caller has the block.
+static bool mi_track_may_tell(mi_page_t* page, const mi_track_slot_t* slot, const uint64_t words[2],
+                              const mi_track_look_t* look) {
+  if (look == NULL) return true;
+  // Sees the note of a block that is not there any more; pairs with the fence in `mi_track_claim`.
+  mi_atomic_fence_acquire();
+  if (!look->is_alone(look)) return false;
+  const uintptr_t owner = mi_atomic_load_relaxed(&page->owner);
+  if (owner == MI_OWNER_NONE || owner == MI_OWNER_INTERIOR) return false;
+  uint64_t now[2];
+  mi_track_load(mi_track_note(slot), now);
+  return now[0] == words[0] && now[1] == words[1];
 }
 
 // Report what was found around a block.
@@ -238,34 +251,50 @@ static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
   }
 }
 
-// Report a change of a freed block, once. Where there is no margin, the link of the free slot lies
-// in the block, or part of it does.
-static void mi_track_check_freed(const mi_track_slot_t* slot, const mi_note_t* state,
-                                 const mi_track_alone_t* alone, const char* where) {
-  if (state->size > MI_PAD_CONTENTS_MAX) return;
-  uint8_t* const end = state->block + state->size;
+// Return the first byte of a freed block that must not change. Where there is no margin, the link
+// of the free slot lies in the block, or part of it does.
+static uint8_t* mi_track_freed_start(const mi_track_slot_t* slot, const mi_note_t* state) {
   const size_t before = (size_t)(state->block - slot->start);
   const size_t linked = before < sizeof(mi_block_t) ? sizeof(mi_block_t) - before : 0;
-  if (state->size <= linked) return;
-  uint8_t* const start = state->block + linked;
-  const uint8_t* const found = mi_pad_first(start, end, MI_PAD_FREED);
-  if (mi_likely(found == NULL) || mi_track_has_company(alone)) return;
+  return state->block + mi_bits_min(linked, state->size);
+}
+
+// Return the first of these that did, or NULL.
+static const uint8_t* mi_track_find_late(const mi_track_slot_t* slot, const mi_note_t* state) {
+  if (state->size > MI_PAD_CONTENTS_MAX) return NULL;
+  uint8_t* const start = mi_track_freed_start(slot, state);
+  return mi_pad_first(start, state->block + state->size, MI_PAD_FREED);
+}
+
+// Report it, once.
+static void mi_track_tell_late(const mi_track_slot_t* slot, const mi_note_t* state,
+                               const uint8_t* found, const char* where) {
+  uint8_t* const end = state->block + state->size;
   mi_report_write(MI_ERROR_LATE_WRITE, where, state->block, state->size, found,
                   (size_t)(end - found));
-  mi_pad_fill(start, end, MI_PAD_FREED);
+  mi_pad_fill(mi_track_freed_start(slot, state), end, MI_PAD_FREED);
 }
 
 // Report what is wrong in a slot. The contents of a page of its own may be with the system again,
 // once its block is free.
-static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
-                                const mi_track_alone_t* alone, const char* where) {
+static void mi_track_check_slot(mi_page_t* page, const mi_track_slot_t* slot,
+                                const mi_track_look_t* look, const char* where) {
+  uint64_t words[2];
+  mi_track_load(mi_track_note(slot), words);
   const mi_note_t state = mi_track_read_either(slot, slot->start + MI_TRACK_ALIGNMENT);
   if (state.block == NULL) return;
+  // Sees the patterns of a block that was freed; pairs with the fence in `mi_track_write`.
+  mi_atomic_fence_acquire();
   if (state.is_used) {
     const mi_track_found_t found = mi_track_find(slot, &state);
-    if (!mi_track_has_company(alone)) mi_track_tell(slot, &state, &found, where);
+    if (mi_likely(found.behind == NULL && found.before == NULL)) return;
+    if (mi_track_may_tell(page, slot, words, look)) mi_track_tell(slot, &state, &found, where);
   } else if (!mi_page_is_single(page)) {
-    mi_track_check_freed(slot, &state, alone, where);
+    const uint8_t* const found = mi_track_find_late(slot, &state);
+    if (mi_likely(found == NULL)) return;
+    if (mi_track_may_tell(page, slot, words, look)) {
+      mi_track_tell_late(slot, &state, found, where);
+    }
   }
 }
 
@@ -289,9 +318,9 @@ static void mi_track_tell(const mi_track_slot_t* slot, const mi_note_t* state,
   (void)slot, (void)state, (void)found, (void)where;
 }
 
-static void mi_track_check_slot(const mi_page_t* page, const mi_track_slot_t* slot,
-                                const mi_track_alone_t* alone, const char* where) {
-  (void)page, (void)slot, (void)alone, (void)where;
+static void mi_track_check_slot(mi_page_t* page, const mi_track_slot_t* slot,
+                                const mi_track_look_t* look, const char* where) {
+  (void)page, (void)slot, (void)look, (void)where;
 }
 
 #endif
@@ -404,10 +433,10 @@ MI_INTERNAL void mi_track_drop(mi_page_t* page) {
   }
 }
 
-MI_INTERNAL void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone) {
+MI_INTERNAL void mi_track_check(mi_page_t* page, const mi_track_look_t* look) {
   for (size_t i = 0; i < mi_track_slot_count(page); i++) {
     const mi_track_slot_t slot = mi_track_slot_at(page, i);
-    mi_track_check_slot(page, &slot, alone, "mi_collect");
+    mi_track_check_slot(page, &slot, look, "mi_collect");
   }
 }
 

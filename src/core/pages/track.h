@@ -30,6 +30,11 @@
 //     used again (not for a zeroed block, because that is zero by then), when everything is
 //     collected, and when its page goes. The link of a free slot lies in the margin, if there is
 //     one.
+// TRACK-8  a look at all blocks is taken only while no other thread of the process has a home, so
+//     that no other one allocates. Those without a home may free blocks meanwhile: such a free
+//     changes the note before anything around the block, and no other note comes there before the
+//     thread that looks allocates. So what is found is told only if the note is then what it was
+//     before, the page is still there, and no thread got a home.
 //
 // track.c calls small inline functions of page.h, and page.c tells track.c what it carves and
 // drops: the only files of the core that call each other (tidy: allow circle (questions are inline,
@@ -42,11 +47,14 @@
 // The alignment that every block has, in bytes.
 #define MI_TRACK_ALIGNMENT ((size_t)16)
 
-// A thread was the only one of its sub-process when so many threads had started there.
-typedef struct mi_track_alone_s {
-  const mi_subproc_t* subproc;
-  int64_t threads_total;
-} mi_track_alone_t;
+// A look at all blocks: TRACK-8.
+typedef struct mi_track_look_s mi_track_look_t;
+struct mi_track_look_s {
+  // Return whether no thread got a home since the look began. Orders what was read before behind
+  // what such a thread writes.
+  bool (*is_alone)(const mi_track_look_t* look);
+  int64_t threads_total; // that had one when it began
+};
 
 #if MI_IS_TRACKED
 
@@ -83,10 +91,9 @@ MI_INTERNAL void mi_track_carve(const mi_page_t* page, void* slot);
 // Note that the page is about to go, with the blocks still in use.
 MI_INTERNAL void mi_track_drop(mi_page_t* page);
 
-// Look for writes outside of the blocks of the page that are in use, and into those that are free.
-// No other thread may allocate or free meanwhile: what is found after one has started is not told,
-// because it may have caused it.
-MI_INTERNAL void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone);
+// Look for writes outside of the blocks of the page that are in use, and into those that are free:
+// TRACK-8.
+MI_INTERNAL void mi_track_check(mi_page_t* page, const mi_track_look_t* look);
 
 #else
 
@@ -153,8 +160,8 @@ static mi_attr_inline void mi_track_carve(const mi_page_t* page, void* slot) {
 
 static mi_attr_inline void mi_track_drop(mi_page_t* page) { mi_tags_clear(page); }
 
-static mi_attr_inline void mi_track_check(const mi_page_t* page, const mi_track_alone_t* alone) {
-  (void)page, (void)alone;
+static mi_attr_inline void mi_track_check(mi_page_t* page, const mi_track_look_t* look) {
+  (void)page, (void)look;
 }
 
 #endif

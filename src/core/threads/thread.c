@@ -116,6 +116,15 @@ MI_INTERNAL mi_attr_cold int64_t mi_thread_count_all(void) {
   return count;
 }
 
+MI_INTERNAL mi_attr_cold int64_t mi_thread_total_all(void) {
+  mi_lock_expect(&mi_state.thread_lock);
+  int64_t total = 0;
+  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
+    total += mi_atomic_load_relaxed(&s->count.threads_total);
+  }
+  return total;
+}
+
 // Find the home with a thread id. Under the thread lock.
 static mi_theap_t* mi_thread_find_own(uintptr_t id) {
   mi_lock_expect(&mi_state.thread_lock);

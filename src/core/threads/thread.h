@@ -32,8 +32,10 @@ MI_INTERNAL void mi_thread_leave(void);
 // The same for a thread that goes on: it stays present.
 MI_INTERNAL void mi_thread_withdraw(void);
 
-// Return the number of threads with memory here, in all sub-processes. Under the thread lock.
+// Return the number of threads with memory here / that ever had some, in all sub-processes. Under
+// the thread lock.
 MI_INTERNAL int64_t mi_thread_count_all(void);
+MI_INTERNAL int64_t mi_thread_total_all(void);
 
 // Give up the home of the calling thread. If the thread goes on, it may get another one.
 MI_INTERNAL void mi_thread_give_up(void);
