@@ -135,6 +135,49 @@ static void realloc_looks_around(void** state) {
   }
 }
 
+// If this fails, realloc takes an address inside of a block for a block.
+static void realloc_inside_is_refused(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    const size_t size = sizes[i];
+    if (size < 40) continue;
+    unsigned char* const p = (unsigned char*)memset(mi_malloc(size), 'a', size);
+    size_t expected = 0;
+    listen();
+    for (size_t inside = 1; inside < size; inside += 15 + size / 5) {
+      for (size_t left = (size - inside) / 2; left <= size - inside; left += 1 + size / 3) {
+        errno = 0;
+        assert_null(mi_realloc(test_opaque_pointer(p + inside), left));
+        assert_int_equal(errno, EINVAL);
+        assert_null(mi_realloc_aligned(test_opaque_pointer(p + inside), left, 16));
+        assert_null(mi_rezalloc(test_opaque_pointer(p + inside), left));
+        expected += 3;
+        assert_null(mi_expand(p + inside, left)); // that is an answer
+      }
+    }
+    assert_int_equal(refusals, expected);
+    assert_int_equal(damages, 0);
+    assert_true(test_is_filled(p, size, 'a'));
+    assert_int_equal(mi_usable_size(p), size);
+    mi_free(p);
+    assert_int_equal(refusals + damages, expected);
+  }
+}
+
+// If this fails, a block whose note was overwritten loses its contents when it grows.
+static void realloc_of_a_damaged_block_keeps_it(void** state) {
+  (void)state;
+  test_skip_if_guarded("a write behind a guarded block may end the program");
+  unsigned char* const p = (unsigned char*)memset(mi_malloc(100), 'a', 100);
+  listen();
+  memset((void*)test_opaque_pointer(p + 100), 'x', 24); // the slot has 144 bytes
+  assert_int_equal(mi_usable_size(p), 100);
+  unsigned char* const q = (unsigned char*)mi_realloc(p, 5000);
+  expect("buffer overflow", p, 100, "after 100 bytes");
+  assert_true(test_is_filled(q, 100, 'a'));
+  mi_free(q);
+}
+
 // If this fails, a block is handed out twice.
 static void every_wrong_free_is_refused(void** state) {
   (void)state;
@@ -388,6 +431,8 @@ int main(void) {
       cmocka_unit_test(late_write_is_found_by_collect),
       cmocka_unit_test(late_write_is_found_at_reuse),
       cmocka_unit_test(realloc_looks_around),
+      cmocka_unit_test(realloc_inside_is_refused),
+      cmocka_unit_test(realloc_of_a_damaged_block_keeps_it),
       cmocka_unit_test(every_wrong_free_is_refused),
       cmocka_unit_test(every_change_of_a_note_is_noticed),
       cmocka_unit_test(double_free_at_one_moment_is_refused),

@@ -10,7 +10,8 @@
 //     smaller block, it keeps the one it has: programs do not expect that it fails to need less. A
 //     block with a page of its own shrinks in place by the same rule, and what it leaves goes back.
 //     mi_realloc_in_place leaves a block that is long enough as it is, because programs go on to
-//     use all of it; mi_realloc_shrink is for those that ask for less.
+//     use all of it;
+//     mi_realloc_shrink is for those that ask for less.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
 //     (A sample of a profile with a class does so, too, although it has a page of its own.)
@@ -110,9 +111,9 @@ static void* mi_realloc_copy(void* p, size_t usable, void* q, size_t size) {
 }
 
 // True if a block may start at `p`, an address in the page. (The notes of a tracked build know it
-// better: mi_track_usable.)
+// better.)
 static bool mi_realloc_is_block(mi_page_t* page, const uint8_t* p) {
-  if (MI_IS_TRACKED) return true;
+  if (MI_IS_TRACKED) return mi_track_is_block(page, p);
   return mi_page_given(page, p) == p || (!mi_page_is_single(page) && mi_page_has_interior(page));
 }
 
@@ -254,7 +255,7 @@ MI_INTERNAL void mi_realloc_shrink(void* given, size_t size) {
 MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {
   void* const p = mi_cpu_address(given);
   mi_page_t* const page = mi_pagemap_find(p);
-  if (page == NULL || !mi_tags_fit(page, given)) return false;
+  if (page == NULL || !mi_tags_fit(page, given) || !mi_track_is_block(page, p)) return false;
   const size_t usable = mi_usable_if_used(p);
   if (size <= usable) return true;
   if (!mi_page_is_single(page)) return false;

@@ -99,7 +99,7 @@ static mi_note_t mi_track_read(const mi_track_slot_t* slot) {
 }
 
 // Read the note; if it is damaged, the twin in front of `p`, if there is one and it is about `p`.
-static mi_note_t mi_track_read_either(const mi_track_slot_t* slot, uint8_t* p) {
+static mi_note_t mi_track_read_either(const mi_track_slot_t* slot, const uint8_t* p) {
   const mi_note_t state = mi_track_read(slot);
   if (mi_likely(state.block != NULL) || state.is_busy) return state;
   if (p > slot->start + slot->size || !mi_track_has_twin(slot, p)) return state;
@@ -399,11 +399,18 @@ MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size) {
   return p;
 }
 
+MI_INTERNAL bool mi_track_is_block(const mi_page_t* page, const void* p) {
+  const mi_track_slot_t slot = mi_track_slot(page, p);
+  if (slot.start == NULL) return false;
+  const mi_note_t state = mi_track_read_either(&slot, (const uint8_t*)p);
+  return state.block == NULL || state.block == p;
+}
+
 MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable) {
   (void)usable;
   const mi_track_slot_t slot = mi_track_slot(mi_pagemap_find(p), p);
   if (slot.start == NULL) return 0;
-  const mi_note_t state = mi_track_read(&slot);
+  const mi_note_t state = mi_track_read_either(&slot, (const uint8_t*)p);
   if (!state.is_used) return 0;
   const size_t offset = (size_t)((const uint8_t*)p - state.block);
   return offset < state.size ? state.size - offset : 0;

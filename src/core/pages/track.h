@@ -71,6 +71,10 @@ MI_INTERNAL bool mi_track_take(void** p);
 // Change the size of a block in place to `size` bytes. Returns the block.
 MI_INTERNAL void* mi_track_resize(void* p, size_t old_size, size_t size);
 
+// True if the block that `p`, an address in the page, lies in starts there, or if what is known of
+// it is damaged; without tracking always.
+MI_INTERNAL bool mi_track_is_block(const mi_page_t* page, const void* p);
+
 // Return the bytes that the program may use from `p` on, if a block lies there; without tracking
 // `usable`.
 MI_INTERNAL size_t mi_track_usable(const void* p, size_t usable);
@@ -127,6 +131,12 @@ static mi_attr_inline void* mi_track_resize(void* p, size_t old_size, size_t siz
 #else
   return mi_tags_give(p);
 #endif
+}
+
+static mi_attr_inline bool mi_track_is_block(const mi_page_t* page, const void* p) {
+  (void)page;
+  (void)p;
+  return true;
 }
 
 static mi_attr_inline size_t mi_track_usable(const void* p, size_t usable) {
