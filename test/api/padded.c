@@ -178,6 +178,27 @@ static void realloc_of_a_damaged_block_keeps_it(void** state) {
   mi_free(q);
 }
 
+// If this fails, a program that makes a block shorter in place is told that it frees it with a
+// wrong size, or is not told of a write behind it.
+static void expand_makes_a_block_shorter(void** state) {
+  (void)state;
+  for (size_t i = 0; i < SIZE_COUNT; i++) {
+    const size_t size = sizes[i];
+    if (size < 40) continue;
+    unsigned char* p = (unsigned char*)mi_malloc(size);
+    listen();
+    assert_ptr_equal(mi_expand(p, size - 20), p);
+    assert_int_equal(mi_usable_size(p), size - 20);
+    mi_free_size(p, size - 20);
+    assert_string_equal(said, "");
+    p = (unsigned char*)mi_malloc(size);
+    assert_ptr_equal(mi_expand(p, size - 20), p);
+    spoil(p + size - 20);
+    mi_free(p);
+    expect("buffer overflow", p, size - 20, words("after %zu bytes", size - 20));
+  }
+}
+
 // If this fails, a block is handed out twice.
 static void every_wrong_free_is_refused(void** state) {
   (void)state;
@@ -433,6 +454,7 @@ int main(void) {
       cmocka_unit_test(realloc_looks_around),
       cmocka_unit_test(realloc_inside_is_refused),
       cmocka_unit_test(realloc_of_a_damaged_block_keeps_it),
+      cmocka_unit_test(expand_makes_a_block_shorter),
       cmocka_unit_test(every_wrong_free_is_refused),
       cmocka_unit_test(every_change_of_a_note_is_noticed),
       cmocka_unit_test(double_free_at_one_moment_is_refused),

@@ -10,7 +10,7 @@
 //     smaller block, it keeps the one it has: programs do not expect that it fails to need less. A
 //     block with a page of its own shrinks in place by the same rule, and what it leaves goes back.
 //     mi_realloc_in_place leaves a block that is long enough as it is, because programs go on to
-//     use all of it;
+//     use all of it (but where notes say what the program asked for last: TRACK-3);
 //     mi_realloc_shrink is for those that ask for less.
 // REALLOC-3  with MI_ZERO all bytes from the old usable size to the new one are zero.
 // REALLOC-4  the result is in the heap of the given theap: a block of another heap moves.
@@ -257,7 +257,10 @@ MI_INTERNAL bool mi_realloc_in_place(void* given, size_t size) {
   mi_page_t* const page = mi_pagemap_find(p);
   if (page == NULL || !mi_tags_fit(page, given) || !mi_track_is_block(page, p)) return false;
   const size_t usable = mi_usable_if_used(p);
-  if (size <= usable) return true;
+  if (size <= usable) {
+    if (MI_IS_TRACKED && size < usable) mi_track_resize(p, usable, size);
+    return true;
+  }
   if (!mi_page_is_single(page)) return false;
   mi_canary_check(p, "realloc");
   const size_t shift = (size_t)((uint8_t*)p - page->start);
