@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // guarded_threads.c - guarded blocks in a program with threads: guards are switched while they run,
 // from the first block of each on, and blocks are freed by others.
+#include <mimalloc-profile.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -157,12 +158,39 @@ static void guarded_setting_ends_with_its_thread_and_heap(void** state) {
   }
 }
 
+// Returns `arg` if all blocks of a thread that asked for it have guards, until an option is set.
+static void* use_own_beside_profile(void* arg) {
+  mi_theap_guarded_set_sample_rate(mi_theap_get_default(), 1, 0);
+  mi_theap_guarded_set_size_bound(mi_theap_get_default(), 50, 200);
+  size_t guarded = use_guarded(NULL);
+  mi_profile_start(1000);
+  guarded += use_guarded(NULL);
+  mi_profile_stop();
+  guarded += use_guarded(NULL);
+  mi_option_set(mi_option_guarded_min, mi_option_get(mi_option_guarded_min));
+  return guarded == 150 && use_guarded(NULL) == 0 ? arg : NULL;
+}
+
+// If this fails, a thread that is watched is watched no more when a profile begins or ends.
+static void guarded_setting_stays_when_a_profile_begins(void** state) {
+  (void)state;
+  need_guards();
+  guard(0);
+  int here;
+  void* result;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, &use_own_beside_profile, &here), 0);
+  pthread_join(thread, &result);
+  assert_true(result == &here);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(guarded_while_threads_run, reset),
       cmocka_unit_test_teardown(guarded_freed_by_others, reset),
       cmocka_unit_test_teardown(guarded_first_blocks_of_threads, reset),
       cmocka_unit_test_teardown(guarded_setting_ends_with_its_thread_and_heap, reset),
+      cmocka_unit_test_teardown(guarded_setting_stays_when_a_profile_begins, reset),
   };
   return cmocka_run_group_tests_name("guarded_threads", tests, NULL, NULL);
 }

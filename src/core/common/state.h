@@ -286,8 +286,9 @@ typedef struct mi_state_s {
   // numa_count - NUMA nodes of the machine, 0 not known yet. Any thread, relaxed: each would find
   // the same.
   mi_atomic(size_t) numa_count;
-  // sample_epoch - grows when an option about samples changes. Any thread, relaxed: a theap reads
-  // the options again when it finds another number.
+  // sample_epoch - grows by MI_SAMPLE_EPOCH_OPTIONS when an option about samples changes, by 1 when
+  // a profile begins or ends. Any thread, relaxed: a theap reads the options again when it finds
+  // another number. (After 65,535 profiles one looks like an option.)
   mi_atomic(uint32_t) sample_epoch;
   // profile_interval - mean bytes between samples of a heap profile, 0 off. Any thread, relaxed, as
   // the options.

@@ -229,6 +229,7 @@ typedef struct mi_page_queue_s {
 #define MI_GUEST_COUNT 4
 #define MI_SPARSE_RING 6 // so that a theap stays within an OS page
 #define MI_SAMPLE_EPOCH_NONE UINT32_MAX // the options about samples were not read yet
+#define MI_SAMPLE_EPOCH_OPTIONS ((uint32_t)1 << 16) // what it grows by when one of them changes
 #define MI_QUICK_REFILLS 640
 #define MI_QUICK_WAITING 32 // while much waits to go back: RETAIN-4
 

@@ -279,11 +279,16 @@ static size_t mi_sample_option(long value) { return value > 0 ? (size_t)value : 
 MI_INTERNAL mi_attr_cold void mi_sample_read_options(mi_theap_t* theap, uint32_t epoch) {
   const size_t rate = mi_sample_option(mi_option_value(guarded_sample_rate));
   const size_t interval = mi_atomic_load_relaxed(&mi_state.profile_interval);
+  const bool is_profile = (theap->sample_epoch ^ epoch) < MI_SAMPLE_EPOCH_OPTIONS;
   theap->sample_epoch = epoch;
+  theap->profile_interval = mi_bits_min(interval, MI_SAMPLE_INTERVAL_MAX);
+  if (theap->sample_is_own && is_profile) { // its guards stay as they were set for it alone
+    mi_sample_start(theap);
+    return;
+  }
   theap->guarded_min = mi_sample_option(mi_option_value(guarded_min));
   theap->guarded_max =
       mi_bits_max(theap->guarded_min, mi_sample_option(mi_option_value(guarded_max)));
-  theap->profile_interval = mi_bits_min(interval, MI_SAMPLE_INTERVAL_MAX);
   if (rate != 0 || interval != 0 || theap->sample_is_on) {
     mi_sample_set_rate(theap, rate, (uint64_t)mi_option_value(guarded_sample_seed));
   }
@@ -293,12 +298,8 @@ MI_INTERNAL mi_attr_cold void mi_sample_read_options(mi_theap_t* theap, uint32_t
 MI_INTERNAL mi_attr_cold void mi_sample_drop_own(mi_theap_t* theap) {
   // (A theap that does as the options say goes on with its draws.)
   if (!theap->sample_is_own) return;
+  theap->sample_is_own = false;
   mi_sample_read_options(theap, mi_atomic_load_relaxed(&mi_state.sample_epoch));
-}
-
-MI_INTERNAL void mi_sample_profile(size_t interval) {
-  mi_atomic_store_relaxed(&mi_state.profile_interval, interval);
-  mi_sample_announce();
 }
 
 // The lock keeps the heaps of these theaps from being destroyed meanwhile, with the lists that are
@@ -312,8 +313,9 @@ static void mi_sample_follow_in_others(mi_theap_t* home) {
   }
 }
 
-MI_INTERNAL void mi_sample_announce(void) {
-  uint32_t epoch = mi_atomic_add_relaxed(&mi_state.sample_epoch, 1) + 1;
+// Let the epoch grow by `step`, and the calling thread follow.
+static void mi_sample_announce_by(uint32_t step) {
+  const uint32_t epoch = mi_atomic_add_relaxed(&mi_state.sample_epoch, step) + step;
   if (epoch == MI_SAMPLE_EPOCH_NONE) mi_atomic_store_relaxed(&mi_state.sample_epoch, 0);
   mi_theap_t* const home = mi_self_home();
   if (home->thread_id == 0) return;
@@ -327,6 +329,13 @@ MI_INTERNAL void mi_sample_announce(void) {
   }
   mi_hold_leave(home, hold);
   mi_report_leave();
+}
+
+MI_INTERNAL void mi_sample_announce(void) { mi_sample_announce_by(MI_SAMPLE_EPOCH_OPTIONS); }
+
+MI_INTERNAL void mi_sample_profile(size_t interval) {
+  mi_atomic_store_relaxed(&mi_state.profile_interval, interval);
+  mi_sample_announce_by(1);
 }
 
 // -- Guarded samples --
