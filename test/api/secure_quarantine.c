@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "puppet.h"
 #include "race.h"
 #include "test_reports.h"
 
@@ -152,6 +153,42 @@ static void threads_and_forks_lose_nothing(void** state) {
   assert_int_equal(damages + refusals, 0);
 }
 
+static void free_a_hundred(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < 100; i++) block[i] = (unsigned char*)memset(mi_malloc(200), 1, 200);
+  for (size_t i = 0; i < 100; i++) mi_free(block[i]);
+}
+
+// If this fails, what the threads of a program kept stays for ever in its children.
+static void child_frees_what_vanished_threads_kept(void** state) {
+  (void)state;
+  static puppet_t other[3];
+  for (size_t round = 0; round < 3; round++) {
+    for (size_t i = 0; i <= round; i++) {
+      puppet_start(&other[i]);
+      puppet_do(&other[i], &free_a_hundred, NULL);
+    }
+    listen();
+    const pid_t child = fork();
+    if (child == 0) {
+      size_t count = 0;
+      if (round > 1 && fork() > 0) { // its own child has the same to do
+        int status = 0;
+        wait(&status);
+        _exit(status != 0);
+      }
+      if (round > 0) mi_free(mi_malloc(200)); // is kept
+      mi_collect(true);
+      mi_heap_visit_blocks(NULL, true, &count_freed, &count); // those of the last one
+      _exit(count + damages + refusals == 0 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i <= round; i++) puppet_end(&other[i]);
+  }
+}
+
 // If this fails, a heap is destroyed while somebody keeps a block of it, which is freed later.
 static void heap_that_ends_takes_its_blocks_along(void** state) {
   (void)state;
@@ -179,6 +216,7 @@ int main(void) {
       cmocka_unit_test(write_into_a_kept_block_is_reported),
       cmocka_unit_test(kept_blocks_are_not_visited),
       cmocka_unit_test(threads_and_forks_lose_nothing),
+      cmocka_unit_test(child_frees_what_vanished_threads_kept),
       cmocka_unit_test(heap_that_ends_takes_its_blocks_along),
   };
   return cmocka_run_group_tests(tests, &quarantine_set_up, &reports_tear_down);

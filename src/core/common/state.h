@@ -271,6 +271,10 @@ typedef struct mi_state_s {
   // orphan_count - orphans that have pages. Written under the lock; read there, and outside as a
   // hint (relaxed).
   mi_atomic(size_t) orphan_count;
+  // quarantines - what threads that vanished in a fork have kept: QUARANTINE-4. Written by the only
+  // thread of the child, and by one that takes it to free it; read by any. Relaxed: no other thread
+  // was there when it was written.
+  mi_atomic(mi_quarantine_t*) quarantines;
   // huge_after_us - no huge pages before this time, see huge.c. Any thread, relaxed: a hint.
   mi_atomic(uint64_t) huge_after_us;
   uint64_t collapse_after_us; // no chunk is collapsed before this time; under the purge lock

@@ -10,6 +10,8 @@
 //   claims of slices, pops    slices, or a page, that no list has: lost
 //   the end of a page         its word says that nobody owns it before its marks change (page.c)
 //   a parcel of frees         its blocks stay counted as used: at most one small parcel is lost
+//   a block that is kept      on its way it stays counted as used; all others are freed later, by
+//                             the child (QUARANTINE-4)
 //   anything under a lock     cannot be: fork holds all locks (in their order, state.h)
 //   queues taken over         cannot be half done, as above; their thread takes them back (HOLD-4)
 //   the end of a heap         the pages that are left stay with a heap that no list knows; their
@@ -174,6 +176,7 @@ static bool mi_fork_keep_home(const mi_theap_t* own) {
         mi_state.theap_bucket[i] = theap;
       } else {
         mi_tally_settle(theap, mi_theap_heap(theap));
+        mi_quarantine_inherit(theap);
         has_others = true;
       }
       theap = next;

@@ -15,8 +15,10 @@
 // QUARANTINE-3  a block that was cleared is zero until it leaves, up to MI_QUARANTINE_LOOK bytes;
 //     any other byte is a write of the program, and is reported.
 // QUARANTINE-4  what a thread keeps is freed when it ends, when it collects with force, and when it
-//     visits the blocks of a heap. In the child of a fork the theaps of vanished threads are taken
-//     over with what they keep.
+//     visits the blocks of a heap. What threads that vanished in a fork have kept is freed by the
+//     child when a thread does any of that there, or keeps a block; not by the handler of the fork,
+//     which may have interrupted a free. So a block leaves its slot, and a thread its slots, before
+//     anything else is done with it.
 //
 // Only the thread itself touches its slots. Only a thread with a home has any: others could not be
 // told that they end. Making them takes the arena lock, once. Deliberately absent: a quarantine of
@@ -36,6 +38,7 @@
 #define MI_QUARANTINE_CLEARED ((uintptr_t)1) // in a slot: the block was cleared
 
 struct mi_quarantine_s {
+  mi_quarantine_t* next; // of those that vanished threads have left; else NULL
   mi_random_t random;
   uintptr_t slot[MI_QUARANTINE_SLOTS]; // address of the block, and MI_QUARANTINE_CLEARED; 0 none
 };
@@ -84,7 +87,42 @@ static bool mi_quarantine_make(mi_theap_t* home) {
   return true;
 }
 
+// Free all blocks that are kept.
+static void mi_quarantine_empty(mi_quarantine_t* quarantine) {
+  for (size_t i = 0; i < MI_QUARANTINE_SLOTS; i++) {
+    const uintptr_t before = quarantine->slot[i];
+    quarantine->slot[i] = 0;
+    mi_atomic_signal_fence(); // QUARANTINE-4
+    if (before != 0) mi_quarantine_release(before);
+  }
+}
+
+MI_INTERNAL void mi_quarantine_inherit(mi_theap_t* vanished) {
+  mi_quarantine_t* const quarantine = vanished->quarantine;
+  if (quarantine == NULL) return;
+  vanished->quarantine = NULL;
+  quarantine->next = mi_atomic_load_relaxed(&mi_state.quarantines);
+  mi_atomic_store_relaxed(&mi_state.quarantines, quarantine);
+}
+
+static mi_attr_noinline void mi_quarantine_empty_inherited(void) {
+  mi_quarantine_t* quarantine = mi_atomic_swap_relaxed(&mi_state.quarantines, NULL);
+  while (quarantine != NULL) {
+    mi_quarantine_t* const next = quarantine->next;
+    mi_quarantine_empty(quarantine);
+    mi_meta_lock_and_free(quarantine, sizeof(mi_quarantine_t));
+    quarantine = next;
+  }
+}
+
+static void mi_quarantine_follow_fork(void) {
+  if (mi_unlikely(mi_atomic_load_relaxed(&mi_state.quarantines) != NULL)) {
+    mi_quarantine_empty_inherited();
+  }
+}
+
 MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared) {
+  mi_quarantine_follow_fork();
   const size_t bound = mi_quarantine_bound();
   mi_theap_t* const home = mi_self_home();
   const mi_page_t* const page = mi_pagemap_find(p);
@@ -98,25 +136,25 @@ MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared) {
       &quarantine->slot[mi_random_below(&quarantine->random, MI_QUARANTINE_SLOTS)];
   const uintptr_t before = *slot;
   *slot = (uintptr_t)p | (is_cleared ? MI_QUARANTINE_CLEARED : 0);
+  mi_atomic_signal_fence(); // QUARANTINE-4
   if (before != 0) mi_quarantine_release(before);
   return true;
 }
 
 MI_INTERNAL void mi_quarantine_flush(void) {
+  mi_quarantine_follow_fork();
   mi_quarantine_t* const quarantine = mi_self_home()->quarantine;
-  for (size_t i = 0; quarantine != NULL && i < MI_QUARANTINE_SLOTS; i++) {
-    const uintptr_t before = quarantine->slot[i];
-    quarantine->slot[i] = 0;
-    if (before != 0) mi_quarantine_release(before);
-  }
+  if (quarantine != NULL) mi_quarantine_empty(quarantine);
 }
 
 MI_INTERNAL void mi_quarantine_end(void) {
   mi_theap_t* const home = mi_self_home();
-  if (home->quarantine == NULL) return;
+  mi_quarantine_t* const quarantine = home->quarantine;
+  if (quarantine == NULL) return;
   mi_quarantine_flush();
-  mi_meta_lock_and_free(home->quarantine, sizeof(mi_quarantine_t));
   home->quarantine = NULL;
+  mi_atomic_signal_fence(); // QUARANTINE-4
+  mi_meta_lock_and_free(quarantine, sizeof(mi_quarantine_t));
 }
 
 #endif

@@ -16,6 +16,9 @@ MI_INTERNAL bool mi_quarantine_take(void* p, bool is_cleared);
 MI_INTERNAL void mi_quarantine_flush(void);
 MI_INTERNAL void mi_quarantine_end(void);
 
+// In the child of a fork: what a vanished thread has kept is freed later.
+MI_INTERNAL void mi_quarantine_inherit(mi_theap_t* vanished);
+
 #else
 
 static mi_attr_inline bool mi_quarantine_take(void* p, bool is_cleared) {
@@ -26,6 +29,7 @@ static mi_attr_inline bool mi_quarantine_take(void* p, bool is_cleared) {
 
 static inline void mi_quarantine_flush(void) {}
 static inline void mi_quarantine_end(void) {}
+static inline void mi_quarantine_inherit(mi_theap_t* vanished) { (void)vanished; }
 
 #endif
 #endif
