@@ -55,10 +55,9 @@ typedef struct mi_self_s {
   // -- core/common/report.c --
   uint8_t place; // mi_report_place_t: the user's call, while `quiet` is not 0
   uint8_t quiet; // nesting depth of `mi_report_enter` on this thread
-  uint8_t waiting; // reports of this thread in slots
+  uint8_t waiting; // reports of this thread that came into slots since they were last delivered
   uint8_t missed; // reports that found no slot; MI_SELF_MISSED_MAX: so many or more
   uint8_t missed_kind : 4; // mi_error_kind_t of the last missed one
-  bool is_delivering : 1;
   // -- api/output.c --
   bool is_printing : 1;
   bool is_in_error : 1; // in the user's error function

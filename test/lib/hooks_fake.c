@@ -21,7 +21,10 @@ MI_INTERNAL void mi_hook_error(const mi_report_t* report) {
   hooks_fake.report = *report;
   mi_describe_text(&report->about, hooks_fake.about, sizeof(hooks_fake.about));
   pthread_mutex_unlock(&lock);
-  if (hooks_fake.on_error != NULL) hooks_fake.on_error();
+  if (hooks_fake.on_error == NULL || mi_self()->is_in_error) return; // as the real one: REPORT-5
+  mi_self()->is_in_error = true;
+  hooks_fake.on_error();
+  mi_self()->is_in_error = false;
 }
 
 MI_INTERNAL void mi_hook_verbose(const char* format, ...) {

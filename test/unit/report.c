@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // report.c - tests of common/report.c: what the program damaged is found everywhere lists are
-// walked, and told when the user's functions may do anything: REPORT-1 to REPORT-4.
+// walked, and told when the user's functions may do anything: REPORT-1 to REPORT-5.
 #include "unit.h"
 
 #include "core/process/fork.h"
@@ -347,6 +347,37 @@ UNIT_TEST(report_from_an_error_function_ends) {
   mi_free(blocks[0]);
 }
 
+static jmp_buf outside;
+static void jump_out(void) {
+  handler_calls++;
+  longjmp(outside, 1);
+}
+
+static void report_three(void) {
+  mi_report_enter(MI_REPORT_IN_FREE);
+  for (size_t i = 0; i < 3; i++) {
+    mi_report_block(MI_ERROR_DOUBLE_FREE, unit_page_of(blocks[0]), blocks[0], NULL);
+  }
+  mi_report_leave();
+}
+
+// If this fails, an attacker who makes the error function end early is not noticed any more.
+UNIT_TEST(report_that_was_left_silences_none) {
+  blocks[0] = mi_malloc(SIZE);
+  hooks_fake.on_error = &jump_out;
+  if (setjmp(outside) == 0) {
+    report_three();
+    check(false);
+  }
+  check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 1);
+  for (size_t round = 0; round < 20; round++) { // more than there are slots
+    report_three();
+    check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 6 + 3 * round);
+  }
+  check_equal(handler_calls, 1);
+  mi_free(blocks[0]);
+}
+
 // If this fails, an error function cannot free memory when there is none.
 UNIT_TEST(report_of_a_request_never_waits) {
   mi_free(mi_malloc(1));
@@ -372,6 +403,7 @@ int main(void) {
       cmocka_unit_test(report_counts_no_further_than_it_can),
       cmocka_unit_test(report_of_other_threads_is_forgotten_in_a_child),
       cmocka_unit_test(report_from_an_error_function_ends),
+      cmocka_unit_test(report_that_was_left_silences_none),
       cmocka_unit_test(report_of_a_request_never_waits),
   };
   return cmocka_run_group_tests_name("report", tests, NULL, NULL);

@@ -47,8 +47,8 @@ typedef struct mi_report_s {
   mi_about_t about; // what is at `p`
 } mi_report_t;
 
-// Print a report if the options ask for it, count it, and call the user's error handler. Called
-// only by report.c, which knows when this is safe.
+// Print a report if the options ask for it, count it, and call the user's error handler, unless the
+// thread is inside of it (REPORT-5). Called only by report.c, which knows when this is safe.
 MI_INTERNAL void mi_hook_error(const mi_report_t* report);
 
 // Print a message, if the option verbose asks for it, or a warning.

@@ -19,6 +19,9 @@
 //     one report tells their number.
 // REPORT-4  the refusal of a request is found only outside of locks and such sections, and its
 //     report never waits: an error function may free memory.
+// REPORT-5  a function that is called may never come back (longjmp, a C++ exception), or find a
+//     mistake itself: what is found then is told at once, with all that waits. mi_hook_error does
+//     not call the function of errors again then, so that there is an end.
 #include "report.h"
 
 #include "../../base/text.h"
@@ -78,11 +81,10 @@ static void mi_report_keep(const mi_report_t* report) {
 
 // Take the first waiting report of this thread. False if there is none.
 static bool mi_report_take(mi_report_t* report) {
-  for (size_t i = 0; i < MI_REPORT_SLOTS && mi_self()->waiting > 0; i++) {
+  for (size_t i = 0; i < MI_REPORT_SLOTS; i++) {
     mi_report_slot_t* const slot = &mi_report_slots[i];
     if (mi_atomic_load_relaxed(&slot->thread) != mi_tls_thread_id()) continue;
     *report = slot->report;
-    mi_self()->waiting--;
     // Publishes that the report was read; pairs with the acquire in `mi_report_claim`.
     mi_atomic_store_release(&slot->thread, 0);
     return true;
@@ -93,19 +95,18 @@ static bool mi_report_take(mi_report_t* report) {
 MI_INTERNAL mi_attr_cold void mi_report_deliver(void) {
   mi_self_t* const self = mi_self();
   if (mi_likely((self->waiting | self->missed) == 0)) return;
-  if (self->is_delivering || !mi_report_may_call()) return;
-  self->is_delivering = true;
-  // Deliver no more than there are now: an error function may cause one report after the other.
+  if (!mi_report_may_call()) return;
+  const size_t missed = self->missed;
+  const mi_error_kind_t missed_kind = (mi_error_kind_t)self->missed_kind;
+  // Before the first call, which leads here again only if it finds something: REPORT-5.
+  self->waiting = self->missed = 0;
   mi_report_t report;
-  for (uint32_t left = self->waiting; left > 0 && mi_report_take(&report); left--) {
+  for (size_t left = MI_REPORT_SLOTS; left > 0 && mi_report_take(&report); left--) {
     mi_hook_error(&report);
   }
-  if (self->missed > 0) {
-    report = (mi_report_t){.kind = (mi_error_kind_t)self->missed_kind, .missed = self->missed};
-    self->missed = 0;
-    mi_hook_error(&report);
-  }
-  self->is_delivering = false;
+  if (missed == 0) return;
+  report = (mi_report_t){.kind = missed_kind, .missed = missed};
+  mi_hook_error(&report);
 }
 
 MI_INTERNAL void mi_report_keep_own(void) {
