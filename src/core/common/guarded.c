@@ -60,4 +60,6 @@ MI_INTERNAL mi_attr_racy mi_error_kind_t mi_guarded_mistake(const void* p, size_
   return MI_ERROR_DOUBLE_FREE;
 }
 
+MI_INTERNAL void mi_guarded_collect(void) { mi_records_collect(&mi_guarded_all); }
+
 MI_INTERNAL void mi_guarded_done(void) { mi_records_done(&mi_guarded_all); }

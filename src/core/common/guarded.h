@@ -47,6 +47,9 @@ MI_INTERNAL const mi_guarded_t* mi_guarded_find(const void* p);
 // the size of the guarded block that was there, if one was.
 MI_INTERNAL mi_error_kind_t mi_guarded_mistake(const void* p, size_t* size);
 
+// Give back the memory of records, if none is in use. Under the arena lock.
+MI_INTERNAL void mi_guarded_collect(void);
+
 // Forget all records: their memory is about to be unmapped.
 MI_INTERNAL void mi_guarded_done(void);
 

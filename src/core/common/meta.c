@@ -186,6 +186,19 @@ MI_INTERNAL mi_attr_racy bool mi_meta_contains(const void* p, size_t size) {
   return false;
 }
 
+MI_INTERNAL bool mi_meta_purge_used(void* p, size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
+  size = mi_meta_round(size);
+  if (!mi_meta_has_pages(size) || mi_os_purge(p, size) != 0) return false;
+  mi_meta_charge(-(int64_t)size);
+  return true;
+}
+
+MI_INTERNAL void mi_meta_use_again(size_t size) {
+  mi_lock_expect(&mi_state.arena_lock);
+  mi_meta_charge((int64_t)mi_meta_round(size));
+}
+
 MI_INTERNAL void mi_meta_purge(void) {
   mi_lock_expect(&mi_state.arena_lock);
   for (mi_meta_free_t* s = mi_meta_free_list; s != NULL; s = s->next_size) {

@@ -32,6 +32,11 @@ MI_INTERNAL void mi_meta_lock_and_free(void* p, size_t size);
 // Give the contents of free memory back to the system. The caller holds the arena lock.
 MI_INTERNAL void mi_meta_purge(void);
 
+// Give the contents of memory in use back to the system, so that it reads as zero / note that it is
+// used again. The caller holds the arena lock. False if they stay.
+MI_INTERNAL bool mi_meta_purge_used(void* p, size_t size);
+MI_INTERNAL void mi_meta_use_again(size_t size);
+
 // True if a structure of `size` bytes can be at `p`: the address is aligned, and the whole range is
 // memory of this file, in use or free. Takes any address, and no lock.
 MI_INTERNAL bool mi_meta_contains(const void* p, size_t size);

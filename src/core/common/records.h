@@ -31,14 +31,23 @@ typedef struct mi_records_s {
   size_t record_max; // so many at most; 0: no bound but memory (const)
   // unused - the stack of unused records: the index of the top one plus 1, and above it a number
   // that grows with each pop.
-  //   write  any  CAS release  push  mi_records_release  (publishes the link)
+  //   write  any  CAS release  push  mi_records_push  (publishes the link)
   //   write  any  CAS acq_rel  pop   mi_records_claim        (sees the link of the new top)
+  //   write  arena lock  CAS acq_rel  all  mi_records_take_all  (sees every link, and who is here)
   //   read   any  acquire      pop   mi_records_claim        (sees the link of the top)
   //   write  alone  store relaxed  the end  mi_records_done
   //   read   any  relaxed      push  what the CAS expects
   mi_atomic(uint64_t) unused;
-  // record_count - records that were ever in use.
+  // used_count - records that are in use, or about to be: RECORDS-4.
+  //   write  any  add relaxed  mi_records_claim  (what comes next orders it)
+  //   write  any  sub release  mi_records_release  (publishes that the record is in the stack)
+  //   write  any  sub release  mi_records_claim  (the same: there is none)
+  //   write  alone  store relaxed  mi_records_done
+  //   read   arena lock  acquire  mi_records_collect  (sees that)
+  mi_atomic(uint32_t) used_count;
+  // record_count - records that were in use since none was.
   //   write  arena lock  store release  mi_records_add  (publishes their piece)
+  //   write  arena lock  store relaxed  mi_records_collect
   //   write  alone       store relaxed  mi_records_done
   //   read   any         acquire        mi_records_count       (sees it)
   //   read   arena lock  relaxed
@@ -49,6 +58,7 @@ typedef struct mi_records_s {
   //   read   any         acquire        mi_records_at         (sees these)
   //   read   arena lock  relaxed
   mi_atomic(uint8_t*) piece_of[MI_RECORDS_PIECES];
+  uint32_t purged; // a bit for each piece whose contents went back, under the arena lock
 } mi_records_t;
 
 // Claim a record that is not in use. NULL when out of memory, or if there are too many.
@@ -57,7 +67,10 @@ MI_INTERNAL mi_record_t* mi_records_claim(mi_records_t* records);
 // Let the record be used again.
 MI_INTERNAL void mi_records_release(mi_records_t* records, mi_record_t* record);
 
-// Return the number of records that were ever in use / that of an index below, NULL if it is being
+// If no record is in use, give back their memory. Under the arena lock.
+MI_INTERNAL void mi_records_collect(mi_records_t* records);
+
+// Return the number of records that may be in use / that of an index below, NULL if it is being
 // made. Takes no lock.
 MI_INTERNAL size_t mi_records_count(mi_records_t* records);
 MI_INTERNAL mi_record_t* mi_records_at(mi_records_t* records, size_t index);

@@ -345,6 +345,8 @@ MI_INTERNAL bool mi_sampled_copy(size_t index, mi_sampled_t* copy) {
   return site != NULL;
 }
 
+MI_INTERNAL void mi_sampled_collect(void) { mi_records_collect(&mi_sampled_records); }
+
 MI_INTERNAL void mi_sampled_done(void) {
   mi_records_done(&mi_sampled_records);
   memset(&mi_sampled_all, 0, sizeof(mi_sampled_all));

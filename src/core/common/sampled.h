@@ -135,6 +135,9 @@ MI_INTERNAL void mi_sampled_mark(void);
 // Return the number of samples that there was no memory for.
 MI_INTERNAL size_t mi_sampled_missed(void);
 
+// Give back the memory of samples, if none is in use; call sites stay. Under the arena lock.
+MI_INTERNAL void mi_sampled_collect(void);
+
 // Forget everything: its memory is about to be unmapped.
 MI_INTERNAL void mi_sampled_done(void);
 

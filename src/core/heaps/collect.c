@@ -28,6 +28,8 @@ static size_t mi_collect_subproc(mi_subproc_t* subproc) {
   mi_pool_drain_all(&subproc->heap_main, MI_FORCE);
   mi_collect_heaps(subproc);
   mi_lock_enter(&mi_state.arena_lock);
+  mi_guarded_collect();
+  mi_sampled_collect();
   mi_meta_purge();
   mi_lock_leave(&mi_state.arena_lock);
   return mi_purge_everything(subproc) + mi_tail_purge_all(subproc);
