@@ -29,8 +29,8 @@ static puppet_t other;
 static bool is_free(mi_lock_t* lock) { return mi_atomic_load_relaxed(&lock->word) == 0; }
 
 static bool are_locks_free(void) {
-  return is_free(&mi_state.thread_lock) && is_free(&mi_state.arena_lock) &&
-         is_free(&mi_state.purge_lock);
+  return is_free(&mi_state.subproc_lock) && is_free(&mi_state.thread_lock) &&
+         is_free(&mi_state.arena_lock) && is_free(&mi_state.purge_lock);
 }
 
 // If this fails, the child of a fork waits for ever for a lock, or the parent does.
@@ -40,7 +40,7 @@ UNIT_TEST_PAGE_SIZES(fork_holds_all_locks) {
   for (size_t i = 0; i < 2; i++) {
     os_fake.fork_prepare();
     check(!is_free(&mi_state.thread_lock) && !is_free(&mi_state.arena_lock));
-    check(!is_free(&mi_state.purge_lock));
+    check(!is_free(&mi_state.subproc_lock) && !is_free(&mi_state.purge_lock));
     if (i == 0) os_fake.fork_parent();
     if (i == 1) os_fake.fork_child();
     check(are_locks_free());
@@ -437,8 +437,9 @@ UNIT_TEST(fork_sees_no_page_without_its_book) {
 // that thread, which is itself.
 UNIT_TEST_PAGE_SIZES(fork_inside_waits_for_nothing) {
   mi_free(mi_malloc(1));
-  mi_lock_t* const lock[] = {&mi_state.thread_lock, &mi_state.arena_lock, &mi_state.purge_lock};
-  for (size_t i = 0; i < 6; i++) {
+  mi_lock_t* const lock[] = {&mi_state.subproc_lock, &mi_state.thread_lock, &mi_state.arena_lock,
+                             &mi_state.purge_lock};
+  for (size_t i = 0; i < 8; i++) {
     void (*const end)(void) = i % 2 == 0 ? os_fake.fork_parent : os_fake.fork_child;
     mi_lock_enter(lock[i / 2]);
     os_fake.fork_prepare();
@@ -446,7 +447,7 @@ UNIT_TEST_PAGE_SIZES(fork_inside_waits_for_nothing) {
     os_fake.fork_prepare();
     end();
     end();
-    for (size_t k = 0; k < 3; k++) check_equal(is_free(lock[k]), k != i / 2);
+    for (size_t k = 0; k < 4; k++) check_equal(is_free(lock[k]), k != i / 2);
     mi_lock_leave(lock[i / 2]);
     check(are_locks_free());
     // A fork that is interrupted by such a handler.

@@ -68,8 +68,8 @@ static void kept_for_ever(void) {
 // If this fails, a deadlock between two threads that meets a user once a month stays in the code.
 UNIT_TEST(lock_order_is_checked) {
   mi_free(mi_malloc(1));
-  ends_with(&wrong_order, "waits for lock thread (rank 1) while it holds lock purge (rank 3)\n");
-  ends_with(&taken_twice, "waits for lock thread (rank 1) while it holds lock thread (rank 1)\n");
+  ends_with(&wrong_order, "waits for lock thread (rank 2) while it holds lock purge (rank 4)\n");
+  ends_with(&taken_twice, "waits for lock thread (rank 2) while it holds lock thread (rank 2)\n");
   ends_with(&not_held, "leaves lock arena, which it does not hold; it holds thread\n");
   ends_with(&left_twice, "leaves lock arena, which it does not hold; it holds none\n");
   ends_with(&not_ours, "leaves lock other, which it does not hold; it holds arena\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// subproc.c - tests of heaps/subproc.c: SUBPROC-1 to SUBPROC-3, and of the arenas that pass from
+// subproc.c - tests of heaps/subproc.c: SUBPROC-1 to SUBPROC-4, and of the arenas that pass from
 // one to the next (ARENA-3).
 #include "unit.h"
 
@@ -13,6 +13,7 @@
 #include "core/pages/remote.h"
 #include "core/arenas/reserve.h"
 #include "core/heaps/subproc.h"
+#include "core/process/purger.h"
 #include "core/threads/theap.h"
 #include "core/threads/thread.h"
 #include "core/arenas/slices.h"
@@ -544,6 +545,48 @@ UNIT_TEST(subproc_forgets_what_a_drain_put_back) {
   check(mi_subproc_end_by_destroy(next));
 }
 
+static mi_subproc_t* purged;
+static pthread_t destroyer;
+
+static void allocate(void* arg) {
+  (void)arg;
+  mi_free(mi_malloc(SIZE));
+}
+
+static void* destroy_purged(void* arg) {
+  check(mi_subproc_end_by_destroy(purged));
+  return arg;
+}
+
+// In the middle of a purge: a thread comes and goes, and another one destroys the sub-process.
+static void meanwhile(void) {
+  os_fake.on_purge = NULL;
+  check_equal(mi_self()->locks_held & mi_lock_bit(&mi_state.thread_lock), 0);
+  unit_on_thread(&allocate, NULL);
+  check_equal(pthread_create(&destroyer, NULL, &destroy_purged, NULL), 0);
+  while (mi_atomic_load_relaxed(&mi_state.subproc_lock.word) != 2) sched_yield();
+  check(is_listed(purged));
+}
+
+// If this fails, no thread can start or end while memory of an interpreter goes back, or that
+// memory goes back while the interpreter ends.
+UNIT_TEST_PAGE_SIZES(subproc_is_purged_while_threads_come_and_go) {
+  guest_t guest = {.subproc = make_subproc()};
+  unit_option(purge_delay, 100);
+  unit_on_thread(&be_guest, &guest);
+  purged = guest.subproc;
+  mi_free(guest.p[2]);
+  check(mi_atomic_load_relaxed(&purged->purge_waiting) > 0);
+  os_fake.on_purge = &meanwhile;
+  for (size_t i = 0; i < 10 && os_fake.on_purge != NULL; i++) {
+    os_fake_advance_ms(100);
+    mi_purger_tick();
+  }
+  check(os_fake.on_purge == NULL);
+  check_equal(pthread_join(destroyer, NULL), 0);
+  check(!is_listed(purged));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(subproc_arenas_are_retired_clean_and_adopted),
@@ -567,6 +610,7 @@ int main(void) {
       cmocka_unit_test(subproc_leaves_no_guests_outside),
       cmocka_unit_test(subproc_adopts_an_arena_that_is_large_enough),
       cmocka_unit_test(subproc_forgets_what_a_drain_put_back),
+      cmocka_unit_test(subproc_is_purged_while_threads_come_and_go),
   };
   return cmocka_run_group_tests_name("subproc", tests, NULL, NULL);
 }

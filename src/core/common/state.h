@@ -190,7 +190,8 @@ struct mi_subproc_s {
 
 // The ranks of the locks below (os/lock.h).
 typedef enum mi_lock_rank_e {
-  MI_RANK_THREAD = 1, // theaps: start, exit, orphans; lists of heaps and sub-processes
+  MI_RANK_SUBPROC = 1, // no sub-process ends: SUBPROC-4
+  MI_RANK_THREAD, // theaps: start, exit, orphans; lists of heaps and sub-processes
   MI_RANK_ARENA, // growth of arenas, windows, and memory for our own structures
   MI_RANK_PURGE, // one purger at a time; only tried, except at a fork and the end of a sub-process
 } mi_lock_rank_t;
@@ -254,6 +255,7 @@ typedef struct mi_state_s {
   mi_subproc_t main; // the main sub-process; first of the list
   mi_subproc_t* ended; // structures of ended sub-processes, under the thread lock
   size_t subproc_count; // ever made, besides the main one; under the thread lock
+  mi_lock_t subproc_lock;
   // deleted_count - sub-processes that wait for their last block. Written under the thread lock;
   // read by any thread, relaxed, as a hint.
   mi_atomic(size_t) deleted_count;

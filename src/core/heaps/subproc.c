@@ -13,6 +13,10 @@
 //     thread waits for it; threads check when they make or end a sub-process, or collect.
 // SUBPROC-3  structures of sub-processes are only used again for sub-processes, together with those
 //     of their heaps (TYPES-2).
+// SUBPROC-4  a sub-process leaves the list of all, and so comes to its end, only under the subproc
+//     lock. Who holds that may work on each in the list for as long as it takes, and no thread that
+//     starts or ends, or makes a heap, waits for it: these take the thread lock, under which the
+//     list is read and changed. Only who ends a sub-process waits, and a fork.
 #include "subproc.h"
 
 #include "heap.h"
@@ -140,8 +144,10 @@ static mi_subproc_t* mi_subproc_find(const mi_subproc_t* subproc) {
 }
 
 // Take the sub-process out of the list if it has no thread, and tell the theaps that threads of
-// others have in its heaps. Under the thread lock. False if it has a thread, or is in no list.
+// others have in its heaps. Under the subproc and thread locks. False if it has a thread, or is in
+// no list.
 static bool mi_subproc_unlink(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.subproc_lock);
   mi_lock_expect(&mi_state.thread_lock);
   mi_subproc_t* const before = mi_subproc_find(subproc);
   if (before == NULL || mi_atomic_load_relaxed(&subproc->count.threads) > 0) return false;
@@ -175,9 +181,11 @@ static void mi_subproc_release_theaps(mi_subproc_t* subproc) {
 }
 
 MI_INTERNAL bool mi_subproc_end_by_destroy(mi_subproc_t* subproc) {
+  mi_lock_enter(&mi_state.subproc_lock);
   mi_lock_enter(&mi_state.thread_lock);
   const bool is_unlinked = mi_subproc_unlink(subproc);
   mi_lock_leave(&mi_state.thread_lock);
+  mi_lock_leave(&mi_state.subproc_lock);
   if (!is_unlinked) return false;
   mi_subproc_release_theaps(subproc);
   mi_walk_pages(subproc, NULL, &mi_subproc_destroy_page, NULL);
@@ -229,12 +237,14 @@ static bool mi_subproc_is_free(mi_subproc_t* subproc) {
 
 MI_INTERNAL void mi_subproc_sweep(void) {
   if (mi_likely(mi_atomic_load_relaxed(&mi_state.deleted_count) == 0)) return;
+  mi_lock_enter(&mi_state.subproc_lock);
   mi_lock_enter(&mi_state.thread_lock);
   mi_subproc_t* ready = NULL;
   for (mi_subproc_t* s = mi_state.main.next; s != NULL && ready == NULL; s = s->next) {
     if (s->is_deleted && mi_subproc_is_free(s) && mi_subproc_unlink(s)) ready = s;
   }
   mi_lock_leave(&mi_state.thread_lock);
+  mi_lock_leave(&mi_state.subproc_lock);
   if (ready == NULL) return;
   mi_subproc_retire(ready);
   mi_subproc_sweep();
@@ -268,4 +278,12 @@ MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence) {
   *sequence = subproc->sequence;
   mi_lock_leave(&mi_state.thread_lock);
   return subproc;
+}
+
+MI_INTERNAL mi_subproc_t* mi_subproc_after(mi_subproc_t* subproc) {
+  mi_lock_expect(&mi_state.subproc_lock);
+  mi_lock_enter(&mi_state.thread_lock);
+  mi_subproc_t* const next = subproc->next;
+  mi_lock_leave(&mi_state.thread_lock);
+  return next;
 }

@@ -29,4 +29,8 @@ MI_INTERNAL void mi_subproc_sweep(void);
 // after the last one.
 MI_INTERNAL mi_subproc_t* mi_subproc_before(size_t* sequence);
 
+// Return the sub-process behind another one in the list of all, which begins with the main one;
+// NULL behind the last one. Under the subproc lock: none ends until that is left (SUBPROC-4).
+MI_INTERNAL mi_subproc_t* mi_subproc_after(mi_subproc_t* subproc);
+
 #endif

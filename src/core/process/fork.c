@@ -55,6 +55,7 @@
 #include "purger.h"
 
 static void mi_fork_enter_locks(void) {
+  mi_lock_enter(&mi_state.subproc_lock);
   mi_lock_enter(&mi_state.thread_lock);
   mi_lock_enter(&mi_state.arena_lock);
   mi_lock_enter(&mi_state.purge_lock);
@@ -97,6 +98,7 @@ static void mi_fork_leave_locks(void) {
   mi_lock_leave(&mi_state.purge_lock);
   mi_lock_leave(&mi_state.arena_lock);
   mi_lock_leave(&mi_state.thread_lock);
+  mi_lock_leave(&mi_state.subproc_lock);
 }
 
 // What is resident is shared by the two processes from now on.
@@ -192,6 +194,7 @@ MI_INTERNAL void mi_fork_take_over(void) {
   mi_lock_reset(&mi_state.purge_lock);
   mi_lock_reset(&mi_state.arena_lock);
   mi_lock_reset(&mi_state.thread_lock);
+  mi_lock_reset(&mi_state.subproc_lock);
   mi_atomic_store_relaxed(&mi_state.is_fork_asked, false);
   mi_self_forget_others();
   mi_purger_forget();

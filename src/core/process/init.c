@@ -23,8 +23,10 @@
 
 #include "fork.h"
 
-// Only the thread lock delivers reports: mistakes are found only under it, or without any lock.
+// These two deliver reports: mistakes are found only under one of them, or without any lock.
 static void mi_init_locks(void) {
+  mi_state.subproc_lock =
+      (mi_lock_t){.rank = MI_RANK_SUBPROC, .name = "subproc", .on_left = &mi_report_deliver};
   mi_state.thread_lock =
       (mi_lock_t){.rank = MI_RANK_THREAD, .name = "thread", .on_left = &mi_report_deliver};
   mi_state.arena_lock = (mi_lock_t){.rank = MI_RANK_ARENA, .name = "arena"};

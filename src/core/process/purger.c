@@ -55,6 +55,10 @@
 // PURGER-9  a thread that shortens the delay wakes the purge thread, which may sleep until the end
 //     of a long period. That may have looked before, and go to sleep just then; so it sleeps no
 //     longer than MI_PURGER_LONG_MS while some memory waits.
+// PURGER-10  while the thread purges memory, other threads start, end, and make and end heaps: it
+//     holds the purge lock alone for memory of the main sub-process, which never ends, and for that
+//     of another one also the lock under which none ends (SUBPROC-4). So who ends one waits until
+//     what is due has gone, as it would for the purge lock.
 //
 // Deliberately absent: what threads have outside of their queues; only they may take it out.
 #include "purger.h"
@@ -80,11 +84,11 @@ static void mi_purger_look_at(mi_subproc_t* subproc, mi_purger_look_t* look) {
 static mi_purger_look_t mi_purger_look(void) {
   mi_purger_look_t look = {.next_ms = MI_RETAIN_NEVER};
   mi_purger_look_at(&mi_state.main, &look);
-  look.collapse_ms = mi_collapse_tick(&mi_state.main); // of others not while their list is locked
-  // Any other sub-process may end at any moment, but not while their list is locked.
-  mi_lock_enter(&mi_state.thread_lock);
-  for (mi_subproc_t* s = mi_state.main.next; s != NULL; s = s->next) mi_purger_look_at(s, &look);
-  mi_lock_leave(&mi_state.thread_lock);
+  look.collapse_ms = mi_collapse_tick(&mi_state.main); // not of others: none can end meanwhile
+  mi_lock_enter(&mi_state.subproc_lock); // PURGER-10
+  mi_subproc_t* subproc = &mi_state.main;
+  while ((subproc = mi_subproc_after(subproc)) != NULL) mi_purger_look_at(subproc, &look);
+  mi_lock_leave(&mi_state.subproc_lock);
   return look;
 }
 
