@@ -502,6 +502,32 @@ UNIT_TEST(hold_many_pages_go_in_steps) {
   check_equal(queue_length(home), 0);
 }
 
+static size_t left_count;
+static void count_left(void) { left_count++; }
+
+// If this fails, no other thread can start or end for as long as it takes to look at all heaps of
+// one that sleeps, or what it has in the last of them is forgotten.
+UNIT_TEST(hold_many_heaps_go_in_steps) {
+  const size_t heaps = MI_IS_TINY ? 20 : 600;
+  mi_free(mi_malloc(SIZE));
+  mi_heap_t* heap = NULL;
+  for (size_t i = 0; i < heaps; i++) {
+    heap = mi_heap_make(&mi_state.main, NULL);
+    check(heap != NULL && mi_heap_malloc(heap, SIZE) != NULL);
+  }
+  fill_in(heap, PAGES);
+  mi_asleep_share(unit_theap());
+  const mi_theap_t* const theap = mi_theap_find(heap);
+  check(queue_length(theap) >= PAGES - 2);
+  check(look());
+  mi_state.thread_lock.on_left = &count_left;
+  check(look());
+  mi_state.thread_lock.on_left = &mi_report_deliver;
+  check(left_count > 2 && left_count <= heaps / 2);
+  check_equal(queue_length(theap), 0);
+  check(!look());
+}
+
 // HOLD-4. If this fails, the child of a fork waits for a purge thread that it does not have.
 UNIT_TEST(hold_is_free_after_a_fork) {
   mi_theap_t* const home = fill(PAGES);
@@ -562,6 +588,7 @@ int main(void) {
       cmocka_unit_test(hold_pages_of_an_ended_heap),
       cmocka_unit_test(hold_visitors_are_not_disturbed),
       cmocka_unit_test(hold_many_pages_go_in_steps),
+      cmocka_unit_test(hold_many_heaps_go_in_steps),
       cmocka_unit_test(hold_is_free_after_a_fork),
       cmocka_unit_test(hold_begins_anew_with_each_thread),
   };

@@ -368,7 +368,8 @@ struct mi_theap_s {
   // -- of a home: the theaps of its thread in other heaps, by `mi_heap_t.slot` --
   mi_theap_t** others;
   size_t others_count; // entries of `others`
-  size_t others_turn; // that which is next to give up idle pages
+  uint32_t others_turn; // that which is next to give up idle pages
+  uint32_t lend_next; // that of which the purge thread lends pages next; under the thread lock
   mi_kept_t* kept; // where the thread keeps the large block that it freed last, NULL none: kept.c
   mi_quarantine_t* quarantine; // freed blocks that the thread keeps, NULL none: quarantine.c
   // ended_count - how many of them have a heap that has ended. Written and read under the thread

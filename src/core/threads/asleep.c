@@ -5,15 +5,17 @@
 //   first look: the thread is asked --> second look: it did not come: its pages go to the pools
 //                                  '--> it came: it is asked again
 //
-// Each part of a look takes the thread lock for a bounded number of pages. A home of which pages
-// are left when that is over stays TAKEN until the same look goes on with it, unless its thread
-// comes.
+// Each part of a look takes the thread lock for a bounded number of pages, and of theaps. A home of
+// which some are left when that is over stays TAKEN until the same look goes on with it, at the
+// theap where it was, unless its thread comes.
 #include "asleep.h"
 
 #include "flush.h"
 
 // Pages that are taken over at once under the thread lock.
 #define MI_ASLEEP_PAGES ((size_t)64)
+// Theaps of one home that are looked at in that time: some 0.2 ms if nothing is in their queues.
+#define MI_ASLEEP_THEAPS ((size_t)(MI_IS_TINY ? 4 : 256))
 #define MI_ASLEEP_PAUSE_MS 1 // between two parts of a look
 // Between two looks at a thread. Many times what a processor may hold back a store (HOLD-5).
 #define MI_ASLEEP_LOOK_MS (MI_IS_TINY ? 5 : 500)
@@ -57,12 +59,18 @@ static mi_attr_cold bool mi_asleep_take(mi_theap_t* home) {
   return false;
 }
 
-// Lend what is in the queues of the home's thread, within the budget. True if that was all.
+// Lend what is in the queues of the home's thread, within the budget, which is used up as well when
+// so many theaps were looked at. True if that was all. (A theap that gets pages after the look has
+// passed it does so from its thread, whose coming ends the look.)
 static mi_attr_cold bool mi_asleep_lend(mi_theap_t* home, size_t* budget) {
+  size_t theaps = MI_ASLEEP_THEAPS;
   mi_flush_lend(home, budget);
-  for (size_t i = 0; i < home->others_count; i++) {
-    mi_theap_t* const theap = mi_theap_other(home, i);
+  while (*budget > 0 && home->lend_next < home->others_count) {
+    mi_theap_t* const theap = mi_theap_other(home, home->lend_next);
     if (theap != NULL) mi_flush_lend(theap, budget);
+    if (*budget == 0) break; // it may have more pages
+    home->lend_next++;
+    if (--theaps == 0) *budget = 0;
   }
   return *budget > 0;
 }
@@ -86,6 +94,7 @@ static mi_attr_cold bool mi_asleep_look_at(mi_theap_t* home, bool is_again, size
   if (count == home->hold_seen && (home->is_swept || count % 2 != 0)) return false;
   home->hold_seen = count;
   home->is_swept = false;
+  home->lend_next = 0;
   if (count % 2 == 0) mi_atomic_store_relaxed(&home->asked, MI_HOLD_ASKED);
   return true;
 }
