@@ -168,6 +168,27 @@ UNIT_TEST(options_page_max_reclaim) {
   }
 }
 
+enum { MANY = MI_IS_TINY ? 6 : 260 }; // more than are counted in a queue
+static void* first_of[2 * MANY]; // blocks of pages
+
+// If this fails, each free by a thread of many pages goes through all of one size, where the limit
+// is high.
+UNIT_TEST(options_page_max_reclaim_of_many) {
+  mi_process_setup();
+  unit_option(page_max_reclaim, MANY);
+  size_t count = 0;
+  for (size_t i = 1; i <= 2; i++) { // fewer than the limit of each of two sizes
+    const mi_page_t* page = NULL;
+    while (count < i * (MANY - 1)) {
+      void* const p = mi_malloc(i * SIZE);
+      if (unit_page_of(p) != page) first_of[count++] = p;
+      page = unit_page_of(p);
+    }
+  }
+  for (size_t i = 0; i < count; i++) mi_free(first_of[i]);
+  check_equal(unit_theap()->page_count, MANY);
+}
+
 // -- what stays --
 
 // If this fails, the page map faults in a real-time program although it was told to be there.
@@ -243,6 +264,7 @@ int main(void) {
       cmocka_unit_test(options_page_reclaim_on_free_always),
       cmocka_unit_test(options_page_cross_thread_max_reclaim),
       cmocka_unit_test(options_page_max_reclaim),
+      cmocka_unit_test(options_page_max_reclaim_of_many),
       cmocka_unit_test(options_pagemap_commit),
       cmocka_unit_test(options_minimal_purge_size),
       cmocka_unit_test(options_allow_thp_everywhere),

@@ -35,8 +35,15 @@ typedef enum mi_reclaim_e {
   MI_RECLAIM_GUEST, // 3
 } mi_reclaim_t;
 
-// True if the queue has fewer pages than `limit`; a negative limit is none.
-static bool mi_reclaim_is_short(const mi_page_queue_t* queue, long limit) {
+// Pages of a queue that are counted for a limit. For a higher one those of all queues count, whose
+// number is known: no free takes longer because a queue is long.
+#define MI_RECLAIM_COUNT_MAX ((long)(MI_IS_TINY ? 4 : 256))
+
+// True if the queue of a class has fewer pages than `limit`; a negative limit is none.
+static bool mi_reclaim_is_short(const mi_theap_t* theap, size_t size_class, long limit) {
+  if (limit < 0 || theap->page_count < (size_t)limit) return true; // of all classes: THEAP-4
+  if (limit > MI_RECLAIM_COUNT_MAX) return false;
+  const mi_page_queue_t* const queue = &theap->queue[size_class];
   const mi_page_t* page = mi_life_first(queue);
   for (; limit > 0 && page != NULL; limit--) page = mi_life_after(queue, page);
   return limit != 0;
@@ -66,7 +73,7 @@ static bool mi_reclaim_has_room(mi_theap_t* theap, mi_page_t* page) {
   const long limit = is_parked_here && !theap->home->is_in_threadpool
                          ? mi_option_value(page_max_reclaim)
                          : mi_option_value(page_cross_thread_max_reclaim);
-  if (!mi_reclaim_is_short(&theap->queue[page->size_class], limit)) return false;
+  if (!mi_reclaim_is_short(theap, page->size_class, limit)) return false;
   return !mi_part_is_empty(page) || (is_parked_here && mi_theap_keep_idle(theap, page));
 }
 
