@@ -10,6 +10,9 @@
 // PROCESS-1  each of these steps may happen late, never, or twice: malloc sets the process up by
 //     itself, and works after the end.
 // PROCESS-2  the user's deferred-free function is not entered again on the thread it runs on.
+// PROCESS-3  the child of a vfork finds all that its parent has here, and changes it there: what it
+//     does to itself before it runs another program, as giving up rights or entering a sandbox, is
+//     no reason to end the purge thread of its parent, or to take that for a sandbox.
 //
 // Deliberately absent: what set-up and thread exit do (core/process/init.c, core/threads/thread.c).
 #include "api.h"
@@ -75,7 +78,13 @@ MI_INTERNAL mi_attr_cold void mi_process_pause_join(void) {
   mi_os_wait_ms(&never, 0, 1);
 }
 
+// True if there may be a purge thread, in this process: PROCESS-3.
+static mi_attr_cold bool mi_process_has_purger(void) {
+  return mi_atomic_load_relaxed(&mi_state.purger) != MI_PURGER_NONE && !mi_os_is_vfork_child();
+}
+
 MI_INTERNAL mi_attr_cold void mi_process_end_purger(void) {
+  if (!mi_process_has_purger()) return;
   if (!mi_purger_stop(MI_PURGER_PATIENCE_MS)) mi_purger_forget_vanished();
 }
 MI_INTERNAL void mi_hook_last_thread(void) { mi_purger_stop(MI_PURGER_PATIENCE_MS); }
@@ -84,20 +93,26 @@ MI_INTERNAL void mi_hook_fork(void) { mi_process_setup(); }
 // The kernel counts a thread for some microseconds after it was joined.
 #define MI_PROCESS_TRIES 20
 
-MI_INTERNAL mi_attr_cold bool mi_process_make_room(size_t* tries) {
+static mi_attr_cold bool mi_process_give_place(size_t* tries) {
   if (*tries == 0 && !mi_purger_stop(MI_PURGER_PATIENCE_MS)) return false;
   if (*tries > 0) mi_os_wait_ms(&mi_state.purger, MI_PURGER_NONE, 1);
   return (*tries)++ < MI_PROCESS_TRIES;
 }
 
+MI_INTERNAL mi_attr_cold bool mi_process_make_room(size_t* tries) {
+  if (*tries == 0 && !mi_process_has_purger()) return false;
+  return mi_process_give_place(tries);
+}
+
 MI_INTERNAL mi_attr_cold bool mi_process_make_room_for_thread(size_t* tries) {
   const bool is_first = *tries == 0;
-  const bool is_again = mi_process_make_room(tries);
+  const bool is_again = mi_process_give_place(tries); // a sandbox may permit no other system call
   if (is_first && is_again) mi_atomic_store_relaxed(&mi_process_full_ms, mi_os_now_ms());
   return is_again;
 }
 
 MI_INTERNAL mi_attr_cold void mi_process_enter_sandbox(void) {
+  if (mi_atomic_load_relaxed(&mi_state.is_sandboxed) || mi_os_is_vfork_child()) return;
   mi_process_setup();
   mi_budget_enter_sandbox();
 }

@@ -31,6 +31,8 @@
 //                  guard, unguard                   guards cost two mappings each
 //                  prefer_node, numa_nodes, numa_node  NUMA nodes
 //                  is_single_threaded, is_alone     short ways of processes with one thread
+//                  is_vfork_child                   its parent loses the purge thread when such a
+//                                                   child gives up rights
 //                  thread_on_exit                   what a thread that ends has, until another
 //                                                   one with its identity comes
 //                  thread_watch, was_away           speed of frees by other threads
@@ -189,6 +191,11 @@ MI_INTERNAL bool mi_os_was_away(uint64_t* mark);
 // false if the system does not tell. Makes a system call: for callers that would otherwise wait for
 // a thread.
 MI_INTERNAL bool mi_os_is_alone(void);
+
+// True in the child of a vfork(2), which has the memory and the thread-local state of a thread of
+// its parent until it runs another program. False if the system does not tell. Makes a system call,
+// and another one if libc takes the calling thread for one of another process.
+MI_INTERNAL bool mi_os_is_vfork_child(void);
 
 // True when the process has only ever had one thread. May become false too early, never too late:
 // the creation of a thread orders this read. The next function tells about threads that the system

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // os_lacks.c - the part of os.h that a system may lack, as it is where all of that is missing:
 // huge pages, moved memory, memory of a NUMA node, a list of what is mapped, what is resident,
-// limits of containers, folders for commands. (What Windows has, and the other systems that use
-// this file lack, is in os_bare.c.)
+// limits of containers, folders for commands, the child of a vfork. (What Windows has, and the
+// other systems that use this file lack, is in os_bare.c.)
 //
 // Each function says that it cannot do it; os.h says what that costs. A system that has one of
 // these has a file of its own.
@@ -92,3 +92,5 @@ MI_INTERNAL int mi_os_folder_remove(int folder, const char* name) {
 }
 
 MI_INTERNAL void mi_os_expect_threads(void) {}
+
+MI_INTERNAL bool mi_os_is_vfork_child(void) { return false; }

@@ -328,6 +328,16 @@ MI_INTERNAL bool mi_os_is_alone(void) {
   return threads != NULL && threads[0] == '1' && threads[1] == ' ';
 }
 
+MI_INTERNAL mi_attr_cold bool mi_os_is_vfork_child(void) {
+  // The name of a thread's clock has the number by which libc knows the thread
+  // (linux/posix-timers.h): in such a child, that of a thread of the parent.
+  clockid_t clock;
+  if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return false;
+  const size_t number = (size_t)(pid_t) ~(clock >> 3);
+  // It is in the child of a clone(2) that libc was not told of, too; but that has its own memory.
+  return number != mi_os_thread_number() && !mi_os_is_alone();
+}
+
 MI_INTERNAL uint64_t mi_os_random(void) {
   // The kernel gives each process 16 random bytes; they need no system call. The library's own
   // address makes two copies in one process differ. No clock is read: its code in libc would be one

@@ -31,7 +31,8 @@
 // OVERRIDE_THREAD-5  capabilities belong to a thread, but libc changes the user of all threads, and
 //     aborts if one of them may and another one may not (setpriv(1): it keeps its capabilities,
 //     changes the user, then the group). So the purge thread is ended before a thread changes its
-//     capabilities. It would keep those that the program gives up, too.
+//     capabilities. It would keep those that the program gives up, too. (Not that of the parent of
+//     a vfork: PROCESS-3.)
 //
 // This exists only in the shared library, on Linux. Deliberately absent: threads that libc makes
 // for itself (timer_create, aio), and those made by clone(2); with 32 bits, the functions that take

@@ -155,10 +155,10 @@ def test_what_is_read(name, program, library, tmp_path):
         assert left - 130 <= int(said) <= left
 
 
-def opened(program, library, mib, folder, **variables):
+def opened(program, library, mib, folder, mode="grow", **variables):
     """The files of control groups and pressure that a program opens which uses so many MiB."""
     trace = folder / "trace"
-    run(find("strace"), "-f", "-o", trace, "-e", "trace=openat", "-E", f"LD_PRELOAD={library}", program, "grow", mib, **variables)
+    run(find("strace"), "-f", "-o", trace, "-e", "trace=openat", "-E", f"LD_PRELOAD={library}", program, mode, mib, **variables)
     return re.findall(r'"((?:/proc/self/cgroup|/proc/pressure|/sys/fs/cgroup)[^"]*)"', trace.read_text())
 
 
@@ -169,3 +169,8 @@ def test_files_that_are_opened(program, library, tmp_path):
     paths = opened(program, library, 200, tmp_path)
     assert 1 <= paths.count("/proc/self/cgroup") <= 8
     assert len(paths) < 20 * paths.count("/proc/self/cgroup")
+
+
+def test_sandbox_of_a_child(program, library, tmp_path):
+    """The limit is still looked at when a child of a vfork has got ready for its sandbox."""
+    assert 2 <= opened(program, library, 200, tmp_path, "vfork").count("/proc/self/cgroup") <= 8

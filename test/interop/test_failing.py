@@ -41,7 +41,8 @@ ASKING = {
 NOT_REFUSED = {
     **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
                      "pthread_getspecific", "pthread_setcancelstate", "pthread_attr_init", "pthread_attr_destroy",
-                     "pthread_attr_setstacksize", "sigfillset", "__pthread_register_cancel", "__pthread_unregister_cancel"),
+                     "pthread_attr_setstacksize", "pthread_self", "pthread_getcpuclockid", "sigfillset", "__pthread_register_cancel",
+                     "__pthread_unregister_cancel"),
                     "makes no system call"),
     "pthread_join": "of a thread that is there: never refused",
     **dict.fromkeys(("close", "dlclose", "abort", "pthread_key_delete", "__cxa_finalize"), "the result is not used"),

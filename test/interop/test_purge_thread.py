@@ -33,6 +33,7 @@ def test_count(option, counts, program, library):
 
 
 @pytest.mark.parametrize("mode", ["again", "kept", "before", "off", "count-c11", "fork", "clone", "rights-in-clone", "rights-in-clone-threads",
+                                  "rights-in-vfork",
                                   "rights-when-late", "alone-at-fork", "thread-after-fork", "unshare", "setns", "rights", "limit", "full-memory",
                                   "signals", "sandbox", "exit", "main-ends", "main-ends-first", "idle-thread-ends-last", "late-memory",
                                   "forked-thread-ends", "all-done", "shorter-delay"])

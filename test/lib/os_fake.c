@@ -640,6 +640,8 @@ MI_INTERNAL void mi_os_cxx_throw(void) {}
 
 MI_INTERNAL bool mi_os_is_alone(void) { return getpid() != process; }
 
+MI_INTERNAL bool mi_os_is_vfork_child(void) { return false; }
+
 MI_INTERNAL void mi_os_secret(uint64_t* words, size_t count) {
   for (size_t i = 0; i < count; i++) words[i] = mi_os_random();
 }

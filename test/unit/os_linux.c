@@ -161,6 +161,32 @@ static void os_knows_whether_a_thread_is_alone(void** state) {
   assert_int_equal(wait_for(child), 0);
 }
 
+static void* look_whether_vfork(void* is_vfork) {
+  *(bool*)is_vfork = mi_os_is_vfork_child();
+  return NULL;
+}
+
+// If this fails, a program loses its purge thread because of what a child does before it runs
+// another program, or keeps it where it must have one thread.
+static void os_knows_the_child_of_a_vfork(void** state) {
+  (void)state;
+  skip_on_emulator("its vfork is a fork");
+  bool is_vfork = true;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, &look_whether_vfork, &is_vfork), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_false(is_vfork || mi_os_is_vfork_child());
+  pid_t child = fork();
+  if (child == 0) _exit(mi_os_is_vfork_child());
+  assert_int_equal(wait_for(child), 0);
+  child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); // libc does not know the number of this
+  if (child == 0) _exit(mi_os_is_vfork_child());
+  assert_int_equal(wait_for(child), 0);
+  child = vfork();
+  if (child == 0) _exit(mi_os_is_vfork_child() ? 5 : 0);
+  assert_int_equal(wait_for(child), 5);
+}
+
 typedef struct found_s {
   bool is_found; // a mapping with this code, of this program
   size_t build_id_size, count;
@@ -546,6 +572,7 @@ int main(void) {
       cmocka_unit_test(os_has_secrets),
       cmocka_unit_test(os_guards_pages_inside_a_mapping),
       cmocka_unit_test(os_knows_whether_a_thread_is_alone),
+      cmocka_unit_test(os_knows_the_child_of_a_vfork),
       cmocka_unit_test(os_knows_a_family),
       cmocka_unit_test(os_knows_what_is_mapped),
       cmocka_unit_test(os_writes_files),

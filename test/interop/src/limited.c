@@ -8,6 +8,7 @@
 //   limited grow MIB      blocks of all sizes, of so many MiB: prints them
 //   limited room MIB      the same, and prints the MiB that are left, "no limit" if there is none
 //   limited sandbox MIB   the same in a sandbox that kills the program if it opens a file
+//   limited vfork MIB     "grow", after a child of a vfork has got ready for a sandbox
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -103,6 +105,16 @@ static void enter_sandbox(void) {
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) != 0) _exit(77);
 }
 
+// Before it would run another program there.
+static void have_child_in_sandbox(void) {
+  const pid_t child = vfork();
+  if (child == 0) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+}
+
 // As mi_metrics says, if the program runs with the library.
 extern size_t mi_metrics(int format, char* buffer, size_t size) __attribute__((weak));
 
@@ -123,7 +135,8 @@ int main(int argc, char** argv) {
   if (strcmp(what, "change") == 0) change();
   if (strcmp(what, "replace") == 0) replace(mib);
   if (strcmp(what, "sandbox") == 0) enter_sandbox();
-  if (strcmp(what, "sandbox") == 0 || strcmp(what, "grow") == 0 || strcmp(what, "room") == 0) {
+  if (strcmp(what, "vfork") == 0) have_child_in_sandbox();
+  if (strcmp(what, "change") != 0 && strcmp(what, "replace") != 0) {
     add(mib * MIB, 16, 100000);
     say(live / MIB);
   }

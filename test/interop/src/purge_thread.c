@@ -438,6 +438,22 @@ static int in_rights(void) {
   return 0;
 }
 
+// A server that starts programs with fewer rights by vfork has no purge thread after the first.
+static int rights_in_vfork(void) {
+  start_thread(&sleep_for_ever);
+  CHECK(comes_to_threads(3));
+  const pid_t child = vfork();
+  if (child == 0) {
+    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+    prctl(PR_CAPBSET_DROP, 0, 0, 0, 0);
+    _exit(0);
+  }
+  end_child(child);
+  usleep(100000);
+  CHECK(threads_now() == 3);
+  return 0;
+}
+
 // A program that may have so many threads gets one less.
 static int in_limit(void) {
   const uid_t user = 50000 + (uid_t)getpid(); // nobody else
@@ -704,6 +720,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "limit") == 0) return in_limit();
   if (strcmp(mode, "full-memory") == 0) return in_full_memory();
   if (strcmp(mode, "signals") == 0) return in_signals();
+  if (strcmp(mode, "rights-in-vfork") == 0) return rights_in_vfork();
   if (strcmp(mode, "sandbox") == 0) return in_sandbox();
   if (strcmp(mode, "dlclose") == 0 && argc > 2) return in_dlclose(argv[2]);
   if (strcmp(mode, "exit") == 0) return in_exit();
