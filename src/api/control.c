@@ -264,7 +264,7 @@ static void mi_control_do(mi_dump_t* answer, char* line) {
   } else if (command == MI_CONTROL_SET) {
     mi_control_set(answer, rest);
   } else if (command == MI_CONTROL_COLLECT) {
-    mi_dump_text(answer, mi_control_ok_number, (long)mi_process_trim());
+    mi_dump_text(answer, mi_control_ok_number, (long)mi_collect_all_subprocs());
   } else {
     mi_control_help(answer);
   }

@@ -162,6 +162,16 @@ def test_collect(start):
     it.end()
 
 
+def test_collect_of_all_sub_processes(start):
+    """What an interpreter has freed goes back, too: at least what may wait without a limit of time."""
+    it = start(MIMALLOC_PURGE_DELAY=1000000)
+    it.do("sub-process")
+    before = it.resident_mib()
+    given_back = int(re.fullmatch(r"ok\n(\d+)\n", it.ask("collect"))[1]) >> 20
+    assert given_back >= 2 and it.resident_mib() <= before - 2
+    it.end()
+
+
 def test_memory_goes_back_beside_commands(start):
     """The thread goes on to be the purge thread."""
     it = start()

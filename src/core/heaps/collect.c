@@ -9,6 +9,7 @@
 #include "collect.h"
 
 #include "heap.h"
+#include "subproc.h"
 #include "walk.h"
 
 // Nobody may come to a heap whose threads have ended, or use others now.
@@ -96,4 +97,13 @@ MI_INTERNAL size_t mi_collect_all(mi_effort_t effort) {
   if (effort == MI_FORCE) return mi_collect_subproc(&mi_state.main);
   mi_retain_poll_whole(&mi_state.main);
   return 0;
+}
+
+MI_INTERNAL mi_attr_cold size_t mi_collect_all_subprocs(void) {
+  size_t bytes = mi_collect_subproc(&mi_state.main);
+  mi_lock_enter(&mi_state.subproc_lock); // SUBPROC-4: none of them ends meanwhile
+  mi_subproc_t* subproc = &mi_state.main;
+  while ((subproc = mi_subproc_after(subproc)) != NULL) bytes += mi_collect_subproc(subproc);
+  mi_lock_leave(&mi_state.subproc_lock);
+  return bytes;
 }
