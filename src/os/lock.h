@@ -25,6 +25,7 @@ typedef struct mi_lock_s {
   //   write  any thread  CAS acquire   enter  mi_lock_take   (sees what the last holder wrote)
   //   write  any thread  swap acquire  enter  mi_lock_enter  (the same)
   //   write  holder      swap release  leave  mi_lock_leave  (publishes what was written under it)
+  //   read   holder      relaxed       mi_lock_is_awaited  (a hint)
   //   write  child of a fork, its only thread  store relaxed  mi_lock_reset
   mi_atomic(uint32_t) word;
   uint32_t rank; // below MI_LOCK_RANKS (const)
@@ -115,6 +116,12 @@ static inline void mi_lock_leave(mi_lock_t* lock) {
   if (mi_atomic_swap_release(&lock->word, 0) == 2) mi_os_wake(&lock->word);
   mi_lock_revoke(lock);
   if (lock->on_left != NULL) lock->on_left();
+}
+
+// True if another thread waits for a lock that the caller holds, and can leave. Maybe where none
+// does: who had to wait itself cannot know.
+static inline bool mi_lock_is_awaited(mi_lock_t* lock) {
+  return mi_atomic_load_relaxed(&lock->word) == 2 && !mi_lock_is_of_fork(lock);
 }
 
 // In the child of a fork, make the lock free: the thread that held it may not exist here.

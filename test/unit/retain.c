@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-// retain.c - tests of arenas/retain.c: RETAIN-6, RETAIN-9. The other rules are tested with purge.c.
+// retain.c - tests of arenas/retain.c: RETAIN-6, RETAIN-9; and PURGE-4. The other rules are tested
+// with purge.c.
+#include <sched.h>
+
 #include "slices.h"
 
 #include "core/arenas/purge.h"
 #include "core/arenas/retain.h"
 #include "core/arenas/spare.h"
+#include "core/heaps/subproc.h"
 
 #define DELAY_MS 100
 
@@ -239,6 +243,54 @@ UNIT_TEST(retain_learns_nothing_from_what_is_rare) {
   }
 }
 
+#define LONG_COUNT ((size_t)3000) // slices
+static mi_run_t long_run;
+static mi_atomic(size_t) long_left; // bytes when another thread came in, SIZE_MAX before
+static pthread_t forking;
+
+// As a fork does.
+static void* enter_meanwhile(void* arg) {
+  mi_lock_enter(&mi_state.purge_lock);
+  mi_atomic_store_relaxed(&long_left, resident(&long_run));
+  mi_lock_leave(&mi_state.purge_lock);
+  return arg;
+}
+
+static void let_in(void) {
+  mi_state.purge_lock.on_left = NULL;
+  while (mi_atomic_load_relaxed(&long_left) == SIZE_MAX) sched_yield();
+}
+
+static void be_awaited(void) {
+  os_fake.on_purge = NULL;
+  mi_state.purge_lock.on_left = &let_in;
+  check_equal(pthread_create(&forking, NULL, &enter_meanwhile, NULL), 0);
+  while (mi_atomic_load_relaxed(&mi_state.purge_lock.word) != 2) sched_yield();
+}
+
+// PURGE-4. If this fails, a fork waits until a gigabyte has gone back, and holds up all threads
+// that start and end meanwhile; or not all goes back that the program asked for.
+UNIT_TEST(retain_parts_let_others_in) {
+  for (size_t i = 0; i < 2; i++) {
+    start();
+    unit_option(arena_reserve, 2 * LONG_COUNT * MI_SLICE_SIZE / MI_KIB);
+    mi_subproc_t* const subproc = i == 0 ? &mi_state.main : mi_subproc_make();
+    check(mi_slices_claim(&subproc->heap_main, LONG_COUNT, MI_SLICE_SIZE, 0, &long_run));
+    memset(long_run.start, 1, LONG_COUNT * MI_SLICE_SIZE);
+    unit_option(purge_delay, -1); // all of it waits
+    release(&long_run);
+    unit_option(purge_delay, 1000000);
+    mi_atomic_store_relaxed(&long_left, SIZE_MAX);
+    os_fake.on_purge = &be_awaited;
+    if (i == 0) check_equal(mi_purge_everything(subproc), LONG_COUNT * MI_SLICE_SIZE);
+    if (i == 1) check(mi_subproc_end_by_destroy(subproc));
+    check_equal(pthread_join(forking, NULL), 0);
+    const size_t left = mi_atomic_load_relaxed(&long_left);
+    check(left > 0 && left < LONG_COUNT * MI_SLICE_SIZE);
+    check_equal(resident(&long_run), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(retain_learns_what_is_needed_again),
@@ -250,6 +302,7 @@ int main(void) {
       cmocka_unit_test(retain_part_ends_in_time),
       cmocka_unit_test(retain_bounds_are_kept_in_time),
       cmocka_unit_test(retain_goes_in_parts_of_whole_chunks),
+      cmocka_unit_test(retain_parts_let_others_in),
   };
   return cmocka_run_group_tests_name("retain", tests, NULL, NULL);
 }

@@ -7,6 +7,11 @@
 //     sub-process, and who asks for all unused memory (mi_collect, malloc_trim, a malloc that
 //     fails) wait. What a thread has claimed, for a page, a block or a move, it gives back without
 //     that (page.c, large.c, retain.c): no other purger looks there.
+// PURGE-4  who waits for the purge lock waits for one system call for MI_PURGE_PIECE slices: a fork
+//     holds all other locks by then, so that no thread can start or end meanwhile (1.5 GiB took 330
+//     ms at once). The purger stops as soon as it sees that, and what is left is for the next poll;
+//     or, if all is asked for, it leaves the lock for a moment and begins anew. (Not where each
+//     free gives back what it can, with option purge_delay 0: that is little.)
 //
 // Not purged: pinned memory, and anything while `purge_delay` is negative. Deliberately absent:
 // which parts of a page in use hold only free blocks (pages/hole.c).
@@ -20,6 +25,8 @@
 #include "spare.h"
 
 #define MI_PURGE_PASSES ((size_t)16) // runs that are too short, or claimed by another thread
+// Slices that go back with one system call: 5 to 10 ms. (Not where only long runs go.)
+#define MI_PURGE_PIECE ((size_t)1024)
 
 // Return the number of slices below which a run of free slices is not purged (option
 // minimal_purge_size; with allow_thp 2 at least a chunk, so that no huge page is cut).
@@ -100,23 +107,29 @@ static bool mi_purge_try(mi_arena_t* arena, size_t index, size_t count, size_t* 
   return true;
 }
 
-// Return how much of a run is purged where `most` slices may be: whole chunks, of which each may be
-// one huge page, or what is in the first one.
+// Return how much of a run is purged at once where `most` slices may be: whole chunks, of which
+// each may be one huge page, or what is in the first one.
 static size_t mi_purge_cut(size_t index, size_t count, size_t most) {
+  most = mi_bits_min(most, MI_PURGE_PIECE);
   if (count <= most) return count;
   const size_t end = mi_bits_align_down(index + most, MI_CHUNK_SLICES);
   const size_t next = mi_bits_align_up(index + 1, MI_CHUNK_SLICES);
   return mi_bits_min(count, mi_bits_max(end, next) - index);
 }
 
+// True if a purge that takes until `end_ms` ends here.
+static bool mi_purge_ends(uint64_t end_ms) {
+  return mi_purge_is_over(end_ms) || mi_lock_is_awaited(&mi_state.purge_lock); // PURGE-4
+}
+
 // So many slices went: with threads each system call may take a hundred times as long as alone.
 static void mi_purge_take(mi_purge_part_t* part, size_t count) {
   part->slices -= mi_bits_min(count, part->slices);
-  if (mi_purge_is_over(part->end_ms)) part->slices = 0;
+  if (mi_purge_ends(part->end_ms)) part->slices = 0;
 }
 
-// Purge the runs of `map` that are still free and not too short, in one arena, each with one system
-// call, until the part, of which they are taken, is over.
+// Purge the runs of `map` that are still free and not too short, in one arena, each with as few
+// system calls as may be, until the part, of which they are taken, is over.
 static size_t mi_purge_map(mi_arena_t* arena, mi_bitmap_word_t* map, size_t minimum,
                            mi_purge_part_t* part) {
   const size_t end = mi_arena_slices(arena);
@@ -165,23 +178,41 @@ static bool mi_purge_enter(mi_effort_t effort) {
   return true;
 }
 
-// Purge free slices that wait; with MI_FORCE also dirty ones that do not wait, because the system
-// refused to take them.
-MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
+// Let a thread in that waits for the purge lock: woken, it comes too late for a lock that is taken
+// again at once.
+static mi_attr_cold void mi_purge_give_way(void) {
+  // Written by nobody, read by the system alone: the thread is not woken.
+  mi_atomic(uint32_t) never = 0;
+  mi_lock_leave(&mi_state.purge_lock);
+  mi_os_wait_ms(&never, 0, 1);
+  mi_lock_enter(&mi_state.purge_lock);
+}
+
+// Purge in all arenas what waits; with MI_FORCE also other dirty slices. Adds to `bytes` what went.
+// False if that ended before it was all. Under the purge lock.
+static bool mi_purge_waiting(mi_subproc_t* subproc, mi_effort_t effort, size_t* bytes) {
   const size_t minimum = mi_purge_minimum();
   mi_purge_part_t all = MI_PURGE_WHOLE;
+  MI_FOR_EACH_ARENA(subproc, arena) {
+    if (arena->is_pinned) continue;
+    *bytes += mi_purge_map(arena, arena->purge_old, minimum, &all);
+    *bytes += mi_purge_map(arena, arena->purge_young, minimum, &all);
+    if (effort == MI_FORCE) *bytes += mi_purge_map(arena, arena->dirty, minimum, &all);
+  }
+  return all.slices > 0;
+}
+
+MI_INTERNAL size_t mi_purge_now(mi_subproc_t* subproc, mi_effort_t effort) {
   size_t bytes = 0;
   if (!mi_purge_enter(effort)) return 0;
   mi_kept_release_all(subproc);
   subproc->is_purged_in_part = false;
   // While options keep all memory, some may wait since before they were set.
-  const bool is_kept = mi_wait_delay_ms() < 0;
-  if (!is_kept) mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
-  MI_FOR_EACH_ARENA(subproc, arena) {
-    if (arena->is_pinned || is_kept) continue;
-    bytes += mi_purge_map(arena, arena->purge_old, minimum, &all);
-    bytes += mi_purge_map(arena, arena->purge_young, minimum, &all);
-    if (effort == MI_FORCE) bytes += mi_purge_map(arena, arena->dirty, minimum, &all);
+  if (mi_wait_delay_ms() >= 0) {
+    mi_atomic_store_relaxed(&subproc->purge_due_ms, 0);
+    while (!mi_purge_waiting(subproc, effort, &bytes)) {
+      if (effort == MI_FORCE) mi_purge_give_way(); // else it may be a free, which never waits
+    }
   }
   mi_lock_leave(&mi_state.purge_lock);
   return bytes;
@@ -201,13 +232,15 @@ static int64_t mi_purge_top_of(mi_arena_t* arena, int64_t excess, uint64_t end_m
   size_t bytes = 0;
   size_t end = mi_wait_top(arena);
   while (excess > 0 && *passes > 0) {
-    const size_t longest = mi_bits_max(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), minimum);
+    const size_t most =
+        mi_bits_min(mi_bits_divide_up((size_t)excess, MI_SLICE_SIZE), MI_PURGE_PIECE);
+    const size_t longest = mi_bits_max(most, minimum);
     const size_t start = mi_wait_top_run(arena, &end, longest);
     mi_wait_lower_top(arena, start); // before the purge, in whose time others mark slices
     if (end == 0) break;
     if (end - start >= minimum && mi_purge_try(arena, start, end - start, &bytes)) {
       excess -= (int64_t)((end - start) * MI_SLICE_SIZE);
-      if (mi_purge_is_over(end_ms)) *passes = 0;
+      if (mi_purge_ends(end_ms)) *passes = 0;
     } else {
       (*passes)--;
     }
@@ -232,11 +265,15 @@ MI_INTERNAL mi_attr_cold int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_
 }
 
 MI_INTERNAL void mi_purge_all_of(mi_subproc_t* subproc) {
-  mi_purge_part_t all = MI_PURGE_WHOLE;
   mi_lock_enter(&mi_state.purge_lock);
   mi_kept_release_all(subproc);
   MI_FOR_EACH_ARENA(subproc, arena) {
-    if (!arena->is_pinned) mi_purge_map(arena, arena->dirty, 1, &all);
+    mi_purge_part_t all = {0};
+    while (all.slices == 0 && !arena->is_pinned) {
+      all = MI_PURGE_WHOLE;
+      mi_purge_map(arena, arena->dirty, 1, &all);
+      if (all.slices == 0) mi_purge_give_way();
+    }
     mi_wait_forget(arena, 0, mi_arena_slices(arena));
   }
   mi_lock_leave(&mi_state.purge_lock);

@@ -18,7 +18,8 @@ MI_INTERNAL bool mi_purge_contents(mi_arena_t* arena, uint8_t* start, size_t siz
 // run more than that. Nothing happens while another thread purges.
 MI_INTERNAL int64_t mi_purge_from_top(mi_subproc_t* subproc, int64_t bytes, uint64_t end_ms);
 
-// What may go back in one call: so many slices, until that time (RETAIN-9).
+// What may go back in one call: so many slices, until that time (RETAIN-9), or until another thread
+// waits for the purge lock (PURGE-4).
 typedef struct mi_purge_part_s {
   size_t slices;
   uint64_t end_ms;
