@@ -143,12 +143,13 @@ MI_INTERNAL int mi_os_thread_start(mi_os_thread_t* thread, void (*run)(void)) {
   if (err != 0) return err;
   void* const arg = (void*)(uintptr_t)run;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // (A filter may refuse it, and not the second one.)
+  const bool is_masked = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
   err = pthread_attr_setstacksize(&attributes, MI_OS_STACK_SIZE);
   if (err == 0) err = pthread_create(&handle, &attributes, &mi_os_thread_run, arg);
   // The thread-local variables of the program lie in the stack, and have no room there.
   if (err == EINVAL) err = pthread_create(&handle, NULL, &mi_os_thread_run, arg);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (is_masked) pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   if (err == 0) thread->handle = (uintptr_t)handle;
   errno = saved_errno;
