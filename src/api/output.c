@@ -10,7 +10,8 @@
 // OUTPUT-1  nothing here allocates or uses stdio: messages are printed while malloc is being
 //     called.
 // OUTPUT-2  a message caused by printing a message, on the same thread, is dropped
-//     (`mi_self()->is_printing`).
+//     (`mi_self()->is_printing`). But a mistake is told on standard error: the function for output
+//     made it, or never came back (longjmp).
 // OUTPUT-3  errno is the same after every function.
 // OUTPUT-4  each kind of error is printed once; later errors are counted, and the counts printed at
 //     the end. With option verbose all errors are printed.
@@ -69,7 +70,7 @@ static void mi_output_deliver(mi_sink_t sink, const char* text, size_t length) {
   const int saved_errno = errno;
   const bool was_busy = mi_self()->is_printing;
   mi_self()->is_printing = true;
-  if (sink.out == NULL) {
+  if (sink.out == NULL && !was_busy) {
     sink.out = (mi_output_fun*)mi_callback_get(&mi_output.output, &sink.arg);
   }
   if (sink.out != NULL) {
@@ -260,7 +261,6 @@ static void mi_output_call_error(int code) {
 static bool mi_output_wants_json(void) { return mi_option_value(report_json) != 0; }
 
 MI_INTERNAL void mi_output_say(const mi_report_t* report) {
-  if (mi_self()->is_printing) return;
   char text[MI_OUTPUT_REPORT_MAX];
   const size_t capacity = sizeof(text) - 1; // leaves room for the end of the line
   const bool is_json = mi_output_wants_json();

@@ -471,6 +471,26 @@ static int free_wild_twice_and_jump(void) {
   return free_wild();
 }
 
+static void jump_from_output(const char* text, void* arg) {
+  (void)text, (void)arg;
+  longjmp(jump_target, 1);
+}
+
+static int jump_from_output_and_free_wild(void) {
+  mi_register_output(&jump_from_output, NULL);
+  if (setjmp(jump_target) == 0) return free_wild();
+  return realloc_inside(); // a mistake of another kind
+}
+
+// If this fails, a mistake is told nobody after the function for output left by longjmp.
+static void misuse_behind_a_jump_from_output_is_told(void** state) {
+  (void)state;
+  const char* const environment[] = {"MIMALLOC_SHOW_ERRORS=1", "MIMALLOC_ABORT_ON_MISUSE=0", NULL};
+  test_start_self("jump_from_output", environment, &result);
+  assert_int_equal(spawn_count(&result, "survived"), 1);
+  assert_int_equal(spawn_count(&result, "in realloc"), 1);
+}
+
 // If this fails, an attacker who makes the error function end early is not stopped any more.
 static void misuse_behind_a_jump_ends_the_process(void** state) {
   (void)state;
@@ -482,6 +502,7 @@ static void misuse_behind_a_jump_ends_the_process(void** state) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "jump") == 0) return free_wild_twice_and_jump();
+  if (argc > 1 && strcmp(argv[1], "jump_from_output") == 0) return jump_from_output_and_free_wild();
   for (size_t i = 0; argc > 1 && i < MISUSE_COUNT; i++) {
     if (strcmp(argv[1], misuses[i].name) == 0) return misuses[i].run();
   }
@@ -491,6 +512,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(misuse_is_silent_by_default),
       cmocka_unit_test(messages_are_limited),
       cmocka_unit_test(misuse_behind_a_jump_ends_the_process),
+      cmocka_unit_test(misuse_behind_a_jump_from_output_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

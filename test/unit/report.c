@@ -378,6 +378,24 @@ UNIT_TEST(report_that_was_left_silences_none) {
   mi_free(blocks[0]);
 }
 
+static void leave_reports(void* arg) {
+  (void)arg;
+  mi_free(mi_malloc(SIZE));
+  if (setjmp(outside) == 0) report_three();
+}
+
+// If this fails, threads that end after such a jump take the places of all reports with them.
+UNIT_TEST(reports_that_a_thread_has_left_are_told_at_its_end) {
+  blocks[0] = mi_malloc(SIZE);
+  hooks_fake.on_error = &jump_out;
+  for (size_t round = 1; round <= 20; round++) {
+    unit_on_thread(&leave_reports, NULL);
+    check_equal(hooks_fake.count[MI_ERROR_DOUBLE_FREE], 3 * round);
+    check_equal(handler_calls, round);
+  }
+  mi_free(blocks[0]);
+}
+
 // If this fails, an error function cannot free memory when there is none.
 UNIT_TEST(report_of_a_request_never_waits) {
   mi_free(mi_malloc(1));
@@ -404,6 +422,7 @@ int main(void) {
       cmocka_unit_test(report_of_other_threads_is_forgotten_in_a_child),
       cmocka_unit_test(report_from_an_error_function_ends),
       cmocka_unit_test(report_that_was_left_silences_none),
+      cmocka_unit_test(reports_that_a_thread_has_left_are_told_at_its_end),
       cmocka_unit_test(report_of_a_request_never_waits),
   };
   return cmocka_run_group_tests_name("report", tests, NULL, NULL);

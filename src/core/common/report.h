@@ -49,6 +49,13 @@ static inline void mi_report_leave(void) {
   if (mi_unlikely((mi_self()->waiting | mi_self()->missed) != 0)) mi_report_deliver();
 }
 
+// The same at the end of a thread: what a function that never came back has left in slots is told,
+// too (REPORT-5), because nobody else could empty these.
+static inline void mi_report_leave_thread(void) {
+  mi_self()->waiting++;
+  mi_report_leave();
+}
+
 // An assertion about a page: its failure describes the page.
 #if MI_DEBUG >= 1
 MI_INTERNAL void mi_report_assertion(const mi_page_t* page, const char* text, const char* file,

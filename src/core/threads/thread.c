@@ -509,7 +509,7 @@ static void mi_thread_end_home(mi_theap_t* home) {
   mi_self()->theap = &mi_theap_empty;
   mi_self()->theap_recent = &mi_theap_empty;
   mi_thread_leave_home(home);
-  mi_report_leave();
+  mi_report_leave_thread();
 }
 
 MI_INTERNAL void mi_thread_give_up(void) {
