@@ -39,7 +39,7 @@ ASKING = {
 }
 # What the library calls of libc and the sweep lets pass, with the reason.
 NOT_REFUSED = {
-    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "strlen", "strnlen", "getauxval", "getenv", "__errno_location",
+    **dict.fromkeys(("memcpy", "memmove", "memset", "memcmp", "strlen", "strnlen", "strstr", "getauxval", "getenv", "__errno_location",
                      "pthread_getspecific", "pthread_setcancelstate", "pthread_attr_init", "pthread_attr_destroy",
                      "pthread_attr_setstacksize", "pthread_self", "pthread_getcpuclockid", "sigfillset", "__pthread_register_cancel",
                      "__pthread_unregister_cancel"),
