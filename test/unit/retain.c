@@ -217,7 +217,7 @@ UNIT_TEST(retain_learns_all_where_faults_are_the_work) {
   start_phases();
   for (size_t i = 0; i < 6; i++) phase(240);
   const size_t bounded = os_fake_resident_all();
-  for (size_t i = 0; i < 20; i++) phase(20);
+  for (size_t i = 0; i < 30; i++) phase(20);
   check(bounded <= PHASE_SLICES * MI_SLICE_SIZE / 4 * 3);
   check(os_fake_resident_all() + 2 * MI_SLICE_SIZE >= PHASE_SLICES * MI_SLICE_SIZE);
 }

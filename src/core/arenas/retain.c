@@ -106,7 +106,7 @@
 #define MI_RETAIN_MORE_ALONE (2 * MI_RETAIN_MIN)
 #define MI_RETAIN_MORE_PART 64
 #define MI_RETAIN_BUSY ((int64_t)(16 * MI_SLICE_SIZE))
-#define MI_RETAIN_LATELY_MS 4000
+#define MI_RETAIN_LATELY_MS 2000
 // RETAIN-8
 #define MI_RETAIN_ROOM_PART 4
 #define MI_RETAIN_MOVE_MIN ((size_t)4)
@@ -145,8 +145,6 @@ static void mi_retain_note(mi_subproc_t* subproc, int64_t now) {
   mi_atomic_store_relaxed(&subproc->retain_seen_ms, now);
   if (now - seen <= MI_RETAIN_SOON_MS) return;
   mi_atomic_store_relaxed(&subproc->retain_missed, 0);
-  mi_atomic_store_relaxed(&subproc->retain_lately, 0);
-  mi_atomic_store_relaxed(&subproc->retain_since_ms, now);
   if (mi_atomic_load_relaxed(&subproc->retain_more) > 0) return; // it has learned once
   mi_atomic_store_relaxed(&subproc->retain_cost, 0);
 }
@@ -159,8 +157,13 @@ static void mi_retain_miss(mi_subproc_t* subproc, int64_t bytes, int64_t now) {
 
 // So many bytes more are needed again at `now`. True if that is what most of the time is spent for.
 static bool mi_retain_is_busy(mi_subproc_t* subproc, int64_t bytes, int64_t now) {
+  int64_t since = mi_atomic_load_relaxed(&subproc->retain_since_ms);
+  if (now - since > 2 * MI_RETAIN_LATELY_MS) { // it begins, after a time without any of that
+    since = now - MI_RETAIN_LATELY_MS / 2;
+    mi_atomic_store_relaxed(&subproc->retain_since_ms, since);
+    mi_atomic_store_relaxed(&subproc->retain_lately, 0);
+  }
   const int64_t lately = mi_count_add(&subproc->retain_lately, bytes);
-  const int64_t since = mi_atomic_load_relaxed(&subproc->retain_since_ms);
   if (now - since > MI_RETAIN_LATELY_MS) { // half of the time counts no more, and its bytes
     mi_atomic_store_relaxed(&subproc->retain_since_ms, since + (now - since) / 2);
     mi_count_add(&subproc->retain_lately, -(lately / 2));
