@@ -46,14 +46,13 @@
 //     thread, by MI_RETAIN_MORE_ALONE and a 64th of what ever did at most, so that a program which
 //     then sleeps keeps little of it, unless so much was needed again lately, MI_RETAIN_BUSY in
 //     each millisecond, that the faults took about half of its time: nothing takes more than about
-//     twice as long because of that bound. After
-//     MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN at most, so that a program which then
-//     sleeps holds little (the recorded calls of sqlite, a heap of 60 MiB, 20 times: 0.6 of the
-//     time). It shrinks by what goes back at the end of a period, or early. So a program with
-//     threads that frees 300 MiB and allocates them again, again and again, has no page faults
-//     (blocks of 32 KiB to 1 MiB: 5 us for each, 236 without), and one that does so three times and
-//     sleeps keeps no more than twice MI_RETAIN_MIN, and half of what is in use. Memory of which
-//     the program will touch little (zeroed.c) is not replaced.
+//     twice as long because of that bound. After MI_RETAIN_COST_FIRST already, but by MI_RETAIN_MIN
+//     at most, so that a program which then sleeps holds little (the recorded calls of sqlite, a
+//     heap of 60 MiB, 20 times: 0.6 of the time). It shrinks by what goes back at the end of a
+//     period, or early. So a program with threads that frees 300 MiB and allocates them again,
+//     again and again, has no page faults (blocks of 32 KiB to 1 MiB: 5 us for each, 236 without),
+//     and one that does so three times and sleeps keeps no more than twice MI_RETAIN_MIN, and half
+//     of what is in use. Memory of which the program will touch little (zeroed.c) is not replaced.
 //
 // RETAIN-7  free memory inside of sparse pages (sparse.c) may stay as long as it and what waits are
 //     together less than half of MI_RETAIN_MIN and half of what is in use. Beyond the bound of

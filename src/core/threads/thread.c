@@ -107,23 +107,20 @@ static void mi_thread_on_exit(void* value) {
   mi_self_leave();
 }
 
-MI_INTERNAL mi_attr_cold int64_t mi_thread_count_all(void) {
+// Return the number of threads with memory in all sub-processes: of those that there are, or ever
+// were.
+static mi_attr_cold int64_t mi_thread_sum(bool is_ever) {
   mi_lock_expect(&mi_state.thread_lock);
-  int64_t count = 0;
+  int64_t sum = 0;
   for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
-    count += mi_atomic_load_relaxed(&s->count.threads);
+    sum += mi_atomic_load_relaxed(is_ever ? &s->count.threads_total : &s->count.threads);
   }
-  return count;
+  return sum;
 }
 
-MI_INTERNAL mi_attr_cold int64_t mi_thread_total_all(void) {
-  mi_lock_expect(&mi_state.thread_lock);
-  int64_t total = 0;
-  for (mi_subproc_t* s = &mi_state.main; s != NULL; s = s->next) {
-    total += mi_atomic_load_relaxed(&s->count.threads_total);
-  }
-  return total;
-}
+MI_INTERNAL mi_attr_cold int64_t mi_thread_count_all(void) { return mi_thread_sum(false); }
+
+MI_INTERNAL mi_attr_cold int64_t mi_thread_total_all(void) { return mi_thread_sum(true); }
 
 // Find the home with a thread id. Under the thread lock.
 static mi_theap_t* mi_thread_find_own(uintptr_t id) {
